@@ -1,0 +1,33 @@
+# `make demo` and `make test` set themselves up; nothing else is needed first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check lock bench clean
+
+setup: $(READY)
+
+$(READY): requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Names, versions and hashes only: no index address ends up in a lock file.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate
+lock:
+	$(LOCK) pyproject.toml --extra dev -o requirements-dev.lock
+	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .aws-sam .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
