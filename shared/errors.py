@@ -33,7 +33,7 @@ class InputError(CleaveError):
     exit_code = 3
 
 
-class QueryRefused(CleaveError):
+class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault
     """Raised by the planner, before anything is encrypted or sent."""
 
     exit_code = 4
@@ -53,7 +53,7 @@ class ServiceError(CleaveError):
         self.status = status
 
 
-class CheckFailed(CleaveError):
+class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
     """A failure check (CKKS.md section 7) did not hold: no number is shown.
 
     `check` is the check's name as `--json` and the documentation use it.

@@ -44,11 +44,12 @@ def segments(runs: Iterable[Run], capacity: int) -> Iterator[list[Segment]]:
     chunk: list[Segment] = []
     filled = 0
     for group, rows in runs:
-        while rows:
-            taken = min(rows, capacity - filled)
+        left = rows
+        while left:
+            taken = min(left, capacity - filled)
             chunk.append(Segment(group, filled, filled + taken))
             filled += taken
-            rows -= taken
+            left -= taken
             if filled == capacity:
                 yield chunk
                 chunk, filled = [], 0
@@ -81,11 +82,13 @@ def sentinel_mask(degree: int, label: str) -> Polynomial:
     return mask
 
 
-def chunk_label(index: int) -> str:
-    """Sentinel label of the chunk `index` of a job, used where it is masked on its own."""
+def is_whole(chunk: Sequence[Segment], capacity: int) -> bool:
+    """Whether every row of a full chunk is of one group, so that it can be added before it is masked."""
+    return len(chunk) == 1 and chunk[0].stop - chunk[0].start == capacity
+
+
+def sentinel_label(index: int, chunk: Sequence[Segment], capacity: int) -> str:
+    """Which weights the sentinels of chunk `index` of the job get."""
+    if is_whole(chunk, capacity):
+        return f"cleave/1/group/{chunk[0].group}"
     return f"cleave/1/chunk/{index}"
-
-
-def group_label(group: int) -> str:
-    """Sentinel label of chunks that lie wholly in `group` and are added before they are masked."""
-    return f"cleave/1/group/{group}"

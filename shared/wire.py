@@ -84,7 +84,7 @@ Sql = Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]
 class Envelope(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = VERSION
+    version: Literal[1] = 1
 
 
 class MomentsRequest(Envelope):
@@ -192,7 +192,7 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
 
     Raises WireError (422, or 415 for another content type); the message names fields, never values.
     """
-    kind = content_type.split(";")[0].strip().lower()
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
     blobs: list[bytes] = []

@@ -18,11 +18,11 @@ SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (C
 
 
 class Moment(StrEnum):
-    """A total over the rows of a group where the argument x is not NULL. c and k are the client's own."""
+    """A total over the rows of a group where the argument x is not NULL. c is the client's own."""
 
     COUNT = "count"  # number of rows
     SUM = "sum"  # x - c
-    SQUARE = "square"  # ((x - c) / 2^k)^2
+    SQUARE = "square"  # (x - c)^2
     LOG = "log"  # ln|x|, 0 where x = 0
     NEGATIVE = "negative"  # 1 where x < 0
     ZERO = "zero"  # 1 where x = 0
@@ -47,7 +47,6 @@ class ColumnFacts:
     type: str  # DuckDB type of the argument
     decimals: int | None  # digits after the point for exact types (integers: 0), None for floats
     centre: Fraction  # c
-    exponent: int  # k
     largest: float  # max |x|
 
     @property

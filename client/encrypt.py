@@ -1,0 +1,72 @@
+"""Key generation, encryption and decryption: with `client.keys` the only owner of the secret key."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client.keys import SecretKey
+from shared import seal
+from shared.errors import KeyFileError, WireError
+from shared.moments import SENTINELS
+from shared.params import Profile
+
+
+def generate(profile: Profile) -> tuple[bytes, bytes]:
+    """A new secret key and its public key, as SEAL's files."""
+    generator = seal.api.KeyGenerator(seal.ring(profile.name).context)
+    return seal.save(generator.secret_key()), seal.save(generator.create_public_key())
+
+
+class Cipher:
+    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled."""
+
+    def __init__(self, key: SecretKey) -> None:
+        self.ring = seal.ring(key.profile.name)
+        secret = seal.api.SecretKey()
+        try:
+            seal.restore(secret, self.ring.context, key.secret)
+        except (RuntimeError, ValueError, IndexError):
+            raise KeyFileError("the key file does not hold a key of its profile") from None
+        self._encryptor = seal.api.Encryptor(self.ring.context, secret)
+        self._decryptor = seal.api.Decryptor(self.ring.context, secret)
+        self._sentinel_key = key.derive("sentinel")
+
+    def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
+        """Seeded symmetric ciphertexts, one a row of `polynomials` (k, N): 8 bytes a coefficient.
+
+        Coefficients must be below q/2 in magnitude; they are encoded exactly.
+        """
+        files = []
+        for start in range(0, len(polynomials), seal.MAX_BATCH):
+            residues = self.ring.residues(polynomials[start : start + seal.MAX_BATCH])
+            for values in self.ring.ntt(residues):
+                # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
+                files.append(seal.save(self._encryptor.encrypt_symmetric(self.ring.plaintext(values))))
+        return files
+
+    def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
+        """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
+        phases = []
+        for blob in blobs:
+            ciphertext, plaintext = self.ring.ciphertext(blob), seal.api.Plaintext()
+            try:
+                if not ciphertext.is_ntt_form():
+                    self.ring.evaluator.transform_to_ntt_inplace(ciphertext)
+                self._decryptor.decrypt(ciphertext, plaintext)
+            except (RuntimeError, ValueError):
+                raise WireError(f"not a result of profile {self.ring.profile.name}") from None
+            phases.append(seal.plaintext_values(plaintext))
+        coefficients = [
+            self.ring.inverse_ntt(np.stack(phases[start : start + seal.MAX_BATCH]))
+            for start in range(0, len(phases), seal.MAX_BATCH)
+        ]
+        return self.ring.centred(np.concatenate(coefficients))
+
+    def sentinels(self, job: bytes, index: int) -> NDArray[np.int64]:
+        """The SENTINELS secret 16-bit values of chunk `index` of the job, by HMAC-SHA-256."""
+        digest = hmac.digest(self._sentinel_key, job + index.to_bytes(8, "big"), "sha256")
+        return np.frombuffer(digest, np.uint16, SENTINELS).astype(np.int64)

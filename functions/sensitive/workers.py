@@ -1,0 +1,73 @@
+"""Spread chunks over forked processes.
+
+Process and Pipe only: Lambda has no usable /dev/shm, so Pool, Queue and Lock raise there. TenSEAL holds the GIL in
+every call, so threads gain nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+from functions.sensitive.evaluate import Chunk, Evaluator, Totals, evaluate, merge
+from shared import limits
+from shared.errors import CleaveError, ServiceError, WireError
+
+_FORK = multiprocessing.get_context("fork")  # Python 3.14 no longer defaults to it; the ring is inherited, not pickled
+MIN_CHUNKS = 8  # a worker's fork and answer cost about as much as loading this many chunks
+
+
+def worker_count() -> int:
+    """Processors to use: on Lambda what the memory buys, elsewhere what this process may run on."""
+    memory = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+    count = int(memory) // limits.LAMBDA_MB_PER_CPU if memory else len(os.sched_getaffinity(0))
+    return max(1, min(count, limits.MAX_WORKERS))
+
+
+def evaluate_in_parallel(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk], workers: int) -> Totals:
+    """`evaluate` over `workers` processes, this one included.
+
+    Raises ServiceError (500) if a worker dies, WireError if a chunk is not a ciphertext.
+    """
+    count = max(1, min(workers, len(chunks) // MIN_CHUNKS))
+    share = -(-len(chunks) // count)
+    shares = [chunks[start : start + share] for start in range(0, len(chunks), share)]
+    forked = []
+    for part in shares[1:]:
+        ours, theirs = _FORK.Pipe(duplex=False)
+        process = _FORK.Process(target=_work, args=(theirs, evaluator, lanes, part), daemon=True)
+        process.start()
+        theirs.close()
+        forked.append((process, ours))
+    try:
+        # the answer is read before the join: a child blocks on a full pipe otherwise
+        return merge(evaluator, lanes, [evaluate(evaluator, lanes, shares[0]), *(_receive(pipe) for _, pipe in forked)])
+    finally:
+        for process, pipe in forked:
+            pipe.close()
+            process.join()
+
+
+def _receive(pipe: Connection) -> Totals:
+    try:
+        answer = pipe.recv()
+    except EOFError:
+        raise ServiceError(
+            "a worker process died", hint="give the function more memory or send smaller requests", status=500
+        ) from None
+    if isinstance(answer, CleaveError):
+        raise answer
+    if not isinstance(answer, Totals):
+        raise ServiceError(f"a worker process failed: {answer}", status=500)
+    return answer
+
+
+def _work(pipe: Connection, evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk]) -> None:
+    try:
+        pipe.send(evaluate(evaluator, lanes, chunks))
+    except WireError as error:
+        pipe.send(error)
+    except Exception as error:  # noqa: BLE001 - the parent must hear of it; the class says enough and quotes nothing
+        pipe.send(type(error).__name__)
