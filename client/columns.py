@@ -1,6 +1,6 @@
 """From the argument of an aggregate to the columns that are encrypted for it, and back to its moments.
 
-An exact argument (integer, decimal, boolean) becomes non-negative integers x - minimum; everything about it stays exact.
+An exact argument (integer, decimal, boolean) becomes non-negative integers x - minimum and stays exact throughout.
 A real one is centred, u = x - c with c its rounded median, so that cancellation cannot ruin a variance
 (shared/CKKS.md section 4). NULLs become 0 and are counted by an encrypted column of their own, so that their places do
 not show; an argument without any NULL needs none.

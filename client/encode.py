@@ -1,7 +1,7 @@
 """Columns into lanes of integers, and decrypted totals back into totals of columns.
 
-A lane is one integer a row; a chunk's polynomial interleaves the lanes (shared/moments.py). Every lane is scaled so that
-the sum of magnitudes over any one request stays below a quarter of the modulus: overflow is impossible by construction.
+A lane is one integer a row; a chunk's polynomial interleaves the lanes (shared/moments.py). Every lane is scaled so
+that the sum of magnitudes over any one request stays below a quarter of the modulus: overflow is impossible by construction.
 
 - An exact column (non-negative integers) leaves `guard` low bits for the noise, so that its totals round to the exact
   integer with probability 1 - 2^-128. What fits is laid side by side in one lane (mixed radix: each field is as wide as

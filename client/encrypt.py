@@ -18,7 +18,9 @@ from shared.params import Profile
 def generate(profile: Profile) -> tuple[bytes, bytes]:
     """A new secret key and its public key, as SEAL's files."""
     generator = seal.api.KeyGenerator(seal.ring(profile.name).context)
-    return seal.save(generator.secret_key()), seal.save(generator.create_public_key())
+    public = seal.api.PublicKey()
+    generator.create_public_key(public)
+    return seal.save(generator.secret_key()), seal.save(public)
 
 
 class Cipher:

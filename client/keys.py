@@ -124,9 +124,7 @@ def _write(
             "nonce": _text(nonce),
             "secret": _text(AESGCM(wrapping).encrypt(nonce, master + secret, _associated(head))),
         }
-    write_atomically(
-        path, json.dumps(content, indent=1) + "\n", mode=0o600, overwrite=overwrite, error=KeyFileError
-    )
+    write_atomically(path, json.dumps(content, indent=1) + "\n", mode=0o600, overwrite=overwrite, error=KeyFileError)
 
 
 def _read(path: Path) -> dict[str, Any]:

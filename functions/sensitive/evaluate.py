@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from shared.moments import FILTERED, Polynomial, Segment, is_whole, row_mask, rows_per_chunk, sentinel_label
-from shared.moments import sentinel_mask as make_sentinel_mask
+from shared.moments import (
+    FILTERED,
+    Polynomial,
+    Segment,
+    is_whole,
+    row_mask,
+    rows_per_chunk,
+    sentinel_label,
+    sentinel_mask,
+)
 
 
 class Evaluator(Protocol):
@@ -78,50 +86,50 @@ def evaluate(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk]) -> Total
 
     Chunks that lie wholly in one group are added first and masked once; every other chunk gets one mask a group.
     """
-    capacity = rows_per_chunk(evaluator.degree, lanes)
-    clock = _Clock()
-    whole, totals, sentinel = _Sums(evaluator), _Sums(evaluator), _Sums(evaluator)
-    for chunk in chunks:
-        ciphertext = evaluator.load(chunk.blob)
-        clock.lap("load")
-        if is_whole(chunk.segments, capacity):
-            whole.add(chunk.segments[0].group, ciphertext)
-        else:
-            label = sentinel_label(chunk.index, chunk.segments, capacity)
-            _mask(evaluator, lanes, ciphertext, chunk.segments, label, totals, sentinel, clock)
-        clock.lap("evaluate")
-    for group, ciphertext in whole.by_key.items():
-        full = [Segment(group, 0, capacity)]
-        _mask(evaluator, lanes, ciphertext, full, sentinel_label(0, full, capacity), totals, sentinel, clock)
-    clock.lap("evaluate")
-    files = {group: evaluator.dump(total, lanes) for group, total in totals.by_key.items()}
-    sentinel_file = evaluator.dump(sentinel.by_key[0], 1)
-    clock.lap("save")
-    return Totals(files, sentinel_file, clock.seconds)
+    return _Evaluation(evaluator, lanes).run(chunks)
 
 
-def _mask(
-    evaluator: Evaluator,
-    lanes: int,
-    ciphertext: Any,
-    segments: Sequence[Segment],
-    label: str,
-    totals: _Sums,
-    sentinel: _Sums,
-    clock: _Clock,
-) -> None:
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for segment in segments:
-        if segment.group != FILTERED:
-            spans.setdefault(segment.group, []).append((segment.start, segment.stop))
-    polynomials = [row_mask(evaluator.degree, lanes, rows) for rows in spans.values()]
-    polynomials.append(make_sentinel_mask(evaluator.degree, label))
-    clock.lap("evaluate")
-    *row_masks, sentinel_mask = evaluator.masks(polynomials)
-    clock.lap("mask")
-    for group, mask in zip(spans, row_masks, strict=True):
-        totals.add(group, evaluator.multiply(ciphertext, mask))
-    sentinel.add(0, evaluator.multiply(ciphertext, sentinel_mask))
+class _Evaluation:
+    def __init__(self, evaluator: Evaluator, lanes: int) -> None:
+        self._evaluator = evaluator
+        self._lanes = lanes
+        self._clock = _Clock()
+        self._totals = _Sums(evaluator)  # by group
+        self._sentinel = _Sums(evaluator)  # under one key
+
+    def run(self, chunks: Sequence[Chunk]) -> Totals:
+        capacity = rows_per_chunk(self._evaluator.degree, self._lanes)
+        whole = _Sums(self._evaluator)
+        for chunk in chunks:
+            ciphertext = self._evaluator.load(chunk.blob)
+            self._clock.lap("load")
+            if is_whole(chunk.segments, capacity):
+                whole.add(chunk.segments[0].group, ciphertext)
+            else:
+                self._mask(ciphertext, chunk.segments, sentinel_label(chunk.index, chunk.segments, capacity))
+            self._clock.lap("evaluate")
+        for group, ciphertext in whole.by_key.items():
+            full = [Segment(group, 0, capacity)]
+            self._mask(ciphertext, full, sentinel_label(0, full, capacity))
+        self._clock.lap("evaluate")
+        files = {group: self._evaluator.dump(total, self._lanes) for group, total in self._totals.by_key.items()}
+        sentinel = self._evaluator.dump(self._sentinel.by_key[None], 1)
+        self._clock.lap("save")
+        return Totals(files, sentinel, self._clock.seconds)
+
+    def _mask(self, ciphertext: Any, segments: Sequence[Segment], label: str) -> None:
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for segment in segments:
+            if segment.group != FILTERED:
+                spans.setdefault(segment.group, []).append((segment.start, segment.stop))
+        degree = self._evaluator.degree
+        polynomials = [row_mask(degree, self._lanes, rows) for rows in spans.values()]
+        self._clock.lap("evaluate")
+        *masks, sentinel = self._evaluator.masks([*polynomials, sentinel_mask(degree, label)])
+        self._clock.lap("mask")
+        for group, mask in zip(spans, masks, strict=True):
+            self._totals.add(group, self._evaluator.multiply(ciphertext, mask))
+        self._sentinel.add(None, self._evaluator.multiply(ciphertext, sentinel))
 
 
 def merge(evaluator: Evaluator, lanes: int, parts: Sequence[Totals]) -> Totals:

@@ -16,7 +16,7 @@ from shared import limits
 from shared.errors import CleaveError, ServiceError, WireError
 
 _FORK = multiprocessing.get_context("fork")  # Python 3.14 no longer defaults to it; the ring is inherited, not pickled
-MIN_CHUNKS = 8  # a worker's fork and answer cost about as much as loading this many chunks
+MIN_WORK = 24  # a worker's fork and answer cost about as much as loading or masking this many chunks
 
 
 def worker_count() -> int:
@@ -31,7 +31,8 @@ def evaluate_in_parallel(evaluator: Evaluator, lanes: int, chunks: Sequence[Chun
 
     Raises ServiceError (500) if a worker dies, WireError if a chunk is not a ciphertext.
     """
-    count = max(1, min(workers, len(chunks) // MIN_CHUNKS))
+    work = len(chunks) + sum(len(chunk.segments) for chunk in chunks if len(chunk.segments) > 1)
+    count = max(1, min(workers, work // MIN_WORK, len(chunks)))
     share = -(-len(chunks) // count)
     shares = [chunks[start : start + share] for start in range(0, len(chunks), share)]
     forked = []

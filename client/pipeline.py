@@ -1,0 +1,252 @@
+"""The main job, top to bottom: split, ask the plain half, encrypt and ask the sensitive half, check, finish, rejoin."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from client.aggregates.base import Answer
+from client.encrypt import Cipher
+from client.job import CHECKS, Job, Slice
+from client.keys import SecretKey
+from client.rejoin import Groups, merge
+from client.split import Halves, Part, arrange
+from client.sql.finish import Result, finish
+from client.sql.plan import QueryPlan
+from client.table import Table
+from client.transport.base import Transport
+from shared import limits
+from shared.errors import CheckFailed, InputError, QueryRefused, ServiceError
+from shared.moments import FILTERED
+from shared.wire import PlainRequest, PlainResponse
+
+# Requests under way at once: each has its own encrypting process, and a remote service takes them side by side.
+STREAMS = max(2, min(8, 2 * len(os.sched_getaffinity(0))))
+# A job of fewer chunks is encrypted in this process: a fork costs about as much as encrypting so many.
+MIN_CHUNKS_TO_FORK = 12
+# Groups that need a result ciphertext each: 66 KB a group down.
+MAX_ENCRYPTED_GROUPS = 5_000
+
+_FORK = multiprocessing.get_context("fork")
+
+
+class Progress(Protocol):
+    def stage(self, name: str, total: int) -> None: ...
+
+    def advance(self, amount: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    result: Result
+    checks: dict[str, Any]
+    plan: dict[str, Any]
+    timings: dict[str, float]
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transport, progress: Progress) -> QueryAnswer:
+    """Answer `plan` over `table` through `transport`.
+
+    Raises CheckFailed, and gives no number at all, if any check of any answer fails.
+    """
+    clock = _Clock()
+    schema_hash = table.schema.hash()
+    with clock.stage("split"):
+        halves = Halves(table, plan)
+    with clock.stage("plain"):
+        groups = merge(plan, _ask_plain(halves, plan, schema_hash, transport, progress))
+    _check_plain(groups, table.rows)
+    with clock.stage("encode"):
+        arrangement = arrange(groups.runs, len(groups.keys))
+        job = Job(key.profile, plan.arguments, halves.arguments(), arrangement)
+        slices = _slices(job, len(groups.keys))
+    halves.close()
+    with clock.stage("sensitive"):
+        if slices:
+            _ask_sensitive(job, slices, key, schema_hash, transport, progress)
+    with clock.stage("finish"):
+        number_of = {int(group): number for number, group in enumerate(arrangement.group_of)}
+        answers = [_answers(plan, job, number_of[index], rows) for index, rows in enumerate(groups.counts)]
+        result = finish(plan, groups, answers)
+    checks: dict[str, Any] = {"plain rows": "passed"}
+    checks |= {name: "passed" if slices else "not needed" for name in CHECKS}
+    requests = {
+        "profile": key.profile.name,
+        "key_id": key.key_id,
+        "rows": table.rows,
+        "selected_rows": job.rows,
+        "groups": len(groups.keys),
+        "lanes": job.lanes,
+        "chunks": job.chunks,
+        "sensitive_requests": len(slices),
+        "bytes_sent": transport.sent,
+        "bytes_received": transport.received,
+    }
+    return QueryAnswer(result, checks, requests, clock.seconds)
+
+
+def _answers(plan: QueryPlan, job: Job, number: int, rows: int) -> list[Answer]:
+    moments = job.moments(number)
+    return [
+        each.aggregate.finish(moments[each.argument], job.prepared[each.argument].facts, rows)
+        for each in plan.encrypted
+    ]
+
+
+def _ask_plain(
+    halves: Halves, plan: QueryPlan, schema_hash: str, transport: Transport, progress: Progress
+) -> list[PlainResponse]:
+    aggregates = [part for aggregate in plan.plain for part in aggregate.parts]
+
+    def ask(part: Part) -> PlainResponse:
+        request = PlainRequest(
+            schema_hash=schema_hash,
+            rows=part.rows,
+            table=part.parquet,
+            where=plan.where,
+            keys=list(plan.keys),
+            aggregates=aggregates,
+        )
+        answer = transport.plain(request)
+        if answer.schema_hash != schema_hash or answer.rows != part.rows:
+            raise CheckFailed("plain rows", "the plain service's answer is to another request")
+        if sum(rows for _, rows in answer.runs) != part.rows:
+            raise CheckFailed("plain rows", "the plain service numbered other rows than it was sent")
+        progress.advance(part.rows)
+        return answer
+
+    progress.stage("plain half", halves.rows)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        gate = threading.Semaphore(STREAMS)  # bounds the files in memory, not only the requests
+
+        def gated(part: Part) -> PlainResponse:
+            try:
+                return ask(part)
+            finally:
+                gate.release()
+
+        futures = []
+        for part in halves.plain_parts():
+            gate.acquire()
+            futures.append(pool.submit(gated, part))
+        return [future.result() for future in futures]
+
+
+def _check_plain(groups: Groups, rows: int) -> None:
+    counted = [0] * len(groups.keys)
+    for group, length in groups.runs:
+        if group != FILTERED:
+            counted[group] += length
+    if counted != list(groups.counts) or sum(length for _, length in groups.runs) != rows:
+        raise CheckFailed("plain rows", "the plain service's group sizes contradict its row numbers")
+
+
+def _slices(job: Job, groups: int) -> list[Slice]:
+    if job.lanes > limits.MAX_LANES:
+        raise QueryRefused(
+            f"the query needs {job.lanes} encrypted columns, at most {limits.MAX_LANES} fit a ciphertext",
+            hint="ask for fewer aggregates at a time",
+        )
+    if job.rows > limits.MAX_JOB_ROWS:
+        raise InputError(f"{job.rows} rows, at most {limits.MAX_JOB_ROWS} in one query")
+    if job.lanes and groups > MAX_ENCRYPTED_GROUPS:
+        raise QueryRefused(
+            f"{groups} groups, at most {MAX_ENCRYPTED_GROUPS} with encrypted aggregates (66 KB of answer each)",
+            hint="group by something coarser or select fewer groups with WHERE",
+        )
+    return job.slices(STREAMS)
+
+
+def _ask_sensitive(
+    job: Job, slices: Sequence[Slice], key: SecretKey, schema_hash: str, transport: Transport, progress: Progress
+) -> None:
+    cipher = Cipher(key)
+    progress.stage("encrypt and send", job.chunks)
+    remaining = iter(slices)
+    lock = threading.Lock()  # guards `remaining` and the job's totals
+
+    def stream(encryptor: _Encryptor | None) -> None:
+        while True:
+            with lock:
+                part = next(remaining, None)
+            if part is None:
+                return
+            chunks = encryptor.encrypt(part) if encryptor else job.encrypt(cipher, part)
+            request = job.request(part, key.key_id, schema_hash, chunks)
+            answer = transport.sensitive(request)
+            with lock:
+                job.accept(cipher, part, request, answer)
+            progress.advance(part.stop - part.start)
+
+    if job.chunks < MIN_CHUNKS_TO_FORK:
+        stream(None)
+        return
+    # fork before any thread of ours runs
+    encryptors = [_Encryptor(job, cipher) for _ in range(min(STREAMS, len(slices)))]
+    try:
+        with ThreadPoolExecutor(len(encryptors)) as pool:
+            futures = [pool.submit(stream, encryptor) for encryptor in encryptors]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if any(future.exception() for future in done):
+                with lock:
+                    remaining = iter(())  # nothing more is sent once an answer failed
+            for future in futures:
+                future.result()
+    finally:
+        for encryptor in encryptors:
+            encryptor.close()
+
+
+class _Encryptor:
+    """A forked process that encrypts slices of the job: TenSEAL holds the GIL, so threads would gain nothing.
+
+    It inherits the key and the lanes; only slices go in and ciphertexts come out.
+    """
+
+    def __init__(self, job: Job, cipher: Cipher) -> None:
+        self._pipe, theirs = _FORK.Pipe()
+        self._process = _FORK.Process(target=_serve, args=(theirs, job, cipher), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def encrypt(self, part: Slice) -> list[bytes]:
+        try:
+            self._pipe.send(part)
+            chunks: list[bytes] = self._pipe.recv()
+        except (EOFError, OSError):
+            raise ServiceError("an encrypting process died", hint="is there enough memory?") from None
+        return chunks
+
+    def close(self) -> None:
+        # told, not left to notice a closed pipe: processes forked later hold its other end open too
+        with contextlib.suppress(OSError):
+            self._pipe.send(None)
+        self._process.join()
+        self._pipe.close()
+
+
+def _serve(pipe: Connection, job: Job, cipher: Cipher) -> None:
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+        while (part := pipe.recv()) is not None:
+            pipe.send(job.encrypt(cipher, part))
