@@ -23,6 +23,8 @@ MAX_RESULTS = MAX_BODY_BYTES // 66_500
 MAX_RUNS = 100_000
 # A group number is opaque; 2^31 leaves it an int32.
 MAX_GROUP = (1 << 31) - 1
+# Group number of a row that no group counts.
+FILTERED = -1
 
 # The plain service: groups in an answer, SQL text, expressions, columns.
 MAX_PLAIN_GROUPS = 100_000

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shared import limits
+
 SENTINELS = 16
-FILTERED = -1  # group number of a row that no group counts
+FILTERED = limits.FILTERED
 
 Run = tuple[int, int]  # (group number, rows)
 Polynomial = NDArray[np.int64]  # N signed integer coefficients

@@ -32,7 +32,6 @@ from pydantic import (
 
 from shared import limits
 from shared.errors import WireError
-from shared.moments import FILTERED
 
 VERSION = 1
 JSON_TYPE = "application/json"
@@ -75,7 +74,7 @@ Blob = Annotated[
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
 GroupRun = tuple[
-    Annotated[int, Field(ge=FILTERED, le=limits.MAX_GROUP, strict=True)],
+    Annotated[int, Field(ge=limits.FILTERED, le=limits.MAX_GROUP, strict=True)],
     Annotated[int, Field(ge=1, le=limits.MAX_JOB_ROWS, strict=True)],
 ]
 Sql = Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]
