@@ -1,7 +1,7 @@
 """Columns into lanes of integers, and decrypted totals back into totals of columns.
 
 A lane is one integer a row; a chunk's polynomial interleaves the lanes (shared/moments.py). Every lane is scaled so
-that the sum of magnitudes over any one request stays below a quarter of the modulus: overflow is impossible by construction.
+that the sum of magnitudes over any one request stays below a quarter of the modulus: it cannot overflow.
 
 - An exact column (non-negative integers) leaves `guard` low bits for the noise, so that its totals round to the exact
   integer with probability 1 - 2^-128. What fits is laid side by side in one lane (mixed radix: each field is as wide as
@@ -29,6 +29,7 @@ from shared.moments import SENTINELS, rows_per_chunk
 FRESH_VARIANCE = 10.5
 ROUNDING_VARIANCE = 1 / 12
 SIGMAS_EXACT = 13.37  # sqrt(2 ln(2 / 2^-128))
+DISTRUST = "the service used another key or damaged data; nothing of this answer can be trusted"
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 16 * 67 chunks) < 2^12
 
 
@@ -118,9 +119,6 @@ class Layout:
         unit = _power(-place.exponent)
         bound = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * rows)
         return Total(value * unit, Fraction(bound) * unit)
-
-
-DISTRUST = "the service used another key or damaged data; nothing of this answer can be trusted"
 
 
 def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits: int) -> Layout:

@@ -178,7 +178,13 @@ def _key_id(head: dict[str, Any]) -> str:
 
 
 def _wrapping_key(passphrase: bytes, salt: bytes, settings: dict[str, int]) -> bytes:
-    return Argon2id(salt=salt, length=32, **settings).derive(passphrase)
+    return Argon2id(
+        salt=salt,
+        length=32,
+        iterations=settings["iterations"],
+        lanes=settings["lanes"],
+        memory_cost=settings["memory_cost"],
+    ).derive(passphrase)
 
 
 def _associated(head: dict[str, Any]) -> bytes:

@@ -17,14 +17,15 @@ from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import tenseal.sealapi as api
 import zstandard
 from numpy.typing import NDArray
+from tenseal import sealapi
 
 from shared.errors import WireError
 from shared.moments import Polynomial
 from shared.params import PROFILES, Profile
 
+api = sealapi  # for client.encrypt, which alone handles keys
 Residues = NDArray[np.uint64]  # (polynomials, N) values modulo q
 
 _HEADER = struct.Struct("<HBBBBHQ")  # magic, header size, version major and minor, compression, reserved, size

@@ -1,0 +1,32 @@
+"""Fixtures of every tier. A CKKS key takes 50 ms to make: one serves the whole session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from client.keys import SecretKey, create_key, open_key
+
+
+@pytest.fixture(scope="session")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("key") / "key.json"
+    create_key(path, None)
+    return path
+
+
+def no_passphrase() -> bytes:
+    raise AssertionError("the key is not wrapped")
+
+
+@pytest.fixture(scope="session")
+def key(key_file: Path) -> SecretKey:
+    return open_key(key_file, no_passphrase)
+
+
+@pytest.fixture(scope="session")
+def other_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
+    path = tmp_path_factory.mktemp("other") / "key.json"
+    create_key(path, None)
+    return open_key(path, no_passphrase)
