@@ -83,7 +83,7 @@ class Place:
 class Layout:
     lanes: int
     guard: int
-    exact_lanes: frozenset[int]
+    exact_bits: tuple[int, ...]  # bits used of each exact lane; these lanes come first
     places: tuple[Place, ...]  # one a source
 
     def decode(self, coefficients: Sequence[int], rows: int) -> list[int]:
@@ -93,10 +93,12 @@ class Layout:
         """
         noise = SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * rows)
         lanes = list(coefficients)
-        for lane in self.exact_lanes:
+        for lane, bits in enumerate(self.exact_bits):
             rounded = (lanes[lane] + (1 << (self.guard - 1))) >> self.guard
             if abs(lanes[lane] - (rounded << self.guard)) > noise:
                 raise CheckFailed("residual", "a decrypted total is not an integer within its noise", hint=DISTRUST)
+            if not 0 <= rounded < 1 << bits:
+                raise _out_of_range()
             lanes[lane] = rounded
         return [self._source(place, lanes, rows) for place in self.places]
 
@@ -106,8 +108,8 @@ class Layout:
         value = 0
         for field in place.fields:
             part = (lanes[field.lane] >> field.offset) & ((1 << field.bits_total) - 1)
-            if part > field.largest * rows or lanes[field.lane] < 0:
-                raise CheckFailed("range", "a decrypted total is beyond its column's bounds", hint=DISTRUST)
+            if part > field.largest * rows:
+                raise _out_of_range()
             value += part << field.shift
         return value
 
@@ -119,6 +121,10 @@ class Layout:
         unit = _power(-place.exponent)
         bound = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * rows)
         return Total(value * unit, Fraction(bound) * unit)
+
+
+def _out_of_range() -> CheckFailed:
+    return CheckFailed("range", "a decrypted total is beyond its column's bounds", hint=DISTRUST)
 
 
 def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits: int) -> Layout:
@@ -147,7 +153,7 @@ def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits
         else:
             places.append(Place((), lanes, _exponent(source, window, capacity_bits)))
             lanes += 1
-    return Layout(lanes, guard, frozenset(range(len(used))), tuple(places))
+    return Layout(lanes, guard, tuple(used), tuple(places))
 
 
 def _limbs(source: Exact, window: int, width: int) -> list[Field]:

@@ -194,8 +194,12 @@ class Job:
         ]
 
 
+def bytes_of_chunk(profile: Profile) -> int:
+    return 8 * profile.degree + _FILE_OVERHEAD
+
+
 def chunks_per_request(profile: Profile) -> int:
-    return (limits.MAX_BODY_BYTES - _HEAD_BYTES) // (8 * profile.degree + _FILE_OVERHEAD)
+    return (limits.MAX_BODY_BYTES - _HEAD_BYTES) // bytes_of_chunk(profile)
 
 
 def _taken(valid: NDArray[np.bool_] | None, order: NDArray[np.intp]) -> NDArray[np.bool_] | None:

@@ -78,6 +78,10 @@ class Halves:
             start += size
             size = min(size * 2, int(size * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))) or 1
 
+    def plain_bytes(self, column: str) -> int:
+        """The size of one plain column's Parquet file."""
+        return len(self._table.parquet("halves", (column,), 0, self.rows))
+
     def arguments(self) -> list[Values]:
         """The arguments' values, in the order of the plain half."""
         if not self._plan.arguments:
