@@ -1,0 +1,60 @@
+"""The DuckDB types a column may have, and what each means for encryption."""
+
+from __future__ import annotations
+
+import re
+
+INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
+FLOATS = ("FLOAT", "DOUBLE")
+OTHERS = ("BOOLEAN", "VARCHAR", "DATE", "TIME", "TIMESTAMP")
+MAX_ENCRYPTED_DIGITS = 18  # of a DECIMAL whose unscaled value is an int64
+
+_SYNONYMS = {
+    "INT": "INTEGER",
+    "LONG": "BIGINT",
+    "BOOL": "BOOLEAN",
+    "TEXT": "VARCHAR",
+    "STRING": "VARCHAR",
+    "REAL": "FLOAT",
+    "DATETIME": "TIMESTAMP",
+}
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def canonical(text: str) -> str:
+    """DuckDB's own spelling of a type.
+
+    Raises ValueError, naming the types there are.
+    """
+    name = text.strip().upper()
+    name = _SYNONYMS.get(name, name)
+    if name in INTEGERS or name in FLOATS or name in OTHERS:
+        return name
+    if match := _DECIMAL.fullmatch(name):
+        width, decimals = int(match[1]), int(match[2] or 0)
+        if 1 <= width <= 38 and decimals <= width:
+            return f"DECIMAL({width},{decimals})"
+    raise ValueError(f"must be one of {', '.join([*INTEGERS, *FLOATS, *OTHERS])} or DECIMAL(digits, decimals)")
+
+
+def decimals_of(type_: str) -> int | None:
+    """Digits after the point of an exact type (integers and booleans 0), None for all others."""
+    if type_ in INTEGERS or type_ == "BOOLEAN":
+        return 0
+    match = _DECIMAL.fullmatch(type_)
+    return int(match[2]) if match else None
+
+
+def digits_of(type_: str) -> int | None:
+    """All digits of a DECIMAL, None for other types."""
+    match = _DECIMAL.fullmatch(type_)
+    return int(match[1]) if match else None
+
+
+def is_number(type_: str) -> bool:
+    return type_ in INTEGERS or type_ in FLOATS or digits_of(type_) is not None
+
+
+def can_be_encrypted(type_: str) -> bool:
+    """Whether CKKS columns hold it: numbers of at most 64 bits or 18 digits, and booleans."""
+    return type_ == "BOOLEAN" or (is_number(type_) and (digits_of(type_) or 0) <= MAX_ENCRYPTED_DIGITS)
