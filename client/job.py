@@ -144,10 +144,13 @@ class Job:
         self._check_sentinel(cipher, part, int(results[0, 0]))
         totals = results[1:, : self.lanes]
         self._check_totals(part, totals)
-        for each, coefficients in zip(answer.groups, totals, strict=True):
-            integers = self.layout.decode([int(c) for c in coefficients], each.rows)
-            known = self._integers.get(each.group, [0] * len(integers))
-            self._integers[each.group] = [a + b for a, b in zip(known, integers, strict=True)]
+        decoded = [
+            (each.group, self.layout.decode([int(c) for c in coefficients], each.rows))
+            for each, coefficients in zip(answer.groups, totals, strict=True)
+        ]
+        for group, integers in decoded:  # only now: an answer is taken whole or not at all
+            known = self._integers.get(group, [0] * len(integers))
+            self._integers[group] = [a + b for a, b in zip(known, integers, strict=True)]
 
     def _check_sentinel(self, cipher: Cipher, part: Slice, coefficient: int) -> None:
         capacity = rows_per_chunk(self.profile.degree, self.lanes)

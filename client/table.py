@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,12 +21,24 @@ class Table:
 
     relation = "source"
 
-    def __init__(self, path: Path, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int) -> None:
+    def __init__(
+        self, path: Path, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
+    ) -> None:
         self.path = path
         self.name = path.stem
         self.schema = schema
         self.connection = connection
         self.rows = rows
+        self._scratch = scratch
+
+    def parquet(self, relation: str, columns: Sequence[str], start: int, stop: int) -> bytes:
+        """Rows `start`..`stop` of `columns` as a Parquet file that never was on a disk."""
+        names = ", ".join(identifier(name) for name in columns)
+        self.connection.execute(
+            f"COPY (SELECT {names} FROM {relation} WHERE rowid >= {start} AND rowid < {stop}) "
+            f"TO '{_scratch_path(self._scratch)}' (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+        )
+        return os.pread(self._scratch, os.fstat(self._scratch).st_size, 0)
 
     def __enter__(self) -> Table:
         return self
@@ -33,6 +47,11 @@ class Table:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.connection.close()
+        os.close(self._scratch)
+
+
+def _scratch_path(scratch: int) -> str:
+    return f"/proc/self/fd/{scratch}"
 
 
 def open_table(path: Path, schema: Schema) -> Table:
@@ -45,17 +64,21 @@ def open_table(path: Path, schema: Schema) -> Table:
     places = _match_columns(path, names, schema)
     casts = [cast(f"c{place}", column, schema.dialect) for place, column in zip(places, schema.columns, strict=True)]
     connection = connect_in_memory()
+    scratch = os.memfd_create("parquet")
     try:
         _load(connection, path, schema, casts, len(names))
         (rows,) = connection.execute(f"SELECT count(*) FROM {Table.relation}").fetchall()[0]
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{path}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
         _check_bounds(connection, path, schema)
+        # from here on the memory file is all that DuckDB may write
+        connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
         connection.execute("SET enable_external_access = false")
     except BaseException:
         connection.close()
+        os.close(scratch)
         raise
-    return Table(path, schema, connection, rows)
+    return Table(path, schema, connection, rows, scratch)
 
 
 def _match_columns(path: Path, names: tuple[str, ...], schema: Schema) -> list[int]:
