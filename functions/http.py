@@ -7,6 +7,7 @@ on the logger `cleave.service`: numbers, no names, no SQL, no bodies.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -14,7 +15,7 @@ import resource
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
@@ -33,6 +34,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _log = logging.getLogger("cleave.service")
 _log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
+_LONGEST_ERROR = 1000
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": wire.Problem, "description": "Request or answer too large"},
@@ -119,10 +121,23 @@ def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
     request.state.facts.update(numbers)
 
 
-def lambda_handler(app: FastAPI) -> Mangum:
-    """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64."""
-    log_to_stderr()
-    return Mangum(app, lifespan="off", text_mime_types=[wire.JSON_TYPE])
+def lambda_handler(app: FastAPI) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+    """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
+
+    Nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
+    """
+
+    def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        log_to_stderr()
+        with asyncio.Runner() as runner:
+            runner.get_loop()  # Mangum takes the thread's current loop; this makes one and sets it
+            mangum = Mangum(
+                app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
+            )
+            answered: dict[str, Any] = mangum(event, context)
+        return answered
+
+    return handler
 
 
 def log_to_stderr() -> None:
@@ -132,6 +147,7 @@ def log_to_stderr() -> None:
     _log.handlers = [handler]
     _log.setLevel(logging.INFO)
     _log.propagate = False
+    logging.getLogger("mangum").disabled = True  # its second line would hold the path as it was sent
 
 
 class _RequestLog:
@@ -177,6 +193,12 @@ class _RequestLog:
             _log.info(json.dumps(line | facts))
 
 
+def _stage_prefix(event: dict[str, Any]) -> str:
+    """HTTP APIs leave the stage in the path, REST APIs do not."""
+    stage = event.get("requestContext", {}).get("stage", "$default")
+    return "/" if event.get("version") != "2.0" or stage == "$default" else f"/{stage}"
+
+
 def _request_id(scope: Scope) -> str:
     """AWS's own id where there is one; one sent along; or a new one."""
     context = scope.get("aws.context")
@@ -217,5 +239,7 @@ def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _problem(status: int, error: str, hint: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
-    body = wire.dump_json(wire.Problem(error=error, hint=hint))
+    # field names are the sender's: of any length, and not always Unicode
+    text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
+    body = wire.dump_json(wire.Problem(error=text, hint=hint))
     return Response(body, status, headers=headers, media_type=wire.JSON_TYPE)

@@ -17,13 +17,14 @@ from functions.plain.database import TABLE, Database
 from functions.plain.expressions import require_aggregate, require_scalar
 from shared import limits
 from shared.errors import ServiceError, WireError
-from shared.moments import FILTERED, Run
 from shared.wire import PlainRequest, PlainResponse, TypedColumn
+
+Run = tuple[int, int]  # (group number, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """`counts` and the columns have one entry a group; `runs` is None unless asked for."""
+    """`counts` and the columns have one entry a group."""
 
     counts: list[int]
     keys: list[TypedColumn]
@@ -46,6 +47,7 @@ def aggregate(request: PlainRequest) -> PlainResponse:
         else:
             database.load_parquet(request.table, request.rows)
         lap("load")
+        verify(database, request)
         grouping = group(database, request.where, request.keys, request.aggregates)
         lap("group")
         runs = number_rows(database, len(request.keys), request.rows, grouping.counts)
@@ -61,17 +63,21 @@ def aggregate(request: PlainRequest) -> PlainResponse:
     )
 
 
+def verify(database: Database, request: PlainRequest) -> None:
+    """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
+    if request.where is not None:
+        require_scalar(database, request.where, "where")
+    for index, sql in enumerate(request.keys):
+        require_scalar(database, sql, f"keys[{index}]")
+    for index, sql in enumerate(request.aggregates):
+        require_aggregate(database, sql, f"aggregates[{index}]")
+
+
 def group(database: Database, where: str | None, keys: Sequence[str], aggregates: Sequence[str]) -> Grouping:
-    """Make the tables `keyed` and `groups`, read `groups`.
+    """Make the tables `keyed` and `groups` of expressions that can be trusted, read `groups`.
 
     Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
     """
-    if where is not None:
-        require_scalar(database, where, "where")
-    for index, sql in enumerate(keys):
-        require_scalar(database, sql, f"keys[{index}]")
-    for index, sql in enumerate(aggregates):
-        require_aggregate(database, sql, f"aggregates[{index}]")
     _make_keyed(database, where, keys)
     size = _make_groups(database, len(keys), aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
@@ -95,7 +101,7 @@ def number_rows(database: Database, keys: int, rows: int, counts: Sequence[int])
     edges = cast(
         list[tuple[int, int]],
         database.fetch(
-            f"WITH numbered AS (SELECT keyed.rowid AS place, coalesce(groups.rowid, {FILTERED}) AS number "
+            f"WITH numbered AS (SELECT keyed.rowid AS place, coalesce(groups.rowid, {limits.FILTERED}) AS number "
             f"FROM {p}keyed AS keyed LEFT JOIN {p}groups AS groups ON keyed.{p}selected{same}), "
             "compared AS (SELECT *, lag(number) OVER (ORDER BY place) AS before FROM numbered) "
             f"SELECT place, number FROM compared WHERE number IS DISTINCT FROM before ORDER BY place "
@@ -113,7 +119,7 @@ def number_rows(database: Database, keys: int, rows: int, counts: Sequence[int])
     runs = [(number, end - place) for (place, number), end in zip(edges, ends, strict=True)] if edges else []
     found = [0] * len(counts)
     for number, length in runs:
-        if number != FILTERED:
+        if number != limits.FILTERED:
             found[number] += length
     if found != list(counts):
         raise ServiceError("the rows of the groups do not add up", status=500)

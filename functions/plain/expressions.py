@@ -16,7 +16,7 @@ from shared.errors import WireError
 
 # Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
 _ALLOWED = frozenset(
-    [
+    {
         "BETWEEN",
         "CASE",
         "CAST",
@@ -29,12 +29,12 @@ _ALLOWED = frozenset(
         "LAMBDA",
         "OPERATOR",
         "TYPE",
-    ]
+    }
 )
 # Functions that look at the server, act on it, or do not follow from the table: all that DuckDB calls volatile
 # (a test compares), the macros over them, and settings.
 FORBIDDEN_FUNCTIONS = frozenset(
-    [
+    {
         "current_connection_id",
         "current_query",
         "current_query_id",
@@ -58,7 +58,7 @@ FORBIDDEN_FUNCTIONS = frozenset(
         "uuidv7",
         "vector_type",
         "write_log",
-    ]
+    }
 )
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
 
