@@ -48,6 +48,8 @@ class ColumnFacts:
     decimals: int | None  # digits after the point for exact types (integers: 0), None for floats
     centre: Fraction  # c
     largest: float  # max |x|
+    lowest: float = -math.inf  # min x, where known: narrows the bounds of SUM and AVG
+    smallest: float = 0.0  # smallest |x| other than 0, where known: narrows the bound of PRODUCT
 
     @property
     def is_exact(self) -> bool:
@@ -66,9 +68,14 @@ class Answer:
 class Aggregate(Protocol):
     """One declaration a file; `client.aggregates.AGGREGATES` maps each SQL name to one."""
 
-    names: tuple[str, ...]  # SQL names in upper case, DuckDB's spelling and its synonyms
-    formula: str  # for `cleave plan` and the documentation
-    leaks: str  # what the result tells whoever sees it
+    @property
+    def names(self) -> tuple[str, ...]: ...  # SQL names in upper case, DuckDB's spelling and its synonyms
+
+    @property
+    def formula(self) -> str: ...  # for `cleave plan` and the documentation
+
+    @property
+    def leaks(self) -> str: ...  # what the result tells whoever sees it
 
     def needs(self, decimals: int | None) -> frozenset[Moment]: ...
 
