@@ -70,6 +70,8 @@ def propose_kind(facts: Facts) -> Proposal:
             return kind, f"name says: {topic.label}"
     if is_free_text:
         return Kind.LOCAL, "long text that differs from row to row: it may say anything"
+    if facts.type == "VARCHAR" and (finding := names_of_people(facts.sample)):
+        return Kind.SEALED, finding.reason
     if facts.type == "VARCHAR" and said & words.FREE_TEXT and not facts.is_category:
         return Kind.LOCAL, "name says: free text"
     if is_number(facts.type):
@@ -80,8 +82,6 @@ def propose_kind(facts: Facts) -> Proposal:
 def _by_values(facts: Facts) -> Proposal | None:
     if facts.type == "VARCHAR":
         finding = identifying(facts.sample)
-        if not finding and not words.runs(facts.name) & words.ADDRESS.words:
-            finding = names_of_people(facts.sample)
     elif facts.type == "BIGINT":
         finding = identifying_number(facts.sample)
     else:
