@@ -79,7 +79,7 @@ def refuse_stray_error(service: str, body: bytes) -> None:
         )
 
 
-def printable(text: str) -> str:
+def excerpt(text: str) -> str:
     """One line without control characters: what others wrote may reach a terminal or a log."""
     flat = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     flat = " ".join(flat.split())
@@ -93,10 +93,10 @@ def _read(body: bytes) -> tuple[str, str | None]:
         hint = content.get("hint")
         for name in ("error", "message", "Message", "errorMessage", "detail"):
             if isinstance(content.get(name), str):
-                return printable(content[name]), printable(hint) if isinstance(hint, str) else None
+                return excerpt(content[name]), excerpt(hint) if isinstance(hint, str) else None
         return "", None
     title = _TITLE.search(body[:10_000].decode("utf-8", "replace"))
-    return (f"a web page titled '{printable(title[1])}'" if title else ""), None
+    return (f"a web page titled '{excerpt(title[1])}'" if title else ""), None
 
 
 def _json(body: bytes) -> Any:

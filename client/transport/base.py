@@ -94,7 +94,7 @@ class EnvelopeTransport:
             return wire.load(model, answer.body, answer.content_type)
         except WireError as error:
             raise ServiceError(
-                f"{service.label} sent an answer that cannot be read: {answers.printable(error.message)}",
+                f"{service.label} sent an answer that cannot be read: {answers.excerpt(error.message)}",
                 hint=error.hint or "is the endpoint a Cleave service of the same release?",
                 status=answer.status,
             ) from None

@@ -22,7 +22,7 @@ from botocore.exceptions import (
 from botocore.session import Session
 
 from client.transport import retry
-from client.transport.answers import Answer, printable
+from client.transport.answers import Answer, excerpt
 from client.transport.aws import credentials_error, find_credentials, region_of
 from client.transport.base import EnvelopeTransport, Service
 from shared.errors import InputError, ServiceError
@@ -135,7 +135,7 @@ def _failure(service: Service, payload: bytes) -> ServiceError:
     except ValueError:
         content = None
     kind = content.get("errorType") if isinstance(content, dict) else None
-    told = f" ({printable(kind)})" if isinstance(kind, str) else ""
+    told = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
     return ServiceError(
         f"the function behind {service.label} failed{told}",
         hint="its log tells; most often it needs more memory or time",
@@ -143,7 +143,7 @@ def _failure(service: Service, payload: bytes) -> ServiceError:
 
 
 def _refusal(service: Service, error: ClientError) -> ServiceError:
-    code = printable(str(error.response.get("Error", {}).get("Code", "unknown error")))
+    code = excerpt(str(error.response.get("Error", {}).get("Code", "unknown error")))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     kind = retry.Interrupted if status and retry.worth_repeating(status) else ServiceError
     return kind(f"Lambda refused to invoke {service.label}: {code}", hint=_HINTS.get(code), status=status)

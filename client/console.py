@@ -1,0 +1,172 @@
+"""All terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
+
+Names and texts of a CSV may hold anything, escape sequences that rewrite the screen included; `printable` makes them
+one visible line. Nothing here interprets rich's markup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from shared.errors import CleaveError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+Justify = Literal["left", "right"]
+_BY_NAME = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, direction overrides, line breaks of other names
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A column of a printed table; `note` stands under its name."""
+
+    name: str
+    note: str = ""
+    justify: Justify = "left"
+
+
+def printable(text: str) -> str:
+    """`text` on one line, what cannot be seen as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(char) for char in text)
+
+
+def out(text: str) -> None:
+    """One block of results on stdout."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write((text + "\n").encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Anything else, on stderr."""
+    encoding = sys.stderr.encoding or "utf-8"
+    sys.stderr.write((text + "\n").encode(encoding, "backslashreplace").decode(encoding))
+    sys.stderr.flush()
+
+
+def report_error(message: str, hint: str | None = None) -> None:
+    say(f"error: {printable(message)}")
+    if hint:
+        say(f"hint: {printable(hint)}")
+
+
+def report_failure(error: CleaveError) -> None:
+    report_error(error.message, error.hint)
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether a person sees this stream."""
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; only a yes is one."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def abandon_stdout() -> None:
+    """The reader of stdout left: let nothing more be written there, not even when Python closes it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table, as wide as it needs to be: a figure is never cut or wrapped. Cells are made printable."""
+    names = [printable(heading.name) for heading in headings]
+    notes = [printable(heading.note) for heading in headings]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    head = [names, notes] if any(notes) else [names]
+    widths = [max(_width(line[place]) for line in [*head, *cells]) for place in range(len(headings))]
+    rule = ["-" * width for width in widths]
+    lines = []
+    for line in [*head, rule, *cells]:
+        padded = [
+            _pad(cell, width, heading.justify) for cell, width, heading in zip(line, widths, headings, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+class SilentProgress:
+    def stage(self, name: str, total: int) -> None: ...
+
+    def advance(self, amount: int) -> None: ...
+
+
+class BarProgress:
+    """Progress bars on stderr, one a stage; gone when the work is done. `advance` may be called by any thread."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - 40 ms that silent runs do not need
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+        self._bars: Bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> BarProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def stage(self, name: str, total: int) -> None:
+        self._task = self._bars.add_task(printable(name), total=total)
+
+    def advance(self, amount: int) -> None:
+        if self._task is not None:
+            self._bars.advance(self._task, amount)
+
+
+@contextlib.contextmanager
+def progress(*, quiet: bool) -> Iterator[SilentProgress | BarProgress]:
+    """Bars if a person sees stderr and did not ask for quiet, else nothing."""
+    if quiet or not is_terminal(sys.stderr):
+        yield SilentProgress()
+    else:
+        with BarProgress() as bars:
+            yield bars
+
+
+def _visible(char: str) -> str:
+    if char in _BY_NAME:
+        return _BY_NAME[char]
+    if unicodedata.category(char) not in _HIDDEN:
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: wide letters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _pad(text: str, width: int, justify: Justify) -> str:
+    blank = " " * (width - _width(text))
+    return text + blank if justify == "left" else blank + text

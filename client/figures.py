@@ -1,0 +1,78 @@
+"""One figure as a person reads it: with its bound, and no digit that the bound does not cover."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+# Digits of the largest double over the smallest bound, and room to spare: nothing is rounded unseen.
+_CONTEXT = Context(prec=2_000, Emax=9_999, Emin=-9_999)
+# Outside 10^-6 .. 10^16 a figure is written with an exponent.
+_SMALLEST, _LARGEST = -6, 15
+
+
+def plain(value: Any) -> str:
+    """A value without a bound. Whole numbers and decimals keep every digit; floats are written to be read back."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, Fraction):
+        return plain(value.numerator) if value.denominator == 1 else str(value)
+    return str(value)
+
+
+def encrypted(value: Any, bound: float | None, exact: bool | None) -> str:
+    """`12 exact`, or `50.31 ± 2e-9`: the bound has one digit, rounded up to cover the rounding of the figure too.
+
+    The last place of the figure is that of the bound; zeros at its end are left out.
+    """
+    if value is None:
+        return "NULL"
+    if exact:
+        return f"{plain(value)} exact"
+    if bound is None or not math.isfinite(bound) or isinstance(value, float) and not math.isfinite(value):
+        return f"{plain(value)} ± unknown"
+    if bound == 0:
+        return f"{plain(value)} ± 0"
+    with localcontext(_CONTEXT):
+        shown, covered = _rounded(_decimal(value), Decimal(bound))
+        return f"{_written(shown)} ± {covered.scaleb(-covered.adjusted()):f}e{covered.adjusted()}"
+
+
+def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
+    """The figure rounded to the bound's first place, and a one-digit bound on what is then shown."""
+    place = bound.adjusted()
+    while True:
+        unit = Decimal(1).scaleb(place)
+        shown = value.quantize(unit, ROUND_HALF_EVEN)
+        covered = (bound + abs(shown - value)).quantize(unit, ROUND_CEILING)
+        if covered.adjusted() == place:
+            return shown, covered
+        place += 1  # 9.6 -> 10: the bound now starts one place further left
+
+
+def _written(value: Decimal) -> str:
+    if value and not _SMALLEST <= value.adjusted() <= _LARGEST:
+        short = value.normalize()
+        return f"{short.scaleb(-short.adjusted()):f}e{short.adjusted()}"
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _decimal(value: Any) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator) if isinstance(value, Fraction) else Decimal(value)
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
