@@ -37,7 +37,7 @@ class Settings:
 
 
 class Group(TyperGroup):
-    def main(  # type: ignore[override] - everything else by name
+    def main(  # type: ignore[override]  # everything else is passed by name
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
         """Run and exit. --debug and --quiet may stand anywhere."""

@@ -37,7 +37,7 @@ def encrypted(value: Any, bound: float | None, exact: bool | None) -> str:
         return "NULL"
     if exact:
         return f"{plain(value)} exact"
-    if bound is None or not math.isfinite(bound) or isinstance(value, float) and not math.isfinite(value):
+    if bound is None or not math.isfinite(bound) or (isinstance(value, float) and not math.isfinite(value)):
         return f"{plain(value)} ± unknown"
     if bound == 0:
         return f"{plain(value)} ± 0"

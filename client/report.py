@@ -93,7 +93,7 @@ def _footer(answer: QueryAnswer, seconds: float) -> str:
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     requests = plan["plain_requests"] + plan["sensitive_requests"]
     return (
-        f"{len(passed)} of {len(passed)} checks passed ({', '.join(passed)}). "
+        f"{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
         f"{_counted(requests, 'request')}, {_bytes(plan['bytes_sent'])} up, {_bytes(plan['bytes_received'])} down, "
         f"{seconds:.2f} s."
     )

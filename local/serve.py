@@ -67,7 +67,7 @@ class Switch:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.create_server(address[:2], family=family)  # type: ignore[arg-type]
+        listener = socket.create_server(address[:2], family=family)
     except OSError as error:
         raise InputError(
             f"{host} port {port} cannot be listened on ({error.strerror})", hint="another --port, or 0 for any free one"
