@@ -142,12 +142,15 @@ def lambda_handler(app: FastAPI) -> Callable[[dict[str, Any], Any], dict[str, An
 
 def log_to_stderr() -> None:
     """Send the request log to stderr, a line of bare JSON each, past whatever the root logger does."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    _log.handlers = [handler]
+    _log.handlers = [_Stderr()]
     _log.setLevel(logging.INFO)
     _log.propagate = False
     logging.getLogger("mangum").disabled = True  # its second line would hold the path as it was sent
+
+
+class _Stderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(record.getMessage() + "\n")
 
 
 class _RequestLog:

@@ -30,7 +30,8 @@ async def operate(request: Request) -> Response:
     """One operation over every numeric column of `data`, by group where `group_by` names columns."""
     asked = await http.read(request, simple.SimpleRequest)
     answer = await run_in_threadpool(simple.answer, asked)
-    http.note(request, rows=answer.rows)
+    groups = next(iter(answer.groups.values())) if answer.groups else [None]
+    http.note(request, rows=answer.rows, groups=len(groups))
     return http.answer(request, answer)
 
 

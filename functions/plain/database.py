@@ -165,7 +165,7 @@ _HINTS = {
     "CatalogException": "there is no such function, or an extension would be needed",
     "ParserException": "check the syntax",
     "ConversionException": "a value does not fit the type it is cast to; TRY_CAST gives NULL instead",
-    "OutOfRangeException": "a result is too large for its type; cast to DOUBLE or HUGEINT first",
+    "OutOfRangeException": "a result is too large for its type; DOUBLE holds larger ones",
     "InvalidInputException": "a value is not one this function takes, or the table is not a Parquet file",
     "PermissionException": "files, settings and extensions are out of reach",
 }

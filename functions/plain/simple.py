@@ -21,7 +21,7 @@ FUNCTIONS = {
     "var": "var_samp",
     "stddev": "stddev_samp",
 }
-_KINDS = {int: "number", float: "number", str: "text", bool: "boolean"}
+_KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
 _SAFE = (1 << 53) - 1  # the largest integer every JSON reader keeps exactly
 _EXAMPLE: dict[str, Any] = {
@@ -42,10 +42,10 @@ def _load_column(values: object) -> list[Any]:
         if kind is not type(None):
             name = _KINDS.get(kind)
             if name is None:
-                raise ValueError(f"row {row + 1} is neither number, text, boolean nor null")
+                raise ValueError(f"row {row + 1} is neither number, string, boolean nor null")
             expected = expected or name
             if name != expected:
-                raise ValueError(f"row {row + 1} is a {name}, the rows before it are {expected}: one type a column")
+                raise ValueError(f"row {row + 1} is a {name}, an earlier row is a {expected}: one type a column")
         row += sum(1 for _ in run)
     for row, value in enumerate(values, 1):
         if isinstance(value, float) and not math.isfinite(value):
