@@ -13,11 +13,12 @@ from pathlib import Path
 import duckdb
 
 from client.csv_cast import Cast, number_pattern
-from client.csv_source import column_names, duckdb_source, open_text, reader
+from client.csv_source import column_names, duckdb_source, open_text, reader, undecodable
 from client.csv_types import INTEGERS, digits_of
 from client.schema import Column, CsvDialect, Schema
 from shared.errors import InputError
 
+_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 _INFINITE = re.compile(r"\s*[+-]?(inf|infinity|nan)\s*", re.IGNORECASE)
 
 
@@ -47,7 +48,7 @@ def explain(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, c
             or InputError(f"{path}: cannot be read as CSV", hint="check [csv] in the schema")
         )
     except UnicodeError:
-        return _undecodable(path, schema.dialect.encoding)
+        return undecodable(path, schema.dialect.encoding)
 
 
 def line_of(path: Path, dialect: CsvDialect, row: int) -> int:
@@ -64,20 +65,6 @@ def line_of(path: Path, dialect: CsvDialect, row: int) -> int:
                 to_skip -= 1
             line = records.line_num + 1
     return line
-
-
-def _undecodable(path: Path, encoding: str) -> InputError:
-    hint = 'set encoding under [csv] ("cp1252" is usual for files from Windows), or save the file as UTF-8'
-    place = f"{path}"
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode(encoding)
-            except UnicodeError:
-                if not encoding.lower().startswith(("utf-16", "utf-32")):
-                    place = f"{path}, line {number}"
-                break
-    return InputError(f"{place}: is not {encoding} text", hint=hint)
 
 
 def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None:
@@ -127,8 +114,10 @@ def _unreadable(
                 return None
     if near:
         return InputError(f"{path}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
-    firsts = ", ".join(f"min(rowid) FILTER (WHERE {one.unreadable})" for one in casts)
-    rows = connection.execute(f"SELECT {firsts} FROM fields").fetchall()[0]
+    rows: list[int | None] = []
+    for start in range(0, len(casts), _BATCH):
+        firsts = ", ".join(f"min(rowid) FILTER (WHERE {one.unreadable})" for one in casts[start : start + _BATCH])
+        rows += connection.execute(f"SELECT {firsts} FROM fields").fetchall()[0]
     found = min(((row, index) for index, row in enumerate(rows) if row is not None), default=None)
     if found is None:
         return None

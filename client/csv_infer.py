@@ -16,7 +16,7 @@ from client.table import Table
 NULL_TOKENS = ("na", "n/a", "#n/a", "null", "none", "nan", "-", "--", "?", ".", "missing", "\\n")
 MAX_DECIMALS = 6  # more digits after the point are measured, not counted: DOUBLE
 _SAMPLE = 1000
-_BATCH = 50  # columns asked about in one query
+_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 _MOSTLY = 0.9
 
 _NUMBER_LIKE = re.compile(
@@ -32,7 +32,10 @@ _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f",
 
 @dataclass(slots=True)
 class _Draft:
-    """What is known of a column so far. `shapes`: its fields with every digit turned to 9 -> (how many, first row)."""
+    """What is known of a column so far.
+
+    `shapes`: its fields with every digit turned to 9 -> (how many, first row, any with a leading zero or plus sign).
+    """
 
     name: str
     filled: int
@@ -41,7 +44,7 @@ class _Draft:
     longest: int
     tokens: tuple[str, ...]
     sample: tuple[str, ...] = ()
-    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     type: str = "VARCHAR"
     note: str = ""
 
@@ -107,10 +110,11 @@ def _number_format(text: Table, drafts: Sequence[_Draft]) -> CsvDialect:
         if draft.sample and like >= _MOSTLY * len(draft.sample):
             name = identifier(draft.name)
             found = text.connection.execute(
-                f"SELECT translate({name}, '0123456789', '9999999999'), count(*), min(rowid) "
+                f"SELECT translate({name}, '0123456789', '9999999999'), count(*), min(rowid), "
+                f"bool_or(regexp_matches({name}, '^\\s*([+]|-?0[0-9])')) "
                 f"FROM {text.relation} WHERE {_solid(name)} GROUP BY 1"
             ).fetchall()
-            draft.shapes = {shape: (count, row) for shape, count, row in found}
+            draft.shapes = {shape: (count, row, marked) for shape, count, row, marked in found}
     common = (*_POINT, *_COMMA) if dialect.delimiter != ";" else (_POINT[0], *_COMMA, _POINT[1])
     formats = [replace(dialect, decimal=decimal, thousands=thousands) for decimal, thousands in (*common, *_RARE)]
     return max(formats, key=lambda one: sum(bool(draft.shapes) and not _odd(draft, one) for draft in drafts))
@@ -123,20 +127,16 @@ def _odd(draft: _Draft, dialect: CsvDialect) -> list[str]:
 
 
 def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
-    name = identifier(draft.name)
     if odd := _odd(draft, dialect):
         others = sum(draft.shapes[shape][0] for shape in odd)
-        total = sum(count for count, _ in draft.shapes.values())
+        total = sum(count for count, _, _ in draft.shapes.values())
         if others < (1 - _MOSTLY) * total:
             row = min(draft.shapes[shape][1] for shape in odd) + 1
             draft.note = (
                 f"{100 * (total - others) / total:.0f} % are numbers, others are not, the first in data row {row}"
             )
         return
-    written = text.connection.execute(
-        f"SELECT count(*) FROM {text.relation} WHERE regexp_matches({name}, '^\\s*([+]|-?0[0-9])')"
-    ).fetchall()[0][0]
-    if written:
+    if any(marked for _, _, marked in draft.shapes.values()):
         draft.note = "digits with leading zeros or a plus sign, kept as text"
         return
     shapes = [shape.strip() for shape in draft.shapes]
@@ -147,8 +147,10 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
     decimals = max(len(fraction) for _, _, fraction in parts)
     digits = max(whole.count("9") for whole, _, _ in parts)
     if not any(point for _, point, _ in parts):
-        draft.type = "BIGINT" if _all_read(text, draft, "BIGINT", dialect) else "VARCHAR"
-        draft.note = "" if draft.type == "BIGINT" else "whole numbers beyond 64 bits, kept as text"
+        if digits <= MAX_ENCRYPTED_DIGITS or _all_read(text, draft, "BIGINT", dialect):
+            draft.type = "BIGINT"
+        else:
+            draft.note = "whole numbers beyond 64 bits, kept as text"
     elif decimals <= MAX_DECIMALS and digits + decimals <= MAX_ENCRYPTED_DIGITS:
         draft.type = f"DECIMAL({MAX_ENCRYPTED_DIGITS},{decimals})"
         if decimals == 3 and all(re.fullmatch(r"[+-]?9{1,3}[.,]9{3}|[+-]?9{1,3}", shape) for shape in shapes):

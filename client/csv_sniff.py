@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from client.csv_source import check_readable, open_text, reader
+from client.csv_source import check_readable, open_text, reader, undecodable
 from client.schema import CsvDialect
 from shared.errors import InputError
 
@@ -70,7 +70,7 @@ def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:
         except csv.Error:
             return []
         except UnicodeError:
-            raise InputError(f"{path}: is not {dialect.encoding} text", hint="save it as UTF-8") from None
+            raise undecodable(path, dialect.encoding) from None
 
 
 def _fit(path: Path, dialect: CsvDialect) -> tuple[float, int]:

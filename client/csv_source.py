@@ -67,14 +67,29 @@ def column_names(path: Path, dialect: CsvDialect) -> tuple[str, ...]:
     try:
         with open_text(path, dialect.encoding) as file:
             first = next((record for record in reader(file, dialect) if record), None)
-    except (UnicodeError, csv.Error):
-        raise InputError(f"{path}, line 1: the header cannot be read", hint=_DIALECT_HINT) from None
+    except UnicodeError:
+        raise undecodable(path, dialect.encoding) from None
+    except csv.Error:
+        hint = "check delimiter and quote under [csv] in the schema"
+        raise InputError(f"{path}, line 1: the header cannot be read", hint=hint) from None
     if not first:
         raise InputError(f"{path}: is empty", hint="the first line must name the columns")
     return unique_names(first if dialect.header else [""] * len(first))
 
 
-_DIALECT_HINT = "check encoding, delimiter and quote under [csv] in the schema, or save the file as UTF-8"
+def undecodable(path: Path, encoding: str) -> InputError:
+    """The error for a file that is not text of `encoding`, with the line where lines can be told apart."""
+    hint = 'set encoding under [csv] ("cp1252" is usual for files from Windows), or save the file as UTF-8'
+    place = str(path)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode(encoding)
+            except UnicodeError:
+                if not encoding.lower().startswith(("utf-16", "utf-32")):
+                    place = f"{path}, line {number}"
+                break
+    return InputError(f"{place}: is not {encoding} text", hint=hint)
 
 
 def unique_names(header: Sequence[str]) -> tuple[str, ...]:
@@ -124,8 +139,10 @@ def duckdb_source(path: Path, dialect: CsvDialect, width: int) -> Iterator[str]:
     finally:
         os.close(reading)
         feeder.join()
+    if failures and isinstance(failures[0], OSError):
+        raise InputError(f"{path}: cannot be read ({failures[0].strerror})")
     if failures:
-        raise InputError(f"{path}: is not {dialect.encoding} text", hint=_DIALECT_HINT)
+        raise undecodable(path, dialect.encoding)
 
 
 def _is_utf8(encoding: str) -> bool:
