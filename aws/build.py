@@ -1,0 +1,148 @@
+"""Fill the artifact of one function: its own code, its locked wheels, compiled for Lambda's Python.
+
+    python aws/build.py {sensitive,plain} DESTINATION [--architecture x86_64|arm64]
+
+`make build-SensitiveFunction` and `make build-PlainFunction`, which `sam build` calls, run this. Of the project only
+the modules the handler's imports reach are shipped, so that nothing of the client (keys, schema, SQL) ever gets there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = "3.13"
+PLATFORMS = {"x86_64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}  # glibc 2.34 on Amazon Linux 2023
+LIMIT_MB = 250  # unzipped, layers included (AWS Lambda quotas)
+CLIENT_ONLY = {"client", "local", "tests", "sqlglot", "typer", "rich", "pandas", "cryptography", "boto3", "botocore"}
+FORBIDDEN = {"sensitive": CLIENT_ONLY | {"duckdb"}, "plain": CLIENT_ONLY | {"tenseal", "numpy"}}
+PRUNED_FOLDERS = {"tests", "__pycache__", "include", "f2py"}
+PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
+IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
+
+
+def own_modules(entry: str) -> set[Path]:
+    """Files of the project that importing `entry` can reach, late imports included, relative to the root."""
+    if _source(entry) is None:
+        raise SystemExit(f"error: {entry} is not there")
+    found: set[Path] = set()
+    waiting = [entry]
+    while waiting:
+        module = waiting.pop()
+        path = _source(module)
+        if path is None or path in found:
+            continue
+        found.add(path)
+        waiting += _imports(path)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+    return found
+
+
+def _source(module: str) -> Path | None:
+    path = module.replace(".", "/")
+    candidates = (Path(f"{path}.py"), Path(path, "__init__.py"))
+    return next((candidate for candidate in candidates if (ROOT / candidate).is_file()), None)
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def install(half: str, destination: Path, architecture: str) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "pip", "install", "--quiet", "--target", destination, "--require-hashes", "--no-deps"]
+    command += ["--python-version", PYTHON, "--python-platform", PLATFORMS[architecture], "--only-binary", ":all:"]
+    subprocess.run([*command, "-r", ROOT / f"requirements-{half}.lock"], check=True)
+
+
+def prune(destination: Path) -> None:
+    shutil.rmtree(destination / "bin", ignore_errors=True)
+    (destination / ".lock").unlink(missing_ok=True)
+    for path in sorted(destination.rglob("*"), reverse=True):
+        if path.is_dir() and path.name in PRUNED_FOLDERS:
+            shutil.rmtree(path)
+        elif path.suffix in PRUNED_SUFFIXES and path.is_file():
+            path.unlink()
+
+
+def compile_all(destination: Path) -> None:
+    """Ship .pyc that Python never checks: /var/task is read-only and each cold start would compile all over again."""
+    options = ["-q", "--invalidation-mode", "unchecked-hash", "-s"]
+    python = _local_python()
+    if python:
+        command = [python, "-m", "compileall", *options, str(destination), "-p", "/var/task", str(destination)]
+    elif shutil.which("docker") and _runs(["docker", "image", "inspect", IMAGE]):
+        mount = ["--rm", "--volume", f"{destination}:/var/task", "--entrypoint", "/var/lang/bin/python3.13"]
+        command = ["docker", "run", *mount, IMAGE, "-m", "compileall", *options, "/var/task", "-p", "/var/task", "/var/task"]
+    else:
+        print(
+            f"warning: NO BYTECODE SHIPPED: neither Python {PYTHON} nor the image {IMAGE} is here to compile it.\n"
+            "hint: the function works, but every cold start takes some 0.3 s longer; "
+            f"install Python {PYTHON} and build again",
+            file=sys.stderr,
+        )
+        return
+    subprocess.run(command, check=True, stdout=sys.stderr)
+
+
+def _local_python() -> str | None:
+    """An interpreter whose bytecode Lambda's can read; asked, because a pyenv shim may be found and not run."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    candidates = [sys.executable, shutil.which(f"python{PYTHON}"), *pyenv.glob(f"{PYTHON}.*/bin/python")]
+    check = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{PYTHON}')"
+    return next((str(python) for python in candidates if python and _runs([str(python), "-c", check])), None)
+
+
+def _runs(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def check(half: str, destination: Path) -> None:
+    """Raises SystemExit if the artifact holds what its half must not have, or is too large."""
+    present = {path.name.partition(".")[0] for path in destination.iterdir()}
+    if unwanted := sorted(present & FORBIDDEN[half]):
+        raise SystemExit(f"error: the {half} function must not ship {', '.join(unwanted)}")
+    sizes: dict[str, int] = {}
+    for path in destination.rglob("*"):
+        if path.is_file():
+            top = path.relative_to(destination).parts[0]
+            sizes[top] = sizes.get(top, 0) + path.stat().st_size
+    total = sum(sizes.values()) / 1e6
+    largest = sorted(sizes, key=lambda top: -sizes[top])[:6]
+    print(f"{half} function: {total:.1f} MB unzipped of {LIMIT_MB}", file=sys.stderr)
+    print("  " + ", ".join(f"{top} {sizes[top] / 1e6:.1f}" for top in largest), file=sys.stderr)
+    if total >= LIMIT_MB:
+        raise SystemExit(f"error: the {half} function is {total:.0f} MB unzipped, Lambda takes {LIMIT_MB}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("half", choices=sorted(FORBIDDEN))
+    parser.add_argument("destination", type=lambda text: Path(text).resolve())
+    parser.add_argument("--architecture", choices=sorted(PLATFORMS), default="x86_64")
+    options = parser.parse_args()
+    install(options.half, options.destination, options.architecture)
+    prune(options.destination)
+    for path in own_modules(f"functions.{options.half}.app"):
+        target = options.destination / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / path, target)
+    compile_all(options.destination)
+    check(options.half, options.destination)
+
+
+if __name__ == "__main__":
+    main()
