@@ -34,7 +34,7 @@ EPILOG = (
 
 File = Annotated[Path, typer.Argument(metavar="FILE.csv", help="The table.", show_default=False)]
 Sql = Annotated[
-    str | None, typer.Argument(metavar="[SQL]", help="One SELECT over the table, which is named like its file.")
+    str | None, typer.Argument(metavar="SQL", help="One SELECT over the table, which is named like its file.")
 ]
 Operation = Annotated[
     str | None,
@@ -85,9 +85,10 @@ def schema(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
 ) -> None:
-    """Propose which columns are sensitive, and write that to a file for review.
+    """Propose which columns are sensitive, for review.
 
-    Prints the proposal with its reasons. On a terminal it asks before it writes. An existing file stays as it is.
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes.
+    An existing file stays as it is.
     """
     from client.report import schema_text  # noqa: PLC0415
     from client.schema import propose_schema, schema_path, write_schema  # noqa: PLC0415
@@ -107,9 +108,9 @@ def schema(
 
 
 def plan(file: File, sql: Sql = None, op: Operation = None, schema: SchemaFile = None, as_json: Json = False) -> None:
-    """Show what a question would send where, how exact its answer would be, and what each service would see.
+    """Show what a question would send where.
 
-    Nothing is sent, and no key is needed.
+    Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
     """
     _exactly_one(sql, op)
     from client.describe import describe_plan  # noqa: PLC0415
@@ -148,7 +149,10 @@ def query(
         bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")
     ] = False,
 ) -> None:
-    """Answer a question: split, encrypt, ask both services, check, decrypt, rejoin."""
+    """Answer a question through both services.
+
+    The sensitive half is encrypted here, and what comes back is checked before anything is shown.
+    """
     _exactly_one(sql, op)
     started = time.perf_counter()
     from client.keys import describe_key, open_key  # noqa: PLC0415
@@ -177,7 +181,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
 ) -> None:
-    """Run both services on this machine over HTTP, until interrupted."""
+    """Run both services on this machine over HTTP."""
     settings: Settings = ctx.obj
     settings.serve(host, port, lambda url: console.say(f"listening on {url}"), log=not settings.quiet)
 

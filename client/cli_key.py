@@ -10,12 +10,19 @@ import typer
 
 from client import console, passphrase
 from client.keys import KeyInfo, change_passphrase, create_key, describe_key, export_public
+from shared.errors import KeyFileError
 
 DEFAULT_KEY = Path.home() / ".config" / "cleave" / "key.json"
 
 KeyPath = Annotated[
     Path,
-    typer.Option("--key", envvar="CLEAVE_KEY", help="The key file.", show_default="~/.config/cleave/key.json"),
+    typer.Option(
+        "--key",
+        metavar="FILE",
+        envvar="CLEAVE_KEY",
+        help="The key file; ~/.config/cleave/key.json if not named.",
+        show_default=False,
+    ),
 ]
 PassphraseFd = Annotated[
     int | None,
@@ -46,7 +53,12 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Make a secret key in a file that only its owner can read. An existing file is never overwritten."""
+    """Make a secret key.
+
+    Its file can be read by its owner only. An existing file is never overwritten.
+    """
+    if key.exists():  # told before a passphrase is thought of
+        raise KeyFileError(f"{key}: is there already", hint="name another file with --key, or move this one away")
     info = create_key(key, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
     if not ctx.obj.quiet:
@@ -65,10 +77,12 @@ def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
 
 def export(
     ctx: typer.Context,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write it.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.", show_default=False)
+    ],
     key: KeyPath = DEFAULT_KEY,
 ) -> None:
-    """Write the public side of a key, for others to encrypt with. It opens nothing."""
+    """Write the public side of a key, which opens nothing."""
     export_public(key, output)
     if not ctx.obj.quiet:
         console.say(f"wrote {console.printable(str(output))}")
@@ -84,12 +98,12 @@ def rewrap(
     ] = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Change the passphrase of a key, set one, or remove it. The key stays the same."""
-    old = passphrase.current(passphrase_fd)
+    """Change, set or remove a key's passphrase."""
+    old = passphrase.current(passphrase_fd)() if describe_key(key).wrapped else b""
     if no_passphrase:
-        change_passphrase(key, old, None)
+        change_passphrase(key, lambda: old, None)
     else:
-        change_passphrase(key, old, passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE))
+        change_passphrase(key, lambda: old, passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE))
     if not ctx.obj.quiet:
         console.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from shared.errors import CleaveError
 
@@ -44,16 +44,12 @@ def printable(text: str) -> str:
 
 def out(text: str) -> None:
     """One block of results on stdout."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write((text + "\n").encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
+    _write(sys.stdout, text + "\n")
 
 
 def say(text: str) -> None:
     """Anything else, on stderr."""
-    encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write((text + "\n").encode(encoding, "backslashreplace").decode(encoding))
-    sys.stderr.flush()
+    _write(sys.stderr, text + "\n")
 
 
 def report_error(message: str, hint: str | None = None) -> None:
@@ -73,8 +69,7 @@ def is_terminal(stream: object) -> bool:
 
 def confirm(question: str) -> bool:
     """Ask on the terminal; only a yes is one."""
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
+    _write(sys.stderr, f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -149,6 +144,17 @@ def progress(*, quiet: bool) -> Iterator[SilentProgress | BarProgress]:
     else:
         with BarProgress() as bars:
             yield bars
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write at once; what the stream's encoding lacks goes as an escape."""
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.replace("±", "+/-").encode(encoding, "backslashreplace").decode(encoding)
+    stream.write(text)
+    stream.flush()
 
 
 def _visible(char: str) -> str:

@@ -9,7 +9,7 @@ from local.embedded import embedded_services
 
 
 def main() -> None:
-    create_cli(embedded_services, _serve)()
+    create_cli(embedded_services, _serve)(prog_name="cleave")
 
 
 def _serve(host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None:

@@ -41,6 +41,7 @@ class _Http:
         self._urls = urls
         self._signers = signers
         self._client = httpx.Client(
+            headers={"accept-encoding": "identity"},  # ciphertexts do not compress
             timeout=timeout,
             limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,  # a signed request must not wander to another host

@@ -1,0 +1,35 @@
+"""Small envelopes of both services, well-formed and made by hand."""
+
+from __future__ import annotations
+
+from shared import wire
+from shared.wire import GroupTotals, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+
+KEY_ID = "0" * 31 + "a"
+SCHEMA = "0" * 31 + "b"
+
+MOMENTS = MomentsRequest(
+    profile="sum60-pack",
+    key_id=KEY_ID,
+    schema_hash=SCHEMA,
+    lanes=1,
+    rows=5,
+    chunk_range=(0, 1),
+    runs=[(3, 5)],
+    chunks=[bytes(range(256))],
+)
+TOTALS = MomentsResponse(
+    profile="sum60-pack",
+    key_id=KEY_ID,
+    schema_hash=SCHEMA,
+    lanes=1,
+    rows=5,
+    chunk_range=(0, 1),
+    groups=[GroupTotals(group=3, rows=5, totals=b"\x00totals\xff")],
+    sentinel=b"\x00sentinel\xff",
+)
+ROWS = PlainRequest(schema_hash=SCHEMA, rows=7, aggregates=["count(*)"])
+COUNTS = PlainResponse(schema_hash=SCHEMA, rows=7, counts=[7], keys=[], aggregates=[], runs=[(0, 7)])
+
+TOTALS_FRAMES = wire.dump_frames(TOTALS)
+COUNTS_FRAMES = wire.dump_frames(COUNTS)
