@@ -14,6 +14,17 @@ $(READY): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# The main job on a sample of made-up patients, both services in this process, under a throw-away key.
+DEMO := SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(bill) FROM patients GROUP BY ward
+demo: setup
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/cleave --quiet key new --no-passphrase --key "$$folder/key.json" >/dev/null && \
+	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
+	$(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
+
+bench: setup
+	$(BIN)/python benchmarks/main.py
+
 test: setup
 	$(BIN)/python -m pytest
 
@@ -31,3 +42,5 @@ lock:
 
 clean:
 	rm -rf $(VENV) .aws-sam .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+include aws.mk
