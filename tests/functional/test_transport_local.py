@@ -1,0 +1,132 @@
+"""The real services, embedded and behind `cleave serve`: the same answers and the same errors."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from client.transport.base import Service, Transport
+from client.transport.embedded import connect_embedded
+from client.transport.endpoint import read_endpoints
+from client.transport.http import connect_http
+from local.embedded import embedded_services
+from shared import limits
+from shared.errors import ServiceError
+from tests.functional.envelopes import MOMENTS, ROWS
+
+ROOT = Path(__file__).parents[2]
+SERVE = [sys.executable, "-c", "from local.main import main; main()", "serve", "--port", "0"]
+
+
+@contextlib.contextmanager
+def served(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`cleave serve` in a process of its own; gives its URL once it is ready."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*SERVE, *options], stderr=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stderr
+            line = process.stderr.readline()
+            assert line.startswith("listening on http://127.0.0.1:"), line
+            yield line.split()[-1], process
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served("--quiet") as (base, _):
+        yield base
+
+
+@pytest.fixture(params=["embedded", "served"])
+def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
+    if request.param == "embedded":
+        transport = embedded_services()
+    else:
+        base = request.getfixturevalue("url")
+        transport = connect_http(read_endpoints(base, insecure_http=False))
+    yield transport
+    transport.close()
+
+
+def test_the_plain_service_answers(transport: Transport) -> None:
+    answer = transport.plain(ROWS)
+    assert (answer.rows, answer.counts, answer.runs) == (7, [7], [(0, 7)])
+    assert answer.aggregates[0].values == ["7"]
+    assert transport.sent > 0
+    assert transport.received > 0
+
+
+def test_a_refused_request_says_why_and_keeps_its_status(transport: Transport) -> None:
+    with pytest.raises(ServiceError, match=r"the sensitive service answered 422: .*profile") as caught:
+        transport.sensitive(MOMENTS.model_copy(update={"profile": "no-such"}))
+    assert caught.value.status == 422
+
+
+def test_a_chunk_that_is_no_ciphertext_is_refused(transport: Transport) -> None:
+    with pytest.raises(ServiceError, match="the sensitive service answered 422"):
+        transport.sensitive(MOMENTS)
+
+
+def test_several_calls_at_once(transport: Transport) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        requests = [ROWS.model_copy(update={"rows": rows}) for rows in range(1, 25)]
+        answers = list(pool.map(transport.plain, requests))
+    assert [answer.counts for answer in answers] == [[rows] for rows in range(1, 25)]
+
+
+def test_an_oversize_request_is_refused_before_it_is_sent(transport: Transport) -> None:
+    with pytest.raises(ServiceError, match="at most 4,400,000 fit"):
+        transport.plain(ROWS.model_copy(update={"table": bytes(limits.MAX_BODY_BYTES)}))
+    assert transport.sent == 0
+
+
+def test_an_embedded_service_that_says_nothing_is_an_error() -> None:
+    async def silent(scope: object, receive: object, send: object) -> None:
+        """Breaks the protocol."""
+
+    transport = connect_embedded({Service.PLAIN: silent})
+    with pytest.raises(ServiceError, match="the plain service gave no answer"):
+        transport.plain(ROWS)
+
+
+def test_each_service_shows_its_own_openapi(url: str) -> None:
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        for name, path in (("sensitive", Service.SENSITIVE.value), ("plain", Service.PLAIN.value)):
+            document = client.get(f"/{name}/openapi.json").json()
+            assert path in document["paths"]
+            assert client.get(f"/{name}/v1/health").status_code == 200
+            # the server that the document names answers
+            asked = client.post(f"/{name}{path}", content=b"{}", headers={"content-type": "application/json"})
+            assert asked.status_code == 422
+        assert client.get("/v1/elsewhere").status_code == 404
+        assert client.get("/").status_code == 404
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
+    with served() as (base, process):
+        assert httpx.get(f"{base}/v1/health", trust_env=False).status_code == 200
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+        assert process.returncode == 0
+    assert out == ""
+    assert '"status": 200' in err  # one line of log a request
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken(url: str) -> None:
+    port = url.rpartition(":")[2]
+    done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=20, check=False, cwd=ROOT)
+    assert done.returncode == 3
+    assert f"port {port} cannot be listened on" in done.stderr
+    assert "hint: " in done.stderr
