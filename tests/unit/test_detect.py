@@ -1,0 +1,199 @@
+"""Which columns are proposed as sensitive, and that no reason quotes a value. All people and numbers are made up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+import stdnum.de.idnr
+import stdnum.luhn
+import stdnum.nl.bsn
+
+from client.detect import Facts, propose_kind
+from client.detect_words import names_a_person, parts, runs
+from client.schema import Kind
+
+P, E, S, L = Kind.PLAIN, Kind.ENCRYPTED, Kind.SEALED, Kind.LOCAL
+
+
+def facts(name: str, type_: str, values: Sequence[str]) -> Facts:
+    lengths = [len(value) for value in values]
+    average = sum(lengths) / len(lengths) if lengths else 0.0
+    return Facts(name, type_, len(values), len(set(values)), average, max(lengths, default=0), tuple(values))
+
+
+NUMBERS = [str(1000 + 37 * (number * number % 101)) for number in range(100)]
+WORDS = [f"word{number % 90}" for number in range(100)]
+WARDS = ["Surgery", "Oncology", "Maternity", "Geriatrics"] * 25
+FLAGS = ["true", "false"] * 50
+DAYS = [f"2024-{1 + number % 12:02d}-{1 + number % 28:02d}" for number in range(100)]
+
+# Names in several spellings and languages: (type, values) -> what they say and the kind that follows.
+BY_NAME = {
+    (
+        "BIGINT",
+        E,
+    ): "age Age patientAge alter Âge edad weight_kg GEWICHT poids height BMI birth_year salary Gehalt salaire salario"
+    " total_income bill InvoiceAmount price Preis montant blood_pressure systolic cholesterol HbA1c score tax",
+    (
+        "BIGINT",
+        S,
+    ): "phone TelefonNr mobile_no account_number iban card_no ssn passport plz zip postal_code patient_id customerId"
+    " kundennummer Personalnummer imei",
+    ("DECIMAL(18,2)", E): "bill anything x latitude balance gebühr coût",
+    ("DOUBLE", E): "weight x lon temperature",
+    (
+        "VARCHAR",
+        S,
+    ): "email E-Mail mail_address courriel phone Telefon téléfono mobile name Name last_name LastName patient_name"
+    " vorname Nachname prénom apellidos nom street Straße PLZ Postleitzahl address adresse dirección code_postal"
+    " iban Kontonummer credit_card ssn nationalId Steuer-ID passport dni date_of_birth dateOfBirth DOB Geburtsdatum"
+    " date_de_naissance fechaNacimiento ip_address mac device_id diagnosis Diagnose ICD-10 medication religion gender"
+    " Geschlecht ethnicity salary patient_id",
+    ("DATE", S): "birth birth_date Geburtsdatum admitted discharge_date Aufnahmedatum any_day",
+    ("BOOLEAN", E): "smoker insured hiv pregnant anything",
+    ("VARCHAR", L): "notes comment Bemerkungen Freitext commentaires observaciones password api_key token",
+}
+VALUES = {
+    "BIGINT": NUMBERS,
+    "DECIMAL(18,2)": NUMBERS,
+    "DOUBLE": NUMBERS,
+    "VARCHAR": WORDS,
+    "DATE": DAYS,
+    "BOOLEAN": FLAGS,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "kind"),
+    [(name, type_, kind) for (type_, kind), names in BY_NAME.items() for name in names.split()],
+)
+def test_by_name(name: str, type_: str, kind: Kind) -> None:
+    proposed, reason = propose_kind(facts(name, type_, VALUES[type_]))
+    assert proposed == kind, reason
+    if not any(part in name for part in ("any", "x")):
+        assert reason.startswith("name says: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "values", "kind"),
+    [
+        ("ward", "VARCHAR", WARDS, P),
+        ("ward_name", "VARCHAR", WARDS, P),
+        ("product name", "VARCHAR", WARDS, P),
+        ("page", "VARCHAR", WARDS, P),
+        ("language", "VARCHAR", WARDS, P),
+        ("description", "VARCHAR", WARDS, P),
+        ("year", "BIGINT", ["2023", "2024"] * 50, P),
+        ("Quartal", "BIGINT", ["1", "2", "3", "4"] * 25, P),
+        ("department_id", "BIGINT", ["10", "20", "30", "40"] * 25, P),
+        ("patient_id", "BIGINT", ["10", "20", "30", "40"] * 25, S),
+        ("patient_nr", "VARCHAR", ["P1", "P2", "P3", "P4"] * 25, S),
+        ("month", "DATE", ["2024-01-01", "2024-02-01"] * 50, P),
+        ("diagnosis", "VARCHAR", WARDS, S),
+        ("gender", "VARCHAR", ["f", "m"] * 50, S),
+        ("name", "VARCHAR", WARDS, S),
+        ("x", "VARCHAR", WORDS, S),
+        ("x", "VARCHAR", [f"w{number}" for number in range(100)], S),
+        ("x", "BIGINT", [str(number) for number in range(100)], S),
+        ("x", "BIGINT", NUMBERS, E),
+        ("x", "BIGINT", ["1", "2"] * 50, E),
+        ("day", "DATE", DAYS, S),
+        ("x", "VARCHAR", [], S),
+        ("diagnosis", "VARCHAR", [f"Seen on day {day}, was told to come back in some weeks" for day in range(100)], L),
+        ("x", "VARCHAR", [f"Seen on day {day}, was told to come back in some weeks" for day in range(100)], L),
+        ("address", "VARCHAR", [f"{house} Long Winding Road, Little Upper Village, Shire" for house in range(100)], S),
+    ],
+)
+def test_by_shape(name: str, type_: str, values: list[str], kind: Kind) -> None:
+    proposed, reason = propose_kind(facts(name, type_, values))
+    assert proposed == kind, reason
+    assert reason
+
+
+def luhn(stem: str) -> str:
+    return stem + str(stdnum.luhn.calc_check_digit(stem))
+
+
+def made(count: int, make: object, valid: object) -> list[str]:
+    found = [value for number in range(20_000) if valid(value := make(number))]  # type: ignore[operator]
+    assert len(found) >= count
+    return found[:count]
+
+
+CARDS = [luhn(f"41111111{number:07d}") for number in range(50)]
+IDNRS = made(20, lambda number: f"8609574{number:04d}", stdnum.de.idnr.is_valid)
+BSNS = made(20, lambda number: f"1112{number:05d}", stdnum.nl.bsn.is_valid)
+IBANS = ["DE89370400440532013000", "GB82 WEST 1234 5698 7654 32", "FR1420041010050500013M02606", "nothing"] * 5
+
+# Under a name that says nothing: type, values, what the reason says.
+BY_VALUE = {
+    "e-mail": (
+        "VARCHAR",
+        [f"someone{number}@example.org" for number in range(9)] + ["none"],
+        "90 % of values are e-mail",
+    ),
+    "few e-mails": (
+        "VARCHAR",
+        [f"someone{number}@example.org" for number in range(2)] + ["x"] * 8,
+        "20 % of values are",
+    ),
+    "IBAN": ("VARCHAR", IBANS, "75 % of values pass IBAN check digits"),
+    "cards": ("VARCHAR", [f"{card[:4]} {card[4:8]} {card[8:12]} {card[12:]}" for card in CARDS], "Luhn"),
+    "cards as numbers": ("BIGINT", CARDS, "100 % of values pass the check digit of payment cards (Luhn)"),
+    "German tax ids": ("BIGINT", IDNRS, "national ids (Germany)"),
+    "Dutch ids": ("VARCHAR", BSNS, "national ids (the Netherlands)"),
+    "US social security": ("VARCHAR", [f"123-45-{number:04d}" for number in range(6789, 6799)], "US social security"),
+    "phones": ("VARCHAR", [f"+49 30 1234{number:03d}" for number in range(10)], "phone numbers"),
+    "US phones": ("VARCHAR", [f"(555) 555-{number:04d}" for number in range(10)], "phone numbers"),
+    "IPv4": ("VARCHAR", [f"192.0.2.{number}" for number in range(10)], "IP addresses"),
+    "IPv6": ("VARCHAR", [f"2001:db8::{number:x}" for number in range(10)], "IP addresses"),
+    "UUIDs": ("VARCHAR", [f"123e4567-e89b-12d3-a456-4266141740{number:02d}" for number in range(10)], "UUIDs"),
+    "people": (
+        "VARCHAR",
+        ["Lucía Moreau", "Dr. Chidi Okonkwo", "O'Hara, Uma", "Anna-Lena Weiss"] * 5,
+        "names of people",
+    ),
+    "birth dates": ("DATE", [f"{1930 + 3 * number}-05-17" for number in range(20)], "span a lifetime"),
+}
+
+
+@pytest.mark.parametrize("case", BY_VALUE)
+def test_by_value(case: str) -> None:
+    type_, values, says = BY_VALUE[case]
+    proposed, reason = propose_kind(facts("x", type_, values))
+    assert proposed == S
+    assert says in reason
+    assert not any(value in reason for value in values if len(value) > 1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [str(10**8 + 7919 * number) for number in range(200)],
+        [str(number) for number in range(0, 5000, 7)],
+        [luhn(f"41111111{number:07d}")[:-1] + "5" for number in range(100)],
+    ],
+)
+def test_numbers_that_pass_check_digits_by_chance_are_no_finding(values: list[str]) -> None:
+    _, reason = propose_kind(facts("x", "BIGINT", values[::-1]))
+    assert "%" not in reason
+
+
+def test_names_are_cut_into_parts() -> None:
+    assert parts("GrößeInCm2") == ["grosse", "in", "cm", "2"]
+    assert parts("HTTPStatus code") == ["http", "status", "code"]
+    assert "dateofbirth" in runs("date_of_birth")
+    assert "age" not in runs("page") | runs("language") | runs("storage")
+    assert names_a_person("Full Name")
+    assert not names_a_person("file name")
+
+
+def test_a_saved_schema_needs_no_detectors() -> None:
+    """python-stdnum, tomlkit and the sniffing are loaded by `propose_schema` only."""
+    code = "import sys, client.table, client.schema; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "duckdb" in loaded
+    assert not {"stdnum", "tomlkit", "client.detect", "client.csv_propose", "hypothesis"} & set(loaded)
