@@ -1,0 +1,1 @@
+"""Scripts that build, describe and exercise the stack; nothing here is shipped."""
