@@ -200,7 +200,7 @@ def _schema_of(file: Path, named: Path | None) -> Schema:
 
 
 def _planned(file: Path, contract: Schema, sql: str | None, op: str | None) -> QueryPlan:
-    from client.sql import operation_sql, plan_query  # noqa: PLC0415
+    from client.sql.plan import operation_sql, plan_query  # noqa: PLC0415
 
     return plan_query(sql if sql is not None else operation_sql(str(op), contract, file.stem), contract, file.stem)
 

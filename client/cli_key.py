@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from client import console, passphrase
-from client.keys import KeyInfo, change_passphrase, create_key, describe_key, export_public
 from shared.errors import KeyFileError
+
+if TYPE_CHECKING:
+    from client.keys import KeyInfo
 
 DEFAULT_KEY = Path.home() / ".config" / "cleave" / "key.json"
 
@@ -57,6 +59,8 @@ def new(
 
     Its file can be read by its owner only. An existing file is never overwritten.
     """
+    from client.keys import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+
     if key.exists():  # told before a passphrase is thought of
         raise KeyFileError(f"{key}: is there already", hint="name another file with --key, or move this one away")
     info = create_key(key, None if no_passphrase else passphrase.chosen(passphrase_fd))
@@ -67,6 +71,8 @@ def new(
 
 def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
     """Show what a key file tells without its passphrase."""
+    from client.keys import describe_key  # noqa: PLC0415
+
     info = describe_key(key)
     if as_json:
         facts = {"path": str(info.path), "key_id": info.key_id, "profile": info.profile.name}
@@ -83,6 +89,8 @@ def export(
     key: KeyPath = DEFAULT_KEY,
 ) -> None:
     """Write the public side of a key, which opens nothing."""
+    from client.keys import export_public  # noqa: PLC0415
+
     export_public(key, output)
     if not ctx.obj.quiet:
         console.say(f"wrote {console.printable(str(output))}")
@@ -99,6 +107,8 @@ def rewrap(
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Change, set or remove a key's passphrase."""
+    from client.keys import change_passphrase, describe_key  # noqa: PLC0415
+
     old = passphrase.current(passphrase_fd)() if describe_key(key).wrapped else b""
     if no_passphrase:
         change_passphrase(key, lambda: old, None)

@@ -59,7 +59,9 @@ def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
 
 
 def _written(value: Decimal) -> str:
-    if value and not _SMALLEST <= value.adjusted() <= _LARGEST:
+    if not value:
+        return "0"  # never -0
+    if not _SMALLEST <= value.adjusted() <= _LARGEST:
         short = value.normalize()
         return f"{short.scaleb(-short.adjusted()):f}e{short.adjusted()}"
     text = f"{value:f}"

@@ -1,0 +1,3 @@
+from tests.cli.runner import cli
+
+__all__ = ["cli"]

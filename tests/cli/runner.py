@@ -1,0 +1,47 @@
+"""The command line in this process, over services and a server that a test hands in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from client.cli import create_cli
+from client.transport.base import Transport
+from local.embedded import embedded_services
+
+
+@dataclass
+class Cli:
+    """`run` gives exit code, stdout and stderr apart; `served` notes what `cleave serve` was asked for."""
+
+    embedded: Callable[[], Transport] = embedded_services
+    environment: dict[str, str | None] = field(default_factory=dict)
+    served: list[tuple[str, int, bool]] = field(default_factory=list)
+
+    def run(self, *arguments: object, typed: str | None = None) -> Result:
+        app = create_cli(self.embedded, self._serve)
+        words = [str(argument) for argument in arguments]
+        return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
+
+    def fails(self, code: int, *arguments: object) -> str:
+        """stderr of a command that must fail with `code`, in `error:` and `hint:` and nothing else."""
+        result = self.run(*arguments)
+        assert (result.exit_code, result.stdout) == (code, ""), result.output
+        lines = result.stderr.splitlines()
+        assert lines[0].startswith("error: "), lines
+        assert all(line.startswith("hint: ") for line in lines[1:]), lines
+        return result.stderr
+
+    def _serve(self, host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None:
+        self.served.append((host, port, log))
+        ready(f"http://{host}:{port}")
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    for name in ("CLEAVE_KEY", "CLEAVE_PASSPHRASE", "CLEAVE_NEW_PASSPHRASE"):
+        monkeypatch.delenv(name, raising=False)
+    return Cli()

@@ -1,0 +1,160 @@
+"""What holds for every command: help, version, exit codes, where output goes, errors nobody expected."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from client import cli as commands
+from shared import errors
+from shared.errors import CheckFailed, CleaveError, InputError, KeyFileError, QueryRefused, ServiceError, WireError
+from tests.cli.runner import Cli
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from local.main import main; main()"]
+
+
+def test_help_tells_every_exit_code(cli: Cli) -> None:
+    told = cli.run("--help").stdout
+    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
+    for code in codes | {0, 2, 130, 141}:
+        assert re.search(rf"\b{code}\b", told), code
+
+
+@pytest.mark.parametrize("command", [[], ["schema"], ["plan"], ["query"], ["serve"], ["key"], ["key", "new"]])
+def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
+    result = cli.run(*command, "--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: cleave")
+    assert result.stderr == ""
+
+
+def test_the_version(cli: Cli) -> None:
+    assert re.fullmatch(r"cleave \d+\.\d+\.\d+\n", cli.run("--version").stdout)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["no-such-command"],
+        ["--no-such-option"],
+        ["query"],
+        ["query", "t.csv"],
+        ["query", "t.csv", "SELECT 1", "--op", "sum"],
+        ["plan", "t.csv"],
+        ["key", "export"],
+        ["serve", "--port", "70000"],
+    ],
+)
+def test_usage_errors(cli: Cli, words: list[str]) -> None:
+    assert "--help" in cli.fails(2, *words)
+
+
+def failing(cli: Cli, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    def fail(*args: object, **rest: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "_serve", fail)
+    return cli
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CleaveError("told", hint="do this"), 1),
+        (InputError("told", hint="do this"), 3),
+        (QueryRefused("told", hint="do this"), 4),
+        (KeyFileError("told", hint="do this"), 5),
+        (ServiceError("told", hint="do this"), 6),
+        (WireError("told", hint="do this"), 6),
+        (CheckFailed("sentinel", "told", hint="do this"), 7),
+    ],
+)
+def test_every_error_has_its_code(cli: Cli, error: CleaveError, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failing(cli, error, monkeypatch).fails(code, "serve") == "error: told\nhint: do this\n"
+
+
+def test_an_unexpected_error_tells_its_class_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = failing(cli, ValueError("canary 4711"), monkeypatch).fails(1, "serve")
+    assert error.startswith("error: unexpected ValueError\nhint: ")
+    assert "canary" not in error
+
+
+@pytest.mark.parametrize("words", [["--debug", "serve"], ["serve", "--debug"]])
+def test_debug_shows_where(cli: Cli, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    result = failing(cli, ValueError("canary 4711"), monkeypatch).run(*words)
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+    assert "canary 4711" in result.stderr
+    assert result.stdout == ""
+
+
+def test_debug_shows_where_an_error_on_purpose_was_raised(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = failing(cli, InputError("told"), monkeypatch).run("serve", "--debug")
+    assert result.exit_code == 3
+    assert "Traceback" in result.stderr
+    assert result.stderr.endswith("error: told\n")
+
+
+def test_an_interrupt_is_silent(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = failing(cli, KeyboardInterrupt(), monkeypatch).run("serve")
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_serve_passes_on_what_it_is_told(cli: Cli) -> None:
+    told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
+    cli.run("serve", "--quiet")
+    assert cli.served == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
+
+
+def test_words_after_two_dashes_are_not_options(cli: Cli) -> None:
+    assert "no such file" in cli.fails(3, "plan", "--op", "sum", "--", "--debug")
+
+
+def test_the_reader_of_stdout_may_leave(key_file: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["key", "show", "--key", str(key_file)]
+    done = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ctrl_c_ends_without_a_traceback() -> None:
+    """While the command waits for a passphrase that nobody types into its pipe."""
+    reader, writer = os.pipe()
+    words = ["key", "new", "--key", "never-made.json", "--passphrase-fd", str(reader)]
+    with subprocess.Popen(
+        [*COMMAND, *words], pass_fds=[reader], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        wait_until_reading(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    os.close(reader)
+    os.close(writer)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def wait_until_reading(pid: int) -> None:
+    """Until the process sleeps in a read of its pipe (or in any other wait the kernel names)."""
+    while "pipe" not in Path(f"/proc/{pid}/wchan").read_text():
+        pass
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "rich", "cryptography"
+    code = f"import sys, local.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_commands_are_the_documented_ones() -> None:
+    for name in ("schema", "plan", "query", "serve"):
+        assert getattr(commands, name).__doc__

@@ -1,0 +1,156 @@
+"""`cleave key`: where the key lies, who may read it, and where its passphrase comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from client.keys import describe_key, open_key
+from shared.errors import KeyFileError
+from tests.cli.runner import Cli
+
+ROOT = Path(__file__).parents[2]
+PASSPHRASE = "canary passphrase"
+
+
+def opens(path: Path, passphrase: str) -> bool:
+    try:
+        open_key(path, passphrase.encode)
+    except KeyFileError:
+        return False
+    return True
+
+
+def test_a_key_without_a_passphrase_has_to_be_asked_for(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    assert "no terminal to ask on" in cli.fails(5, "key", "new", "--key", path)
+    assert not path.exists()
+    made = cli.run("key", "new", "--key", path, "--no-passphrase")
+    assert made.exit_code == 0
+    assert "whoever reads the file has the key" in made.stdout
+    assert "Keep a copy" in made.stderr
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_is_never_overwritten(cli: Cli, key_file: Path) -> None:
+    before = key_file.read_bytes()
+    assert "is there already" in cli.fails(5, "key", "new", "--key", key_file, "--no-passphrase")
+    assert key_file.read_bytes() == before
+
+
+def test_show_needs_no_passphrase(cli: Cli, key_file: Path) -> None:
+    info = describe_key(key_file)
+    assert info.key_id in cli.run("key", "show", "--key", key_file).stdout
+    facts = json.loads(cli.run("key", "show", "--key", key_file, "--json").stdout)
+    assert facts == {
+        "path": str(key_file),
+        "key_id": info.key_id,
+        "profile": "sum60-pack",
+        "created": info.created,
+        "wrapped": False,
+    }
+
+
+def test_the_key_may_be_named_by_the_environment(cli: Cli, key_file: Path) -> None:
+    cli.environment["CLEAVE_KEY"] = str(key_file)
+    assert describe_key(key_file).key_id in cli.run("key", "show").stdout
+
+
+def test_no_key_says_how_to_make_one(cli: Cli, tmp_path: Path) -> None:
+    assert "cleave key new" in cli.fails(5, "key", "show", "--key", tmp_path / "none.json")
+
+
+def test_export_holds_no_secret(cli: Cli, key_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "public.json"
+    assert cli.run("key", "export", "--key", key_file, "-o", target).exit_code == 0
+    content = json.loads(target.read_text())
+    assert content["key_id"] == describe_key(key_file).key_id
+    assert "secret" not in content
+    assert "is there already" in cli.fails(5, "key", "export", "--key", key_file, "-o", target)
+    assert "public key" in cli.fails(5, "key", "show", "--key", target)
+
+
+def test_a_passphrase_from_the_environment(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
+    made = cli.run("key", "new", "--key", path)
+    assert made.exit_code == 0
+    assert PASSPHRASE not in made.output
+    assert opens(path, PASSPHRASE)
+    assert not opens(path, "another")
+    cli.environment["CLEAVE_NEW_PASSPHRASE"] = "a new one"
+    assert cli.run("key", "passphrase", "--key", path).exit_code == 0
+    assert opens(path, "a new one")
+    # the old one does not open it any more, and the error does not quote it
+    assert PASSPHRASE not in cli.fails(5, "key", "passphrase", "--key", path, "--no-passphrase")
+    cli.environment["CLEAVE_PASSPHRASE"] = "a new one"
+    removed = cli.run("key", "passphrase", "--key", path, "--no-passphrase")
+    assert "removed" in removed.stderr
+    assert not describe_key(path).wrapped
+
+
+def test_an_empty_passphrase_is_none(cli: Cli, tmp_path: Path) -> None:
+    cli.environment["CLEAVE_PASSPHRASE"] = ""
+    assert "--no-passphrase" in cli.fails(5, "key", "new", "--key", tmp_path / "key.json")
+
+
+def descriptor(content: bytes) -> int:
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    return reader
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\nnot this line"])
+def test_a_passphrase_from_a_descriptor(cli: Cli, tmp_path: Path, end: bytes) -> None:
+    cli.environment["CLEAVE_PASSPHRASE"] = "not this one"
+    path, reader = tmp_path / "key.json", descriptor(PASSPHRASE.encode() + end)
+    assert cli.run("key", "new", "--key", path, "--passphrase-fd", reader).exit_code == 0
+    os.close(reader)
+    assert opens(path, PASSPHRASE)
+
+
+def test_a_descriptor_that_is_not_open(cli: Cli, tmp_path: Path) -> None:
+    error = cli.fails(5, "key", "new", "--key", tmp_path / "key.json", "--passphrase-fd", 987)
+    assert "file descriptor 987 cannot be read" in error
+
+
+def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
+    """In a process with a terminal of its own: the first two differ, the next two agree."""
+    path = tmp_path / "key.json"
+    main, side = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from local.main import main; main()", "key", "new", "--key", str(path)],
+        stdin=side,
+        stdout=subprocess.PIPE,
+        stderr=side,
+        start_new_session=True,
+        env=environment,
+        cwd=ROOT,
+    ) as process:
+        os.close(side)
+        said = b""
+        for word in ("first", "second", PASSPHRASE, PASSPHRASE):
+            while not said.endswith(b": "):
+                said += os.read(main, 1024)
+            os.write(main, word.encode() + b"\n")
+            said += b"|"
+        out, _ = process.communicate(timeout=20)
+    os.close(main)
+    assert process.returncode == 0
+    assert b"These differ." in said
+    assert PASSPHRASE.encode() not in said + out  # not echoed
+    assert opens(path, PASSPHRASE)
+
+
+def test_a_passphrase_is_no_argument(cli: Cli, tmp_path: Path) -> None:
+    for option in ("--passphrase", "-p"):
+        assert cli.run("key", "new", "--key", tmp_path / "key.json", option, "word").exit_code == 2
