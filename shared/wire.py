@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import struct
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -37,6 +38,7 @@ VERSION = 1
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def _load_blob(value: object, info: ValidationInfo) -> bytes:
@@ -201,9 +203,19 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
         head = json.loads(body)
     except (ValueError, RecursionError):
         raise WireError("the body is not JSON", hint="it may have been truncated on the way") from None
+    if _SURROGATE.search(body):
+        _require_unicode(head)
     if isinstance(head, dict) and "version" in model.model_fields and head.get("version", VERSION) != VERSION:
         raise WireError(f"wire version is not {VERSION}", hint="client and service must be of the same release")
     return validate(model, head, blobs)
+
+
+def _require_unicode(head: Any) -> None:
+    """JSON can spell halves of surrogate pairs, which neither DuckDB nor an answer can hold."""
+    try:
+        json.dumps(head, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        raise WireError("the body holds half a surrogate pair, which is not Unicode text") from None
 
 
 def validate(model: type[Model], value: Any, blobs: list[bytes] | None = None) -> Model:

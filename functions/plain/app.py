@@ -13,7 +13,7 @@ from functions.plain.database import lambda_megabytes
 from shared import limits
 from shared.wire import PlainRequest, PlainResponse
 
-app = http.create_app("Cleave plain service", "Groups and aggregates the columns that may be seen. Holds no key.")
+app = http.create_app("cleave-plain", "Groups and aggregates the columns that may be seen; holds no key.")
 
 
 @app.post("/v1/plain/aggregate", **http.documented(PlainRequest, PlainResponse))

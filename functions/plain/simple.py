@@ -52,8 +52,6 @@ def _load_column(values: object) -> list[Any]:
             raise ValueError(f"row {row} is not a finite number")
         if isinstance(value, int) and not -_HUGEINT < value < _HUGEINT:
             raise ValueError(f"row {row} is an integer of more than 127 bits")
-        if isinstance(value, str) and not value.isascii() and value != value.encode(errors="replace").decode():
-            raise ValueError(f"row {row} is not Unicode text")
     return values
 
 

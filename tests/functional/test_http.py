@@ -1,0 +1,445 @@
+"""What every service answers, refuses and logs, on an application that does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from functions import http
+from shared import limits, wire
+from shared.errors import InputError, ServiceError, WireError
+
+CANARY = "canary-4711-secret"
+FRAMES = {"content-type": wire.FRAMES_TYPE}
+JSON = {"content-type": wire.JSON_TYPE}
+
+
+class Letter(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = ""
+    size: int = 0
+    enclosed: wire.Blob = b""
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    made = http.create_app("post-office", "Sends every letter back.")
+
+    @made.post("/v1/letter", **http.documented(Letter, Letter))
+    async def post_letter(request: Request) -> Response:
+        letter = await http.read(request, Letter)
+        http.note(request, rows=letter.size, timings={"read": 0.5})
+        if letter.text == "value error":
+            raise ValueError(CANARY)
+        if letter.text == "memory":
+            raise MemoryError(CANARY)
+        if letter.text == "service":
+            raise ServiceError("a worker died", hint="try again", status=500)
+        if letter.text == "input":
+            raise InputError("no such column")
+        return http.answer(request, Letter(text="x" * letter.size + '"' * (letter.text == "quote"), enclosed=b"\0\xff"))
+
+    @made.get("/v1/{name}/number")
+    async def number(name: str, size: int) -> str:
+        return name * size
+
+    return made
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """Everything any logger says, as text with its traceback, from DEBUG on."""
+    collected: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            collected.append(logging.Formatter().format(record))
+
+    collector = Collector()
+    root, service = logging.getLogger(), logging.getLogger("cleave.service")
+    state = root.level, service.level, service.handlers, service.propagate
+    root.addHandler(collector)
+    service.handlers, service.propagate = [collector], False
+    root.setLevel(logging.DEBUG)
+    service.setLevel(logging.DEBUG)
+    yield collected
+    root.removeHandler(collector)
+    root.level, service.level, service.handlers, service.propagate = state
+
+
+def call(app: FastAPI, method: str, path: str, **sent: Any) -> httpx.Response:
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app)  # lets exceptions through: none may reach it
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            return await client.request(method, path, **sent)
+
+    return asyncio.run(send())
+
+
+def frames(letter: Letter) -> bytes:
+    return wire.dump_frames(letter)
+
+
+def test_json_is_answered_in_json(app: FastAPI) -> None:
+    response = call(app, "POST", "/v1/letter", json={"size": 2, "enclosed": "AP8="})
+    assert (response.status_code, response.headers["content-type"]) == (200, wire.JSON_TYPE)
+    assert response.json() == {"text": "xx", "size": 0, "enclosed": "AP8="}
+
+
+@pytest.mark.parametrize(
+    ("sent", "accept", "expected"),
+    [
+        (wire.FRAMES_TYPE, None, wire.FRAMES_TYPE),
+        (wire.FRAMES_TYPE, "*/*", wire.FRAMES_TYPE),
+        (wire.FRAMES_TYPE, wire.JSON_TYPE, wire.JSON_TYPE),
+        (wire.JSON_TYPE, "*/*", wire.JSON_TYPE),
+        (wire.JSON_TYPE, wire.FRAMES_TYPE, wire.FRAMES_TYPE),
+        ("Application/JSON; charset=utf-8", None, wire.JSON_TYPE),
+    ],
+)
+def test_the_answers_form_follows_accept_then_the_request(
+    app: FastAPI, sent: str, accept: str | None, expected: str
+) -> None:
+    body = frames(Letter(size=1)) if sent == wire.FRAMES_TYPE else wire.dump_json(Letter(size=1))
+    headers = {"content-type": sent} | ({"accept": accept} if accept else {})
+    response = call(app, "POST", "/v1/letter", content=body, headers=headers)
+    assert response.headers["content-type"] == expected
+    assert wire.load(Letter, response.content, expected) == Letter(text="x", enclosed=b"\0\xff")
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "multipart/form-data", ""])
+def test_other_content_types_are_415(app: FastAPI, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    response = call(app, "POST", "/v1/letter", content=b"{}", headers=headers)
+    assert response.status_code == 415
+    assert wire.JSON_TYPE in response.json()["error"]
+
+
+def chunked(size: int) -> AsyncIterator[bytes]:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(size // 100):
+            yield b" " * 100
+
+    return parts()
+
+
+@pytest.mark.parametrize("headers", [JSON, FRAMES])
+@pytest.mark.parametrize("claimed", ["honest", "absent", "lying", "nonsense"])
+def test_a_body_over_the_limit_is_413_before_it_is_parsed(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], claimed: str
+) -> None:
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 1500 if headers is JSON else 10)
+    monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1500 if headers is FRAMES else 10)
+    monkeypatch.setattr(wire, "load", None)
+    length = {"honest": "2000", "absent": None, "lying": "5", "nonsense": "-1"}[claimed]
+    sent = headers if length is None else headers | {"content-length": length}
+    response = call(app, "POST", "/v1/letter", content=chunked(2000), headers=sent)
+    assert response.status_code == 413
+    assert response.json() == {"error": "the request is over 1,500 bytes", "hint": "send fewer rows a request"}
+
+
+def test_a_body_at_the_limit_passes(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = wire.dump_json(Letter())
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", len(body))
+    response = call(app, "POST", "/v1/letter", content=body + b" ", headers=JSON)
+    assert response.json()["error"].startswith("the request is over")
+
+
+def test_an_answer_over_the_limit_is_413(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quotes count twice: a proxy integration returns the body as a JSON string."""
+    whole = len(wire.dump_json(Letter(text="x" * 500, enclosed=b"\0\xff")))
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", whole + 10)  # it has ten quotes
+    assert call(app, "POST", "/v1/letter", json={"size": 500}).status_code == 200
+    for letter in ({"size": 501}, {"size": 500, "text": "quote"}):
+        response = call(app, "POST", "/v1/letter", json=letter)
+        assert response.status_code == 413
+        assert response.json()["hint"] == "ask for fewer groups a request"
+    monkeypatch.setattr(limits, "MAX_BODY_BYTES", 500)
+    response = call(app, "POST", "/v1/letter", content=frames(Letter(size=500)), headers=FRAMES)
+    assert (response.status_code, response.headers["content-type"]) == (413, wire.JSON_TYPE)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "the body is not JSON"),
+        (b"{", "the body is not JSON"),
+        (b"[" * 100_000, "the body is not JSON"),
+        (b"\xff\xfe", "the body is not JSON"),
+        (b"[]", "body: "),
+        (b"null", "body: "),
+        (b'{"size": "%b"}' % CANARY.encode(), "size: "),
+        (b'{"text": ["%b"]}' % CANARY.encode(), "text: "),
+        (b'{"text": "\\ud800"}', "the body holds half a surrogate pair"),
+        (b'{"enclosed": "%b!"}' % CANARY.encode(), "enclosed: is not base64"),
+        (b'{"enclosed": 0}', "enclosed: must be base64 text"),
+        (b'{"enclosed": "\xc3\xa9"}', "enclosed: is not base64"),
+        (b'{"other": "%b"}' % CANARY.encode(), "other: Extra inputs are not permitted"),
+        (b'{"\\uD83d": 1}', "the body holds half a surrogate pair"),
+        (b'{"size": %b}' % (b"9" * 5000), "the body is not JSON"),
+    ],
+)
+def test_what_is_not_an_envelope_is_422_without_its_values(app: FastAPI, body: bytes, error: str) -> None:
+    response = call(app, "POST", "/v1/letter", content=body, headers=JSON)
+    assert response.status_code == 422
+    assert response.json()["error"].startswith(error)
+    assert "canary" not in response.text
+
+
+@pytest.mark.parametrize("cut", [0, 3, 4, 7, 9, 20, -1])
+def test_damaged_frames_are_422(app: FastAPI, cut: int) -> None:
+    whole = frames(Letter(enclosed=b"1234"))
+    for body in (whole[:cut], whole + b"x", b"CLV2" + whole[4:], b"CLV1" + b"\xff" * 20):
+        response = call(app, "POST", "/v1/letter", content=body, headers=FRAMES)
+        assert response.status_code == 422
+        assert "not a Cleave frame" in response.json()["error"]
+
+
+def test_escaped_characters_beyond_the_first_plane_are_text(app: FastAPI) -> None:
+    response = call(app, "POST", "/v1/letter", content=rb'{"text": "\ud83d\ude00"}', headers=JSON)
+    assert response.status_code == 200
+
+
+def test_long_names_make_no_long_errors(app: FastAPI) -> None:
+    response = call(app, "POST", "/v1/letter", json={"n" * 100_000: 1})
+    assert response.status_code == 422
+    assert len(response.content) < 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "problem"),
+    [
+        ("value error", 500, {"error": "internal error: ValueError", "hint": None}),
+        ("memory", 500, {"error": "internal error: MemoryError", "hint": None}),
+        ("service", 500, {"error": "a worker died", "hint": "try again"}),
+        ("input", 422, {"error": "no such column", "hint": None}),
+    ],
+)
+def test_errors_become_problems(
+    app: FastAPI, lines: list[str], text: str, status: int, problem: dict[str, str | None]
+) -> None:
+    response = call(app, "POST", "/v1/letter", json={"text": text})
+    assert (response.status_code, response.json()) == (status, problem)
+    assert CANARY not in str(lines)
+    assert "Traceback" not in str(lines)
+
+
+def test_unknown_paths_and_methods(app: FastAPI) -> None:
+    assert call(app, "GET", f"/{CANARY}").status_code == 404
+    refused = call(app, "GET", "/v1/letter")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert wire.validate(wire.Problem, refused.json()).error
+
+
+def test_parameters_that_fastapi_checks_are_not_echoed(app: FastAPI) -> None:
+    response = call(app, "GET", f"/v1/a/number?size={CANARY}")
+    assert response.status_code == 422
+    assert response.json()["error"].startswith("query.size: ")
+    assert CANARY not in response.text
+
+
+def test_the_log_is_one_line_of_numbers(app: FastAPI, lines: list[str]) -> None:
+    response = call(
+        app, "POST", "/v1/letter", json={"text": CANARY, "size": 3}, headers={"x-amzn-requestid": "1-67891233-abcdef"}
+    )
+    (line,) = [json.loads(text) for text in lines if text.startswith("{")]
+    assert line.pop("seconds") > 0
+    assert line.pop("peak_kb") > 1000
+    assert line.pop("peak_worker_kb") >= 0
+    assert line == {
+        "request_id": "1-67891233-abcdef",
+        "status": 200,
+        "route": "/v1/letter",
+        "bytes_in": len(response.request.content),
+        "bytes_out": len(response.content),
+        "rows": 3,
+        "timings": {"read": 0.5},
+    }
+    assert response.headers["x-request-id"] == "1-67891233-abcdef"
+    assert CANARY not in str(lines)
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "x" * 200, 'a"}\\n{"'])
+def test_a_request_id_that_does_not_look_like_one_is_replaced(app: FastAPI, sent: str) -> None:
+    response = call(app, "GET", "/v1/health", headers={"x-amzn-requestid": sent})
+    assert response.headers["x-request-id"] != sent
+    assert len(response.headers["x-request-id"]) == 32
+
+
+def test_unknown_paths_are_not_logged(app: FastAPI, lines: list[str]) -> None:
+    call(app, "GET", f"/v1/{CANARY}?{CANARY}")
+    call(app, "GET", f"/v1/{CANARY}/number?size=1")
+    logged = [json.loads(text) for text in lines if text.startswith("{")]
+    assert [line["route"] for line in logged] == [None, "/v1/{name}/number"]
+    assert CANARY not in str(logged)  # httpx, here the client, does log the address
+
+
+def test_embedded_services_are_silent(app: FastAPI, capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("cleave.service")
+    logger.handlers, logger.propagate = [logging.NullHandler()], True
+    call(app, "POST", "/v1/letter", json={"text": "value error"})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_health_and_openapi(app: FastAPI) -> None:
+    assert call(app, "GET", "/v1/health").json() == {"service": "post-office", "version": wire.VERSION}
+    operation = call(app, "GET", "/openapi.json").json()["paths"]["/v1/letter"]["post"]
+    assert set(operation["requestBody"]["content"]) == {wire.JSON_TYPE, wire.FRAMES_TYPE}
+    assert set(operation["requestBody"]["content"][wire.JSON_TYPE]["schema"]["properties"]) == set(Letter.model_fields)
+    assert set(operation["responses"]["200"]["content"]) == {wire.JSON_TYPE, wire.FRAMES_TYPE}
+    assert {"413", "415", "422"} < set(operation["responses"])
+
+
+def test_a_nested_request_cannot_be_documented() -> None:
+    class Nested(BaseModel):
+        letter: Letter
+
+    with pytest.raises(TypeError, match="nested"):
+        http.documented(Nested, Letter)
+
+
+def test_preflight_is_open_and_without_credentials(app: FastAPI) -> None:
+    headers = {
+        "origin": "https://example.org",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type,authorization,x-amz-date",
+    }
+    response = call(app, "OPTIONS", "/v1/letter", headers=headers)
+    assert response.status_code == 200
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert "authorization" in response.headers["access-control-allow-headers"].lower()
+    assert "access-control-allow-credentials" not in response.headers
+    failed = call(app, "POST", "/v1/letter", json={"text": "value error"}, headers={"origin": "https://example.org"})
+    assert (failed.status_code, failed.headers["access-control-allow-origin"]) == (500, "*")
+
+
+# --- Lambda ---------------------------------------------------------------------------------------------------------
+
+Event = Callable[..., dict[str, Any]]
+
+
+def rest_event(path: str, body: bytes, content_type: str, stage: str = "v1") -> dict[str, Any]:
+    """A REST API (payload 1.0, Lambda proxy) event as API Gateway sends it."""
+    binary = content_type != wire.JSON_TYPE
+    headers = {"Accept": "*/*", "Content-Type": content_type, "Host": "abc123.execute-api.eu-central-1.amazonaws.com"}
+    return {
+        "resource": "/{proxy+}",
+        "path": path,
+        "httpMethod": "POST",
+        "headers": headers,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "pathParameters": {"proxy": path.strip("/")},
+        "stageVariables": None,
+        "requestContext": {
+            "resourceId": "ab1cd2",
+            "authorizer": None,
+            "resourcePath": "/{proxy+}",
+            "httpMethod": "POST",
+            "extendedRequestId": "JKJaXmPLvHcESHA=",
+            "requestTime": "10/Mar/2026:06:34:38 +0000",
+            "path": f"/{stage}{path}",
+            "accountId": "123456789012",
+            "protocol": "HTTP/1.1",
+            "stage": stage,
+            "domainPrefix": "abc123",
+            "requestTimeEpoch": 1773124478000,
+            "requestId": "11223344-aaaa-bbbb-cccc-556677889900",
+            "identity": {"sourceIp": "203.0.113.7", "userAgent": "curl/8.5.0", "accessKey": None, "userArn": None},
+            "domainName": "abc123.execute-api.eu-central-1.amazonaws.com",
+            "apiId": "abc123",
+        },
+        "body": base64.b64encode(body).decode() if binary else body.decode(),
+        "isBase64Encoded": binary,
+    }
+
+
+def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:
+    """An HTTP API (payload 2.0) event: the stage, unless it is $default, stands in the path."""
+    binary = content_type != wire.JSON_TYPE
+    prefix = "" if stage == "$default" else f"/{stage}"
+    return {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": prefix + path,
+        "rawQueryString": "",
+        "headers": {"accept": "*/*", "content-type": content_type, "host": "abc123.execute-api.amazonaws.com"},
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": "abc123",
+            "domainName": "abc123.execute-api.amazonaws.com",
+            "http": {
+                "method": "POST",
+                "path": prefix + path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "203.0.113.7",
+                "userAgent": "curl/8.5.0",
+            },
+            "requestId": "JKJaXmPLvHcESHA=",
+            "routeKey": "$default",
+            "stage": stage,
+            "timeEpoch": 1773124478000,
+        },
+        "body": base64.b64encode(body).decode() if binary else body.decode(),
+        "isBase64Encoded": binary,
+    }
+
+
+CONTEXT = SimpleNamespace(aws_request_id="5ca1ab1e-0000-4000-8000-c0ffeec0ffee")
+
+
+@pytest.mark.parametrize(("event", "stage"), [(rest_event, "v1"), (http_event, "$default"), (http_event, "v1")])
+def test_lambda_answers_json_as_text_and_frames_as_base64(app: FastAPI, event: Event, stage: str) -> None:
+    handler = http.lambda_handler(app)
+    answered = handler(event("/v1/letter", b'{"size": 3}', wire.JSON_TYPE, stage), CONTEXT)
+    assert (answered["statusCode"], answered["isBase64Encoded"]) == (200, False)
+    assert json.loads(answered["body"])["text"] == "xxx"
+    assert answered["headers"]["x-request-id"] == CONTEXT.aws_request_id
+
+    answered = handler(event("/v1/letter", frames(Letter(size=3)), wire.FRAMES_TYPE, stage), CONTEXT)
+    assert (answered["statusCode"], answered["isBase64Encoded"]) == (200, True)
+    assert answered["headers"]["content-type"] == wire.FRAMES_TYPE
+    letter = wire.load(Letter, base64.b64decode(answered["body"]), wire.FRAMES_TYPE)
+    assert letter == Letter(text="xxx", enclosed=b"\0\xff")
+
+
+@pytest.mark.parametrize("event", [rest_event, http_event])
+def test_lambda_fails_without_traceback(app: FastAPI, event: Event, capfd: pytest.CaptureFixture[str]) -> None:
+    handler = http.lambda_handler(app)
+    answered = handler(event("/v1/letter", b'{"text": "value error"}', wire.JSON_TYPE), CONTEXT)
+    assert answered["statusCode"] == 500
+    assert json.loads(answered["body"]) == {"error": "internal error: ValueError", "hint": None}
+    out, err = capfd.readouterr()
+    (line,) = err.splitlines()
+    assert json.loads(line)["error"] == "ValueError"
+    assert json.loads(line)["request_id"] == CONTEXT.aws_request_id
+    assert CANARY not in out + err
+
+
+def test_a_warm_process_answers_again_and_leaves_no_event_loop(app: FastAPI) -> None:
+    handler = http.lambda_handler(app)
+    for size in (1, 2, 3):
+        answered = handler(rest_event("/v1/letter", b'{"size": %d}' % size, wire.JSON_TYPE), None)
+        assert json.loads(answered["body"])["text"] == "x" * size
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+
+
+def test_wire_errors_keep_their_status(app: FastAPI) -> None:
+    @app.get("/v1/gone")
+    async def gone() -> None:
+        raise WireError("the part is gone", status=410)
+
+    assert call(app, "GET", "/v1/gone").status_code == 410
