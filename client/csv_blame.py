@@ -75,7 +75,12 @@ def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None
         while True:
             try:
                 fields = next(records, None)
-            except csv.Error:
+            except csv.Error as error:
+                if "field larger" in str(error):
+                    return InputError(
+                        f"{path}, line {line}: a field that begins here is longer than 8 MB",
+                        hint="a quote may not be closed; longer fields are not supported",
+                    )
                 return InputError(
                     f"{path}, line {line}: a quoted field that begins here is not closed, or goes on after its quote",
                     hint='inside quotes a quote is written twice: "a ""b"" c"',
@@ -83,10 +88,10 @@ def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None
             if fields is None:
                 return None
             if fields and len(fields) != width and not (len(fields) == width + 1 and not fields[-1]):
-                expected = f"{width} field{'s' if width > 1 else ''}"
+                found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 return InputError(
-                    f"{path}, line {line}: has {len(fields)} fields, {expected} expected",
-                    hint="a field with the delimiter in it needs quotes; check delimiter under [csv] in the schema",
+                    f"{path}, line {line}: has {found}, the first record has {width}",
+                    hint="a field with the delimiter in it needs quotes, and lines that are no records must go",
                 )
             usual_end = usual_end or lines.end
             if lines.end and lines.end != usual_end:

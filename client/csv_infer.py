@@ -18,6 +18,7 @@ MAX_DECIMALS = 6  # more digits after the point are measured, not counted: DOUBL
 _SAMPLE = 1000
 _BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 _MOSTLY = 0.9
+_ROW = '"place in the file"'  # not rowid: a column of the file may be called that
 
 _NUMBER_LIKE = re.compile(
     r"\s*[+-]?[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*(?:[eE][+-]?[0-9]+)?\s*"
@@ -87,13 +88,15 @@ def _measure(text: Table) -> list[_Draft]:
 def _sample(text: Table, drafts: Sequence[_Draft]) -> None:
     """Evenly spaced fields of each column; the first ones where that finds none."""
     step = max(1, text.rows // _SAMPLE)
-    rows = text.connection.execute(f"SELECT * FROM {text.relation} WHERE rowid % {step} = 0").fetchall()
+    numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
+    every = f"SELECT * EXCLUDE ({_ROW}) FROM ({numbered}) WHERE {_ROW} % {step} = 0"
+    rows = text.connection.execute(every).fetchall()
     for draft, fields in zip(drafts, zip(*rows, strict=True), strict=True):
         draft.sample = tuple(one for one in fields if one is not None and one.strip().lower() not in NULL_TOKENS)
         if not draft.sample and draft.filled:
             name = identifier(draft.name)
             found = text.connection.execute(
-                f"SELECT {name} FROM {text.relation} WHERE {_solid(name)} ORDER BY rowid LIMIT {_SAMPLE}"
+                f"SELECT {name} FROM {text.relation} WHERE {_solid(name)} LIMIT {_SAMPLE}"
             ).fetchall()
             draft.sample = tuple(one for (one,) in found)
 
@@ -110,9 +113,10 @@ def _number_format(text: Table, drafts: Sequence[_Draft]) -> CsvDialect:
         if draft.sample and like >= _MOSTLY * len(draft.sample):
             name = identifier(draft.name)
             found = text.connection.execute(
-                f"SELECT translate({name}, '0123456789', '9999999999'), count(*), min(rowid), "
-                f"bool_or(regexp_matches({name}, '^\\s*([+]|-?0[0-9])')) "
-                f"FROM {text.relation} WHERE {_solid(name)} GROUP BY 1"
+                "SELECT translate(field, '0123456789', '9999999999'), count(*), min(place), "
+                "bool_or(regexp_matches(field, '^\\s*([+]|-?0[0-9])')) "
+                f"FROM (SELECT {name} AS field, row_number() OVER () AS place FROM {text.relation}) "
+                f"WHERE {_solid('field')} GROUP BY 1"
             ).fetchall()
             draft.shapes = {shape: (count, row, marked) for shape, count, row, marked in found}
     common = (*_POINT, *_COMMA) if dialect.delimiter != ";" else (_POINT[0], *_COMMA, _POINT[1])
@@ -131,7 +135,7 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
         others = sum(draft.shapes[shape][0] for shape in odd)
         total = sum(count for count, _, _ in draft.shapes.values())
         if others < (1 - _MOSTLY) * total:
-            row = min(draft.shapes[shape][1] for shape in odd) + 1
+            row = min(draft.shapes[shape][1] for shape in odd)
             draft.note = (
                 f"{100 * (total - others) / total:.0f} % are numbers, others are not, the first in data row {row}"
             )

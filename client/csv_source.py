@@ -16,7 +16,8 @@ from client.schema import CsvDialect
 from shared.errors import InputError
 
 _BLOCK = 1 << 20  # characters fed to DuckDB at a time
-_LONGEST_FIELD = 1 << 24  # Python's own limit of 131,072 is shorter than DuckDB's
+_LONGEST_LINE = 1 << 23  # bytes; DuckDB's own limit is 2 MB, and larger buffers than this cost it parallelism
+_LONGEST_FIELD = _LONGEST_LINE  # Python's own limit of 131,072 is shorter than DuckDB's
 
 
 def check_readable(path: Path) -> None:
@@ -155,7 +156,8 @@ def _read_csv(name: str, dialect: CsvDialect, width: int) -> str:
         f"read_csv({literal(name)}, auto_detect = false, columns = {{{columns}}}, "
         f"header = {str(dialect.header).lower()}, delim = {literal(dialect.delimiter)}, "
         f"quote = {literal(dialect.quote)}, escape = {literal(dialect.quote)}, strict_mode = true, "
-        "compression = 'none', hive_partitioning = false, max_line_size = 16777216)"
+        "compression = 'none', hive_partitioning = false, "
+        f"max_line_size = {_LONGEST_LINE}, buffer_size = {2 * _LONGEST_LINE})"
     )
 
 

@@ -126,20 +126,21 @@ def _check_bounds(connection: duckdb.DuckDBPyConnection, path: Path, schema: Sch
     bounded = [column for column in schema.columns if column.lower is not None or column.upper is not None]
     if not bounded:
         return
-    named = [identifier(column.name) for column in bounded]
-    extremes = ", ".join(f"min({name}), arg_min(rowid, {name}), max({name}), arg_max(rowid, {name})" for name in named)
+    extremes = ", ".join(f"min({identifier(one.name)}), max({identifier(one.name)})" for one in bounded)
     found = connection.execute(f"SELECT {extremes} FROM {Table.relation}").fetchall()[0]
-    for index, column in enumerate(bounded):
-        least, least_row, most, most_row = found[4 * index : 4 * index + 4]
+    for column, least, most in zip(bounded, found[::2], found[1::2], strict=True):
         if least is None:
             continue
         as_stored = float if isinstance(least, float) else lambda bound: bound
         if column.lower is not None and least < as_stored(column.lower):
-            row, which = least_row, "below lower"
+            extreme, which = "min", "below lower"
         elif column.upper is not None and most > as_stored(column.upper):
-            row, which = most_row, "above upper"
+            extreme, which = "max", "above upper"
         else:
             continue
+        # not rowid: a column of the file may be called that
+        numbered = f"SELECT {identifier(column.name)} AS field, row_number() OVER () - 1 AS place FROM {Table.relation}"
+        (row,) = connection.execute(f"SELECT arg_{extreme}(place, field) FROM ({numbered})").fetchall()[0]
         from client.csv_blame import line_of  # noqa: PLC0415 - only for a file that does not fit
 
         line = line_of(path, schema.dialect, row)

@@ -252,7 +252,7 @@ def test_proposes(case: str, tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("a,b\n", "has a header and no rows"),
-        ("a,b\n1,2\n3\n", r"line 3: has 1 fields, 2 fields expected"),
+        ("a,b\n1,2\n3\n", r"line 3: has 1 field, the first record has 2"),
         ('a,b\n1,"2\n', r"line 2: a quoted field"),
         (b"a,b\n1,\0\n", "holds NUL bytes"),
         (b"\xff\xfea\0,\0b\0\n\0x", "is not utf-16 text"),
