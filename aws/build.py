@@ -60,7 +60,16 @@ def _imports(path: Path) -> Iterator[str]:
 
 def install(half: str, destination: Path, architecture: str) -> None:
     uv = Path(sys.executable).with_name("uv")
-    command: list[str | Path] = [uv, "pip", "install", "--quiet", "--target", destination, "--require-hashes", "--no-deps"]
+    command: list[str | Path] = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--target",
+        destination,
+        "--require-hashes",
+        "--no-deps",
+    ]
     command += ["--python-version", PYTHON, "--python-platform", PLATFORMS[architecture], "--only-binary", ":all:"]
     subprocess.run([*command, "-r", ROOT / f"requirements-{half}.lock"], check=True)
 

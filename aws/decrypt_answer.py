@@ -1,0 +1,27 @@
+"""Decrypt the function's answer to events/sensitive-moments.json with the key `make events` left.
+
+sam local invoke SensitiveFunction -e events/sensitive-moments.json | python -m aws.decrypt_answer
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from aws.events import TABLE, decrypt_totals
+from aws.make_events import KEY_NAME
+from client.keys import open_key
+
+
+def main() -> None:
+    key = open_key(Path("events", KEY_NAME), lambda: b"")
+    for ward, total in decrypt_totals(key, json.load(sys.stdin)).items():
+        expected = sum(TABLE[ward])
+        print(f"SUM(age) of ward {ward}: {total}")
+        if total != expected:
+            raise SystemExit(f"error: ward {ward} holds {expected}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""REST API proxy events for both functions, good and bad, and the outcome each must have.
+
+The table is made up and the key is thrown away; what the sensitive service is sent is a fresh encryption of TABLE.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from client.encode import polynomials
+from client.encrypt import Cipher
+from client.keys import SecretKey
+from shared import wire
+from shared.moments import SENTINELS
+from shared.wire import MomentsRequest, PlainRequest
+
+MOMENTS, AGGREGATE, OPERATE = "/v1/sensitive/moments", "/v1/plain/aggregate", "/v1/plain"
+TABLE = {"A": [61, 47, 33], "B": [80, 19], "C": [54]}  # ages by ward, rows in this order
+GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 6) < 2^7
+SCHEMA_HASH = "0" * 32  # of no schema
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    status: int  # of the answer
+    event: dict[str, Any]
+
+
+def make_events(key: SecretKey) -> dict[str, Event]:
+    """The events by name. The moments' totals come back to `decrypt_totals` under the same key."""
+    moments = moments_request(key)
+    sensitive = wire.dump_frames(moments)
+    plain = wire.dump_frames(plain_request(moments.rows))
+    noise = moments.model_copy(update={"chunks": [b"no ciphertext"]})
+    version = wire.dump_json(moments.model_copy(update={"chunks": [b""]})).replace(b'"version":1', b'"version":2')
+    simple = {"data": {"ward": ["A", "A", "B"], "age": [61, 47, 80]}, "operation": "mean", "group_by": "ward"}
+    reading = wire.dump_json(
+        PlainRequest(schema_hash=SCHEMA_HASH, rows=1, where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0")
+    )
+    return {
+        "sensitive-moments": Event(200, proxy_event(MOMENTS, sensitive, wire.FRAMES_TYPE)),
+        "sensitive-truncated": Event(422, proxy_event(MOMENTS, sensitive[:1000], wire.FRAMES_TYPE)),
+        "sensitive-not-a-ciphertext": Event(422, proxy_event(MOMENTS, wire.dump_frames(noise), wire.FRAMES_TYPE)),
+        "sensitive-wrong-version": Event(422, proxy_event(MOMENTS, version, wire.JSON_TYPE)),
+        "sensitive-wrong-type": Event(415, proxy_event(MOMENTS, b"<table/>", "application/xml")),
+        "plain-aggregate": Event(200, proxy_event(AGGREGATE, plain, wire.FRAMES_TYPE)),
+        "plain-operation": Event(200, proxy_event(OPERATE, json.dumps(simple).encode(), wire.JSON_TYPE)),
+        "plain-reads-a-file": Event(422, proxy_event(AGGREGATE, reading, wire.JSON_TYPE)),
+        "plain-not-json": Event(422, proxy_event(OPERATE, b'{"data": {"age": [61', wire.JSON_TYPE)),
+        "plain-unknown-route": Event(404, proxy_event("/v1/plain/nowhere", b"{}", wire.JSON_TYPE)),
+    }
+
+
+def moments_request(key: SecretKey) -> MomentsRequest:
+    """One chunk of one lane: the ages, sorted by ward. Its sentinels are zero, nothing here checks them."""
+    cipher = Cipher(key)
+    ages = np.array([[age << GUARD] for ward in TABLE.values() for age in ward], np.int64)
+    chunk = polynomials(ages, key.profile.degree, 0, 1, np.zeros((1, SENTINELS), np.int64))
+    return MomentsRequest(
+        profile=key.profile.name,
+        key_id=key.key_id,
+        schema_hash=SCHEMA_HASH,
+        lanes=1,
+        rows=len(ages),
+        chunk_range=(0, 1),
+        runs=[(number, len(ward)) for number, ward in enumerate(TABLE.values())],
+        chunks=cipher.encrypt(chunk),
+    )
+
+
+def plain_request(rows: int) -> PlainRequest:
+    wards = [ward for ward, ages in TABLE.items() for _ in ages]
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+        path = Path(folder, "plain.parquet")
+        relation = connection.sql("SELECT unnest($wards) AS ward", params={"wards": wards})
+        relation.write_parquet(str(path))
+        table = path.read_bytes()
+    return PlainRequest(schema_hash=SCHEMA_HASH, rows=rows, table=table, keys=["ward"], aggregates=["count(ward)"])
+
+
+def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
+    """The total of each ward from the function's reply to `sensitive-moments`."""
+    if reply.get("statusCode") != 200:
+        raise SystemExit(f"error: the function answered {reply.get('statusCode')}: {reply.get('body')}")
+    body = base64.b64decode(reply["body"])
+    answer = wire.load(wire.MomentsResponse, body, wire.FRAMES_TYPE)
+    totals = Cipher(key).decrypt([group.totals for group in answer.groups])[:, 0]
+    wards = list(TABLE)
+    return {
+        wards[group.group]: round(int(total) / (1 << GUARD)) for group, total in zip(answer.groups, totals, strict=True)
+    }
+
+
+def proxy_event(path: str, body: bytes, content_type: str) -> dict[str, Any]:
+    """What a REST API with IAM authorisation hands to its function for a POST (AWS API Gateway, proxy integration)."""
+    binary = content_type == wire.FRAMES_TYPE  # the template's BinaryMediaTypes
+    headers = {
+        "Accept": content_type if binary else wire.JSON_TYPE,
+        "Content-Type": content_type,
+        "Host": "abcdefghij.execute-api.eu-central-1.amazonaws.com",
+        "User-Agent": "cleave",
+        "X-Amz-Date": "20250101T000000Z",
+        "X-Forwarded-For": "192.0.2.1",
+        "X-Forwarded-Port": "443",
+        "X-Forwarded-Proto": "https",
+    }
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": "POST",
+        "headers": headers,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "pathParameters": None,
+        "stageVariables": None,
+        "requestContext": {
+            "resourceId": "abc123",
+            "resourcePath": path,
+            "httpMethod": "POST",
+            "extendedRequestId": "AAAAAAAAAAAAAAA=",
+            "requestTime": "01/Jan/2025:00:00:00 +0000",
+            "path": f"/api{path}",
+            "accountId": "123456789012",
+            "protocol": "HTTP/1.1",
+            "stage": "api",
+            "domainPrefix": "abcdefghij",
+            "requestTimeEpoch": 1735689600000,
+            "requestId": "00000000-0000-4000-8000-000000000000",
+            "identity": {
+                "accountId": "123456789012",
+                "caller": "AIDAEXAMPLE",
+                "sourceIp": "192.0.2.1",
+                "userAgent": "cleave",
+                "userArn": "arn:aws:iam::123456789012:user/owner",
+                "user": "AIDAEXAMPLE",
+            },
+            "domainName": "abcdefghij.execute-api.eu-central-1.amazonaws.com",
+            "apiId": "abcdefghij",
+        },
+        "body": base64.b64encode(body).decode("ascii") if binary else body.decode(),
+        "isBase64Encoded": binary,
+    }
