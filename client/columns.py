@@ -35,34 +35,43 @@ class Prepared:
     lost: dict[Moment, tuple[float, float]]  # rounding of the client's float64: (of each value, of the total), relative
 
 
-def prepare(argument: Argument, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> Prepared:
+Bounds = tuple[int, int]  # the least and the largest value an exact argument is declared to have, in its last decimal
+
+
+def prepare(
+    argument: Argument, values: NDArray[np.generic], valid: NDArray[np.bool_] | None, bounds: Bounds | None = None
+) -> Prepared:
     """`values` (rows,): int64 in units of the last decimal for exact arguments, else float64; `valid` None: no NULLs.
 
     Raises InputError for a value that is not finite.
     """
     sources: dict[Moment, Source] = {}
     if valid is not None:
-        sources[Moment.COUNT] = Exact(valid.astype(np.uint64))
+        sources[Moment.COUNT] = Exact(valid.astype(np.uint64), limit=1)
     if not argument.moments - {Moment.COUNT}:
         facts = ColumnFacts(argument.type, argument.decimals, Fraction(0), 0.0)
         return Prepared(facts, sources, 0, Fraction(1), {})
     if argument.decimals is None:
         return _prepare_real(argument, values.astype(np.float64), valid, sources)
-    return _prepare_exact(argument, values.astype(np.int64), valid, sources)
+    return _prepare_exact(argument, values.astype(np.int64), valid, bounds, sources)
 
 
 def _prepare_exact(
-    argument: Argument, values: NDArray[np.int64], valid: NDArray[np.bool_] | None, sources: dict[Moment, Source]
+    argument: Argument,
+    values: NDArray[np.int64],
+    valid: NDArray[np.bool_] | None,
+    bounds: Bounds | None,
+    sources: dict[Moment, Source],
 ) -> Prepared:
     present = values if valid is None else values[valid]
-    minimum = int(present.min()) if len(present) else 0
-    centre = int(np.median(present)) if len(present) else 0
+    minimum = bounds[0] if bounds else int(present.min()) if len(present) else 0
+    centre = int(np.median(present)) if len(present) else minimum
     # modulo 2^64 the difference is right whatever the signs
     above = values.view(np.uint64) - np.int64(minimum).view(np.uint64)
     if valid is not None:
         above[~valid] = 0
     if Moment.SUM in argument.moments:
-        sources[Moment.SUM] = Exact(above)
+        sources[Moment.SUM] = Exact(above, limit=bounds[1] - bounds[0] if bounds else None)
     offset = np.uint64(centre - minimum)
     distance = np.where(above >= offset, (above - offset).astype(np.float64), -((offset - above).astype(np.float64)))
     unit = 10.0 ** -(argument.decimals or 0)
@@ -134,8 +143,8 @@ def _add_products(
         np.log(np.abs(values), out=logs, where=counted)
         sources[Moment.LOG] = Real(logs)
         lost[Moment.LOG] = (UNIT * (2 * float(np.abs(logs).max(initial=0.0)) + 4), 0.0)
-        sources[Moment.NEGATIVE] = Exact((counted & (values < 0)).astype(np.uint64))
-        sources[Moment.ZERO] = Exact((zero if valid is None else zero & valid).astype(np.uint64))
+        sources[Moment.NEGATIVE] = Exact((counted & (values < 0)).astype(np.uint64), limit=1)
+        sources[Moment.ZERO] = Exact((zero if valid is None else zero & valid).astype(np.uint64), limit=1)
     return exponent, lost
 
 

@@ -18,9 +18,7 @@ from shared.params import SUM60_PACK, Profile
 RESULT_BYTES = 66_500  # a result ciphertext: its second polynomial cannot be truncated
 
 
-def describe_plan(
-    table: Table, plan: QueryPlan, streams: int, profile: Profile = SUM60_PACK
-) -> dict[str, Any]:
+def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile = SUM60_PACK) -> dict[str, Any]:
     halves = Halves(table, plan)
     parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()]
     counts = _group_sizes(table, plan)
@@ -28,7 +26,7 @@ def describe_plan(
     runs: list[Run] = list(enumerate(counts))
     if selected < table.rows:
         runs.append((FILTERED, table.rows - selected))
-    job = Job(profile, plan.arguments, halves.arguments(), arrange(runs, len(counts)))
+    job = Job(profile, plan.arguments, halves.arguments(), arrange(runs, len(counts)), table.schema)
     slices = job.slices(streams)
     answers = sum(len({group for group, _ in part.runs}) + 1 for part in slices) * RESULT_BYTES
     described = {

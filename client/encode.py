@@ -35,7 +35,21 @@ SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 16 * 67 chunks) < 2^12
 
 @dataclass(frozen=True, slots=True)
 class Exact:
+    """`limit`: what no value exceeds by declaration. With it the layout does not depend on the data."""
+
     values: NDArray[np.uint64]  # (rows,)
+    limit: int | None = None
+
+    def largest(self) -> int:
+        return int(self.values.max(initial=0)) if self.limit is None else self.limit
+
+    def largest_total(self, window: int) -> int:
+        """No `window` rows, in whatever order, sum to more than this."""
+        if self.limit is not None:
+            return window * self.limit
+        low = int((self.values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
+        high = int((self.values >> np.uint64(32)).sum(dtype=np.uint64))
+        return min((high << 32) + low, window * self.largest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +171,15 @@ def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits
 
 
 def _limbs(source: Exact, window: int, width: int) -> list[Field]:
-    largest = int(source.values.max(initial=0))
-    if _largest_total(source.values, window).bit_length() <= width:
-        bits = max(1, largest.bit_length())
-        return [Field(-1, 0, 0, bits, max(1, _largest_total(source.values, window).bit_length()), largest)]
+    largest, total = source.largest(), source.largest_total(window)
+    if total.bit_length() <= width:
+        return [Field(-1, 0, 0, max(1, largest.bit_length()), max(1, total.bit_length()), largest)]
     bits = width - window.bit_length()
     limbs = []
     for shift in range(0, largest.bit_length(), bits):
         top = min((1 << bits) - 1, largest >> shift)
         limbs.append(Field(-1, 0, shift, bits, (top * window).bit_length(), top))
     return limbs
-
-
-def _largest_total(values: NDArray[np.uint64], window: int) -> int:
-    """No `window` rows, in whatever order, sum to more than this."""
-    low = int((values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
-    high = int((values >> np.uint64(32)).sum(dtype=np.uint64))
-    return min((high << 32) + low, window * int(values.max(initial=0)))
 
 
 def _exponent(source: Real, window: int, capacity_bits: int) -> int:

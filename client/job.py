@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.aggregates.base import Estimate, Moment
-from client.columns import Prepared, estimate, prepare
+from client.columns import Bounds, Prepared, estimate, prepare
+from client.csv_source import identifier
 from client.encode import (
     DISTRUST,
     FRESH_VARIANCE,
@@ -31,6 +32,7 @@ from client.encode import (
     polynomials,
 )
 from client.encrypt import Cipher
+from client.schema import Schema
 from client.split import Arrangement, Values
 from client.sql.plan import Argument
 from shared import limits
@@ -63,13 +65,23 @@ class Job:
     """One query's encrypted columns: their layout, their requests, and the totals that came back."""
 
     def __init__(
-        self, profile: Profile, arguments: Sequence[Argument], values: Sequence[Values], arrangement: Arrangement
+        self,
+        profile: Profile,
+        arguments: Sequence[Argument],
+        values: Sequence[Values],
+        arrangement: Arrangement,
+        schema: Schema | None = None,
     ) -> None:
         self.profile = profile
         self.arrangement = arrangement
         self.rows = len(arrangement.order)
         self.prepared: list[Prepared] = [
-            prepare(argument, column.values[arrangement.order], _taken(column.valid, arrangement.order))
+            prepare(
+                argument,
+                column.values[arrangement.order],
+                _taken(column.valid, arrangement.order),
+                _declared_bounds(argument, schema),
+            )
             for argument, column in zip(arguments, values, strict=True)
         ]
         self._keys = [(i, moment) for i, prepared in enumerate(self.prepared) for moment in prepared.sources]
@@ -210,6 +222,17 @@ def _taken(valid: NDArray[np.bool_] | None, order: NDArray[np.intp]) -> NDArray[
         return None
     taken = valid[order]
     return None if taken.all() else taken
+
+
+def _declared_bounds(argument: Argument, schema: Schema | None) -> Bounds | None:
+    """The schema's bounds of an exact argument that is just a column, in its last decimal, rounded outwards."""
+    if schema is None or argument.decimals is None or len(argument.columns) != 1:
+        return None
+    column = schema.column(argument.columns[0])
+    if argument.sql != identifier(column.name) or column.lower is None or column.upper is None:
+        return None
+    unit = 10**argument.decimals
+    return math.floor(column.lower * unit), math.ceil(column.upper * unit)
 
 
 def _extend(runs: list[Run], group: int, rows: int) -> None:

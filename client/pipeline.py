@@ -79,7 +79,7 @@ def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transpor
     _check_plain(groups, table.rows)
     with clock.stage("encode"):
         arrangement = arrange(groups.runs, len(groups.keys))
-        job = Job(key.profile, plan.arguments, halves.arguments(), arrangement)
+        job = Job(key.profile, plan.arguments, halves.arguments(), arrangement, table.schema)
         slices = _slices(job, len(groups.keys))
     halves.close()
     with clock.stage("sensitive"):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.aggregates.base import Moment
+from client.csv_source import identifier
 from client.sql.plan import Argument, QueryPlan
 from client.table import Table
 from shared import limits
@@ -49,7 +50,7 @@ class Halves:
         self.rows = table.rows
         self._table = table
         self._plan = plan
-        selected = [_quoted(column) for column in plan.plain_columns]
+        selected = [identifier(column) for column in plan.plain_columns]
         selected += [f"{_fetchable(argument)} AS {_name(i)}" for i, argument in enumerate(plan.arguments)]
         order = [f"(({plan.where}) IS TRUE) DESC"] if plan.where else []
         order += [f"({key})" for key in plan.keys]
@@ -145,7 +146,3 @@ def arrange(runs: Sequence[Run], groups: int) -> Arrangement:
 
 def _name(argument: int) -> str:
     return f"argument_{argument}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
