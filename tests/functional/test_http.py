@@ -6,11 +6,9 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from types import SimpleNamespace
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -18,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from functions import http
 from shared import limits, wire
 from shared.errors import InputError, ServiceError, WireError
+from tests.functional.gateway import CANARY, CONTEXT, call, http_event, rest_event
 
-CANARY = "canary-4711-secret"
 FRAMES = {"content-type": wire.FRAMES_TYPE}
 JSON = {"content-type": wire.JSON_TYPE}
 
@@ -55,36 +53,6 @@ def app() -> FastAPI:
         return name * size
 
     return made
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    """Everything any logger says, as text with its traceback, from DEBUG on."""
-    collected: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            collected.append(logging.Formatter().format(record))
-
-    collector = Collector()
-    root, service = logging.getLogger(), logging.getLogger("cleave.service")
-    state = root.level, service.level, service.handlers, service.propagate
-    root.addHandler(collector)
-    service.handlers, service.propagate = [collector], False
-    root.setLevel(logging.DEBUG)
-    service.setLevel(logging.DEBUG)
-    yield collected
-    root.removeHandler(collector)
-    root.level, service.level, service.handlers, service.propagate = state
-
-
-def call(app: FastAPI, method: str, path: str, **sent: Any) -> httpx.Response:
-    async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(app)  # lets exceptions through: none may reach it
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-            return await client.request(method, path, **sent)
-
-    return asyncio.run(send())
 
 
 def frames(letter: Letter) -> bytes:
@@ -327,77 +295,6 @@ def test_preflight_is_open_and_without_credentials(app: FastAPI) -> None:
 # --- Lambda ---------------------------------------------------------------------------------------------------------
 
 Event = Callable[..., dict[str, Any]]
-
-
-def rest_event(path: str, body: bytes, content_type: str, stage: str = "v1") -> dict[str, Any]:
-    """A REST API (payload 1.0, Lambda proxy) event as API Gateway sends it."""
-    binary = content_type != wire.JSON_TYPE
-    headers = {"Accept": "*/*", "Content-Type": content_type, "Host": "abc123.execute-api.eu-central-1.amazonaws.com"}
-    return {
-        "resource": "/{proxy+}",
-        "path": path,
-        "httpMethod": "POST",
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": {"proxy": path.strip("/")},
-        "stageVariables": None,
-        "requestContext": {
-            "resourceId": "ab1cd2",
-            "authorizer": None,
-            "resourcePath": "/{proxy+}",
-            "httpMethod": "POST",
-            "extendedRequestId": "JKJaXmPLvHcESHA=",
-            "requestTime": "10/Mar/2026:06:34:38 +0000",
-            "path": f"/{stage}{path}",
-            "accountId": "123456789012",
-            "protocol": "HTTP/1.1",
-            "stage": stage,
-            "domainPrefix": "abc123",
-            "requestTimeEpoch": 1773124478000,
-            "requestId": "11223344-aaaa-bbbb-cccc-556677889900",
-            "identity": {"sourceIp": "203.0.113.7", "userAgent": "curl/8.5.0", "accessKey": None, "userArn": None},
-            "domainName": "abc123.execute-api.eu-central-1.amazonaws.com",
-            "apiId": "abc123",
-        },
-        "body": base64.b64encode(body).decode() if binary else body.decode(),
-        "isBase64Encoded": binary,
-    }
-
-
-def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:
-    """An HTTP API (payload 2.0) event: the stage, unless it is $default, stands in the path."""
-    binary = content_type != wire.JSON_TYPE
-    prefix = "" if stage == "$default" else f"/{stage}"
-    return {
-        "version": "2.0",
-        "routeKey": "$default",
-        "rawPath": prefix + path,
-        "rawQueryString": "",
-        "headers": {"accept": "*/*", "content-type": content_type, "host": "abc123.execute-api.amazonaws.com"},
-        "requestContext": {
-            "accountId": "123456789012",
-            "apiId": "abc123",
-            "domainName": "abc123.execute-api.amazonaws.com",
-            "http": {
-                "method": "POST",
-                "path": prefix + path,
-                "protocol": "HTTP/1.1",
-                "sourceIp": "203.0.113.7",
-                "userAgent": "curl/8.5.0",
-            },
-            "requestId": "JKJaXmPLvHcESHA=",
-            "routeKey": "$default",
-            "stage": stage,
-            "timeEpoch": 1773124478000,
-        },
-        "body": base64.b64encode(body).decode() if binary else body.decode(),
-        "isBase64Encoded": binary,
-    }
-
-
-CONTEXT = SimpleNamespace(aws_request_id="5ca1ab1e-0000-4000-8000-c0ffeec0ffee")
 
 
 @pytest.mark.parametrize(("event", "stage"), [(rest_event, "v1"), (http_event, "$default"), (http_event, "v1")])

@@ -1,0 +1,29 @@
+"""Fixtures of the functional tier."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """Everything any logger says, as text with its traceback, from DEBUG on."""
+    collected: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            collected.append(logging.Formatter().format(record))
+
+    collector = Collector()
+    root, service = logging.getLogger(), logging.getLogger("cleave.service")
+    state = root.level, service.level, service.handlers, service.propagate
+    root.addHandler(collector)
+    service.handlers, service.propagate = [collector], False
+    root.setLevel(logging.DEBUG)
+    service.setLevel(logging.DEBUG)
+    yield collected
+    root.removeHandler(collector)
+    root.level, service.level, service.handlers, service.propagate = state
