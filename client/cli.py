@@ -173,7 +173,7 @@ def query(
                 answer = run_query(table, planned, opened, transport, progress)
         finally:
             transport.close()
-    console.out(answer_json(answer) if as_json else answer_text(answer, time.perf_counter() - started))
+    console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))
 
 
 def serve(

@@ -7,15 +7,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from client import figures
 from client.console import Heading, printable, table
-from client.pipeline import QueryAnswer
-from client.schema import Schema
+
+if TYPE_CHECKING:
+    from client.pipeline import QueryAnswer
+    from client.schema import Schema
+    from client.transport.base import Transport
 
 
-def answer_text(answer: QueryAnswer, seconds: float) -> str:
+def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
     """The rejoined table, then one line on how far to trust it and what it took."""
     result = answer.result
     headings = [
@@ -28,7 +31,7 @@ def answer_text(answer: QueryAnswer, seconds: float) -> str:
         ]
         for row, bounds, exacts in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
-    return f"{table(headings, rows)}\n\n{_footer(answer, seconds)}"
+    return f"{table(headings, rows)}\n\n{_footer(answer, transport, seconds)}"
 
 
 def answer_json(answer: QueryAnswer) -> str:
@@ -88,13 +91,12 @@ def schema_text(schema: Schema) -> str:
     return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
 
 
-def _footer(answer: QueryAnswer, seconds: float) -> str:
-    plan = answer.plan
+def _footer(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
-    requests = plan["plain_requests"] + plan["sensitive_requests"]
     return (
         f"{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
-        f"{_counted(requests, 'request')}, {_bytes(plan['bytes_sent'])} up, {_bytes(plan['bytes_received'])} down, "
+        f"{_counted(transport.requests, 'request')}, {_bytes(transport.sent)} up, "
+        f"{_bytes(transport.received)} down, "
         f"{seconds:.2f} s."
     )
 

@@ -36,9 +36,10 @@ class Service(Enum):
 class Transport(Protocol):
     """Thread-safe: several calls may be under way at once. Both calls raise ServiceError and nothing else.
 
-    `sent` and `received` count the bytes of bodies that crossed, repeated attempts included.
+    `requests` counts what was asked, `sent` and `received` the bytes of bodies, repeated attempts included.
     """
 
+    requests: int
     sent: int
     received: int
 
@@ -67,6 +68,7 @@ class EnvelopeTransport:
         self._carrier = carrier
         self._policy = policy
         self._lock = threading.Lock()
+        self.requests = 0
         self.sent = 0
         self.received = 0
 
@@ -101,6 +103,7 @@ class EnvelopeTransport:
 
     def _attempt(self, service: Service, body: bytes) -> Answer:
         with self._lock:
+            self.requests += 1
             self.sent += len(body)
         answer = self._carrier.exchange(service, body)
         with self._lock:
