@@ -145,7 +145,8 @@ def log_to_stderr() -> None:
     _log.handlers = [_Stderr()]
     _log.setLevel(logging.INFO)
     _log.propagate = False
-    logging.getLogger("mangum").disabled = True  # its second line would hold the path as it was sent
+    # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
+    logging.getLogger("mangum").setLevel(logging.CRITICAL)
 
 
 class _Stderr(logging.Handler):
