@@ -1,0 +1,63 @@
+"""What the planner must know of DuckDB's functions by name (a test compares with DuckDB's own catalogue)."""
+
+from __future__ import annotations
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+AGGREGATE_NAMES = _names(
+    """
+    any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last
+    arg_min arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bitstring_agg bool_and
+    bool_or combine_aggr corr count count_if count_star countif covar_pop covar_samp decimal_average entropy favg first
+    fsum group_concat histogram histogram_exact kahan_sum kurtosis kurtosis_pop last list listagg lttb mad max max_by
+    mean median min min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy regr_count
+    regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile sem skewness stddev stddev_pop
+    stddev_samp string_agg sum sum_no_overflow sumkahan var_pop var_samp variance variant_group_object
+    geomean geometric_mean weighted_avg wavg json_group_array json_group_object json_group_structure
+    variant_group_array
+    """
+)
+"""Aggregates, and macros over them."""
+
+UNSTEADY = _names(
+    """
+    current_catalog current_connection_id current_database current_date current_query current_query_id current_role
+    current_schema current_schemas current_setting current_time current_timestamp current_transaction_id current_user
+    currval error gen_random_uuid get_current_time get_current_timestamp getenv getvariable in_search_path localtime
+    localtimestamp nextval now pg_sleep random reservoir_quantile session_user setseed setval sleep_ms stats today
+    transaction_timestamp txid_current user uuid uuidv4 uuidv7 vector_type write_log
+    """
+)
+"""Not a function of the table alone: two services, or two requests, could differ."""
+
+SET_RETURNING = frozenset({"unnest", "generate_subscripts", "regexp_split_to_table"})
+
+FOLLOWS_ROW_ORDER = _names(
+    """
+    array_agg first group_concat json_group_array json_group_object last list listagg lttb string_agg
+    variant_group_array variant_group_object
+    """
+)
+"""Aggregates whose answer depends on the order of rows, which are shuffled; ORDER BY inside the call settles it."""
+
+EXACT_OF_DOUBLES = _names(
+    """
+    any_value arbitrary arg_max argmax arg_min argmin first last max max_by median min min_by mode quantile_cont
+    quantile_disc
+    """
+)
+"""Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
+
+COMPARES_VALUES = _names(
+    """
+    approx_quantile approx_top_k arg_max arg_max_null arg_max_nulls_last arg_min arg_min_null arg_min_nulls_last argmax
+    argmin mad max max_by median min min_by mode quantile quantile_cont quantile_disc
+    """
+)
+"""Aggregates that compare values, which cannot be done under encryption here."""
+
+COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_exact")
+"""Aggregates that need to know which values are equal, which encryption hides."""

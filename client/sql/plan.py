@@ -1,0 +1,133 @@
+"""A question cut in three: the plain service's part, the moments of encrypted arguments, and what is left to finish.
+
+    SELECT ward, AVG(age) / 2 AS half FROM patients WHERE bed > 3 GROUP BY ward HAVING COUNT(*) > 5
+           keys  encrypted: avg of argument age             where          keys          final SQL
+
+The final SQL runs in the client over a table with one row a group: keys k0.., its size n, plain aggregates p0.., and
+encrypted ones e0.. .
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal
+
+from client.aggregates.base import Aggregate, Moment
+from client.csv_types import is_number
+from client.schema import Kind, Schema
+from client.sql.plain import PlainAggregate
+from shared.errors import QueryRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An expression that an encrypted column occurs in; the client computes it row by row and encrypts that.
+
+    `decimals`: digits after the point of exact types (integers and booleans 0), None for floats; of no meaning where
+    `moments` is COUNT alone, which takes any type.
+    """
+
+    sql: str
+    type: str
+    decimals: int | None
+    columns: tuple[str, ...]
+    moments: frozenset[Moment]
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedAggregate:
+    aggregate: Aggregate
+    argument: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`source` is `encrypted` if any encrypted aggregate is inside."""
+
+    name: str
+    source: Literal["key", "plain", "encrypted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted` and `.plain` it reads."""
+
+    sql: str
+    type: str
+    encrypted: tuple[int, ...]
+    plain: tuple[int, ...]
+    operations: int  # nodes of the expression: each may round
+
+    @property
+    def is_bare(self) -> bool:
+        return self.sql in ([f"e{i}" for i in self.encrypted] or [f"p{i}" for i in self.plain])
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name."""
+
+    sql: str
+    table: str
+    where: str | None
+    keys: tuple[str, ...]
+    key_types: tuple[str, ...]
+    plain_columns: tuple[str, ...]  # what WHERE, keys and plain aggregates read: nothing else is sent
+    arguments: tuple[Argument, ...]
+    encrypted: tuple[EncryptedAggregate, ...]
+    plain: tuple[PlainAggregate, ...]
+    outputs: tuple[Output, ...]
+    finals: tuple[Final, ...]  # one an output
+    having: str | None
+    order_by: tuple[str, ...]
+    limit: int | None
+    offset: int
+
+
+def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
+    """Plan one SELECT over `table`, the file's stem. Nothing is read, computed or sent.
+
+    Raises QueryRefused, with the reason and what to do instead, for what cannot be answered.
+    """
+    # sqlglot takes 60 ms to import, which commands without a query need not wait for
+    from client.sql.catalog import Catalog  # noqa: PLC0415
+    from client.sql.cut import Cutter  # noqa: PLC0415
+    from client.sql.parse import parse  # noqa: PLC0415
+    from client.sql.resolve import resolve  # noqa: PLC0415
+
+    question = parse(sql, table)
+    usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+    with closing(Catalog(question.table, usable)) as catalog:
+        return Cutter(question, resolve(question, schema), schema, catalog).plan()
+
+
+OPERATIONS = {
+    "sum": "sum",
+    "product": "product",
+    "mean": "avg",
+    "count": "count",
+    "var": "var_samp",
+    "stddev": "stddev_samp",
+}
+
+
+def operation_sql(operation: str, schema: Schema, table: str) -> str:
+    """The query `--op` stands for: that aggregate of every numeric column, plain or encrypted.
+
+    Raises QueryRefused for an unknown operation and where there is no such column.
+    """
+    from client.sql.dialect import quote  # noqa: PLC0415 - see plan_query
+
+    function = OPERATIONS.get(operation.lower())
+    if function is None:
+        raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(OPERATIONS)}")
+    items = [
+        f"{function}({quote(column.name)}) AS {quote(f'{operation.lower()}({column.name})')}"
+        for column in schema.columns
+        if column.kind in (Kind.PLAIN, Kind.ENCRYPTED) and is_number(column.type)
+    ]
+    if not items:
+        raise QueryRefused("no plain or encrypted column is a number", hint="declare their types in the schema")
+    return f"SELECT {', '.join(items)} FROM {quote(table)}"
