@@ -138,7 +138,7 @@ def leakage(plan: QueryPlan, rows: int, selected: int, groups: int, lanes: int) 
             f"the sizes of {groups} groups under random numbers, not their names",
             f"the number of encrypted columns: {lanes} (it depends on the aggregates asked for, on how wide the "
             "columns' ranges are, and on whether they have NULLs at all)",
-            "the key's id, the profile, a hash of the schema, sizes and times of requests",
+            "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
         ]
     both = ["services that work together can match groups by their sizes, and so learn the group of each encrypted row"]
     return {"plain service": plain, "sensitive service": sensitive, "both together": both if lanes else []}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -65,6 +66,10 @@ class SecretKey:
     def derive(self, purpose: str) -> bytes:
         """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from the master key."""
         return HKDFExpand(SHA256(), 32, b"cleave/1/" + purpose.encode()).derive(self._master)
+
+    def tag(self, text: str) -> str:
+        """32 hex digits that stand for `text` on the wire: without the key no guess at it can be confirmed."""
+        return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
 
 
 def create_key(path: Path, passphrase: bytes | None, profile: Profile = SUM60_PACK) -> KeyInfo:
