@@ -80,7 +80,8 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     for party, lessons in plan["leakage"].items():
         if lessons:
             sections.append(
-                f"What the {party} will see\n" + "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
+                f"What {'' if party.startswith('both') else 'the '}{party} will see\n"
+                + "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
             )
     return "\n\n".join(sections)
 

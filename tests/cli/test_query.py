@@ -1,0 +1,206 @@
+"""`cleave plan` and `cleave query` end to end on the sample table, in this process and over HTTP."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from client.transport.base import Transport
+from shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from tests.cli.runner import Cli
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "tests" / "samples"
+COMMAND = [sys.executable, "-c", "from local.main import main; main()"]
+QUESTION = (
+    "SELECT ward, COUNT(*) AS n, SUM(bill) AS total, AVG(age) AS age, STDDEV(weight) AS spread "
+    "FROM patients GROUP BY ward ORDER BY ward"
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    for name in ("patients.csv", "patients.schema.toml"):
+        shutil.copy(SAMPLES / name, tmp_path)
+    return tmp_path / "patients.csv"
+
+
+@pytest.fixture
+def ready(cli: Cli, key_file: Path) -> Cli:
+    cli.environment["CLEAVE_KEY"] = str(key_file)
+    return cli
+
+
+def oracle(sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        types = "{'bill': 'DECIMAL(18,2)', 'age': 'BIGINT', 'weight': 'DOUBLE'}"
+        connection.execute(f"CREATE TABLE patients AS FROM read_csv('{SAMPLES / 'patients.csv'}', types = {types})")
+        return connection.execute(sql).fetchall()
+
+
+def test_the_answer_as_json(ready: Cli, table: Path) -> None:
+    result = ready.run("query", table, QUESTION, "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    answer = json.loads(result.stdout, parse_float=Decimal)
+    assert list(answer) == ["columns", "rows", "bounds", "exact", "checks", "plan", "timings"]
+    assert answer["columns"] == [
+        {"name": "ward", "source": "key"},
+        {"name": "n", "source": "plain"},
+        {"name": "total", "source": "encrypted"},
+        {"name": "age", "source": "encrypted"},
+        {"name": "spread", "source": "encrypted"},
+    ]
+    expected = oracle(QUESTION)
+    assert len(answer["rows"]) == len(expected)
+    for row, bounds, exact, truth in zip(answer["rows"], answer["bounds"], answer["exact"], expected, strict=True):
+        assert row[:3] == list(truth[:3])
+        assert (bounds[0], exact[0]) == (None, None)
+        assert (bounds[2], exact[2]) == (0, True)
+        for place in (3, 4):
+            assert abs(Decimal(float(row[place])) - Decimal(truth[place])) <= bounds[place]
+    assert set(answer["checks"].values()) == {"passed"}
+    assert answer["timings"]
+
+
+def test_the_answer_for_people(ready: Cli, table: Path) -> None:
+    result = ready.run("query", table, QUESTION)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["ward", "n", "total", "age", "spread"]
+    assert lines[1].split() == ["key", "plain", "encrypted", "encrypted", "encrypted"]
+    for line, truth in zip(lines[3:], oracle(QUESTION), strict=False):
+        cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
+        assert cells[:3] == [truth[0], str(truth[1]), f"{truth[2]} exact"]
+        figure, spread = cells[4].split(" ± ")
+        assert abs(float(figure) - truth[4]) <= float(spread)
+    assert lines[-2] == ""
+    assert "checks passed" in lines[-1]
+    assert "2 requests" in lines[-1]
+
+
+def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
+    answer = json.loads(ready.run("query", table, "--op", "sum", "--json").stdout)
+    assert len(answer["rows"]) == 1
+    assert answer["rows"][0][0] == int(oracle("SELECT sum(age) FROM patients")[0][0])
+
+
+def test_one_question_over_http(ready: Cli, table: Path) -> None:
+    from tests.functional.test_transport_local import served  # noqa: PLC0415 - starts a server
+
+    with served("--quiet") as (url, _):
+        result = ready.run("query", table, QUESTION, "--json", "--endpoint", url)
+    assert result.exit_code == 0, result.output
+    assert [row[:3] for row in json.loads(result.stdout, parse_float=Decimal)["rows"]] == [
+        list(row[:3]) for row in oracle(QUESTION)
+    ]
+
+
+def test_the_plan_sends_nothing_and_needs_no_key(cli: Cli, table: Path) -> None:
+    def no_services() -> Transport:
+        raise AssertionError("a plan asked for a service")
+
+    cli.embedded = no_services
+    cli.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
+    plan = json.loads(cli.run("plan", table, QUESTION, "--json").stdout)
+    fates = {column["name"]: column["destination"] for column in plan["columns"]}
+    assert fates["ward"] == "plain"
+    assert fates["age"] == fates["bill"] == fates["weight"] == "sensitive"
+    assert fates["patient_name"] == fates["notes"] == "none"
+    text = cli.run("plan", table, QUESTION).stdout
+    for section in ("Columns", "Profile sum60-pack", "Requests", "What the plain service will see"):
+        assert section in text
+    assert "600 rows, 600 selected, 6 groups. Nothing has been sent." in text
+
+
+def test_an_answer_is_refused_before_the_key_is_opened(ready: Cli, table: Path) -> None:
+    ready.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
+    ready.fails(4, "query", table, "SELECT ward FROM patients WHERE age > 40")
+
+
+def test_what_is_missing_is_told_with_the_command_that_makes_it(cli: Cli, table: Path) -> None:
+    cli.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
+    assert "cleave key new" in cli.fails(5, "query", table, QUESTION)
+    table.with_suffix(".schema.toml").unlink()
+    assert "cleave schema" in cli.fails(3, "query", table, QUESTION)
+    assert "cleave schema" in cli.fails(3, "plan", table, QUESTION)
+    table.unlink()
+    assert "no such file" in cli.fails(3, "query", table, QUESTION)
+
+
+class Faulty:
+    """The embedded services, with one bit of an answer flipped."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.requests, self.sent, self.received = 0, 0, 0
+        self.closed = False
+
+    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
+        answer = self.inner.sensitive(request)
+        group = answer.groups[0].model_copy(update={"rows": answer.groups[0].rows + 1})
+        return answer.model_copy(update={"groups": [group, *answer.groups[1:]]})
+
+    def plain(self, request: PlainRequest) -> PlainResponse:
+        return self.inner.plain(request)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_answer_that_fails_a_check_is_not_shown(ready: Cli, table: Path) -> None:
+    faulty = Faulty(ready.embedded())
+    ready.embedded = lambda: faulty
+    ready.fails(7, "query", table, QUESTION)
+    assert faulty.closed
+
+
+def test_canary_values_stay_out_of_every_error(ready: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("ward,age\nnorth,41\nsouth,secret4711\n")
+    path.with_suffix(".schema.toml").write_text(
+        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
+    )
+    error = ready.fails(3, "query", path, "SELECT SUM(age) FROM t")
+    assert "age" in error
+    assert "4711" not in error
+
+
+@pytest.mark.parametrize("name", ["ward\x1b[31m", "a\u202eb"])
+def test_values_cannot_write_to_the_terminal(ready: Cli, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["ward", "age"], [name, 41], ["[red]north[/red]", 52]])
+    path.with_suffix(".schema.toml").write_text(
+        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
+    )
+    shown = ready.run("query", path, "SELECT ward, SUM(age) FROM t GROUP BY ward").stdout
+    assert not set(shown) & {"\x1b", "\u202e"}
+    assert "[red]north[/red]" in shown
+    rows = json.loads(ready.run("query", path, "SELECT ward, SUM(age) FROM t GROUP BY ward", "--json").stdout)["rows"]
+    assert sorted(rows) == sorted([[name, 41], ["[red]north[/red]", 52]])
+
+
+def test_the_whole_process(key_file: Path, table: Path) -> None:
+    environment = {**os.environ, "CLEAVE_KEY": str(key_file), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*COMMAND, "query", table.name, "SELECT SUM(age) AS s FROM patients", "--json"],
+        cwd=table.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] == [[int(oracle("SELECT sum(age) FROM patients")[0][0])]]
+    assert sorted(path.name for path in table.parent.iterdir()) == ["patients.csv", "patients.schema.toml"]
