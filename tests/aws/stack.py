@@ -1,0 +1,91 @@
+"""template.yaml as CloudFormation would see it: translated by SAM's own translator, conditions resolved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from samtranslator.translator.transform import transform
+from samtranslator.yaml_helper import yaml_parse
+
+TEMPLATE = Path(__file__).parents[2] / "template.yaml"
+_ABSENT = {"Ref": "AWS::NoValue"}
+
+
+class _NoPolicies:
+    def load(self) -> dict[str, str]:
+        return {}  # no function names a managed policy
+
+
+def source() -> dict[str, Any]:
+    parsed: dict[str, Any] = yaml_parse(TEMPLATE.read_text("utf-8"))
+    return parsed
+
+
+def translate(**parameters: str) -> dict[str, Any]:
+    """The stack with these parameters: resources that are really made, `Fn::If` and parameters' Refs replaced.
+
+    Needs AWS_DEFAULT_REGION; asks nobody.
+    """
+    template = source()
+    template["Globals"]["Function"]["CodeUri"] = "s3://bucket/artifact"  # what `sam deploy` puts there
+    values = {name: each.get("Default") for name, each in template["Parameters"].items()} | parameters
+    stack: dict[str, Any] = transform(template, dict(values), _NoPolicies())
+    conditions = {name: _holds(rule, values) for name, rule in stack["Conditions"].items()}
+    for section in ("Resources", "Outputs"):
+        made = {name: each for name, each in stack[section].items() if conditions.get(each.get("Condition"), True)}
+        stack[section] = _resolve(made, conditions, values)
+    return stack
+
+
+def of_type(stack: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Properties by logical id."""
+    return {name: each["Properties"] for name, each in stack["Resources"].items() if each["Type"] == kind}
+
+
+def references(value: Any) -> set[str]:
+    """Logical ids that Ref, GetAtt, Sub and DependsOn name; pseudo parameters and `Sub`'s own variables left out."""
+    found: set[str] = set()
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    if not isinstance(value, dict):
+        return found
+    for name, inner in value.items():
+        if name == "Ref" or (name == "DependsOn" and isinstance(inner, str)):
+            found.add(inner)
+        elif name == "DependsOn":
+            found |= set(inner)
+        elif name == "Fn::GetAtt":
+            found.add(inner[0])
+        elif name == "Fn::Sub":
+            text = inner if isinstance(inner, str) else inner[0]
+            found |= {part.split("}")[0].split(".")[0] for part in text.split("${")[1:]}
+            found |= references(inner)
+        else:
+            found |= references(inner)
+    return {name for name in found if not name.startswith(("AWS::", "__"))}
+
+
+def _holds(rule: dict[str, Any], values: dict[str, Any]) -> bool:
+    ((name, arguments),) = rule.items()
+    if name == "Fn::Not":
+        return not _holds(arguments[0], values)
+    if name == "Fn::Equals":
+        left, right = (values[side["Ref"]] if isinstance(side, dict) else side for side in arguments)
+        return bool(left == right)
+    raise AssertionError(f"condition function {name}: {json.dumps(rule)}")
+
+
+def _resolve(value: Any, conditions: dict[str, bool], values: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [kept for each in value if (kept := _resolve(each, conditions, values)) != _ABSENT]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::If" in value:
+        condition, yes, no = value["Fn::If"]
+        return _resolve(yes if conditions[condition] else no, conditions, values)
+    if value.keys() == {"Ref"} and value["Ref"] in values:
+        return values[value["Ref"]]
+    resolved = {name: _resolve(inner, conditions, values) for name, inner in value.items()}
+    return {name: inner for name, inner in resolved.items() if inner != _ABSENT}

@@ -1,0 +1,188 @@
+"""The stack as data: who may call what, what each function may do, what is kept for how long, each half alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.plain.app import app as plain
+from functions.sensitive.app import app as sensitive
+from tests.aws import stack
+
+HALVES = ("both", "sensitive", "plain")
+APPLICATIONS = {"SensitiveFunction": sensitive, "PlainFunction": plain}
+LOGGED = {"requestId", "requestTime", "identity.userArn", "httpMethod", "resourcePath", "status"}
+LOGGED |= {"responseLatency", "responseLength"}
+OWN = {half: {f"{half}{part}" for part in ("Function", "Role", "Logs", "Bucket")} for half in ("Sensitive", "Plain")}
+
+
+@pytest.fixture(autouse=True)
+def _region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+
+def api_body(made: dict[str, Any]) -> dict[str, Any]:
+    body: dict[str, Any] = stack.of_type(made, "AWS::ApiGateway::RestApi")["Api"]["Body"]
+    return body
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_every_method_asks_for_iam_and_only_preflight_is_open(half: str) -> None:
+    body = api_body(stack.translate(Half=half))
+    schemes = body["components"]["securitySchemes"]
+    assert schemes["AWS_IAM"]["x-amazon-apigateway-authtype"] == "awsSigv4"
+    methods = [(path, method, each) for path, item in body["paths"].items() for method, each in item.items()]
+    assert methods
+    for path, method, each in methods:
+        if method == "options":
+            assert "security" not in each, path
+            assert each["x-amazon-apigateway-integration"]["type"] == "mock", "preflight reaches no function"
+        else:
+            assert each["security"] == [{"AWS_IAM": []}], (path, method)
+            assert "credentials" not in each["x-amazon-apigateway-integration"], "callers invoke no function themselves"
+    assert {method for _, method, _ in methods} == {"post", "options"}
+
+
+def test_the_api_has_exactly_the_routes_of_the_applications() -> None:
+    paths = api_body(stack.translate())["paths"]
+    routed = {
+        (path, function.removesuffix(".Arn}/invocations"))
+        for path, item in paths.items()
+        for function in [item["post"]["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"].rpartition("${")[2]]
+    }
+    served = {
+        (path, function)
+        for function, application in APPLICATIONS.items()
+        for path, item in application.openapi()["paths"].items()
+        if "post" in item
+    }
+    assert routed == served
+
+
+def test_binary_bodies_pass() -> None:
+    assert api_body(stack.translate())["x-amazon-apigateway-binary-media-types"] == ["application/octet-stream"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_one_stage_throttled_and_logged_without_bodies(half: str) -> None:
+    (stage,) = stack.of_type(
+        stack.translate(Half=half, ThrottleRate="7", ThrottleBurst="9"), "AWS::ApiGateway::Stage"
+    ).values()
+    (settings,) = stage["MethodSettings"]
+    assert (settings["ResourcePath"], settings["HttpMethod"]) == ("/*", "*")
+    assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("7", "9")
+    assert settings["LoggingLevel"] == "OFF"
+    assert settings["DataTraceEnabled"] is False
+    logged = set(json.loads(stage["AccessLogSetting"]["Format"]).values())
+    assert logged == {f"$context.{name}" for name in LOGGED}
+    assert stage["AccessLogSetting"]["DestinationArn"] == {"Fn::GetAtt": ["ApiLogs", "Arn"]}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_no_policy_grants_a_wildcard(half: str) -> None:
+    made = stack.translate(Half=half)
+    roles = stack.of_type(made, "AWS::IAM::Role")
+    for name, role in roles.items():
+        for policy in role.get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                assert statement["Effect"] == "Allow"
+                assert "*" not in json.dumps([statement["Action"], statement["Resource"]]), name
+    granted = stack.of_type(made, "AWS::S3::BucketPolicy").values()
+    assert all(each["Effect"] == "Deny" for policy in granted for each in policy["PolicyDocument"]["Statement"])
+    # the one managed policy, needed by API Gateway itself for the account's log role
+    assert [name for name, role in roles.items() if "ManagedPolicyArns" in role] == ["ApiGatewayLogRole"]
+    assert not stack.of_type(made, "AWS::IAM::Policy")
+    assert not stack.of_type(made, "AWS::IAM::ManagedPolicy")
+
+
+def test_each_function_may_write_its_own_log_and_nothing_else() -> None:
+    made = stack.translate()
+    roles = stack.of_type(made, "AWS::IAM::Role")
+    for half in OWN:
+        (policy,) = roles[f"{half}Role"]["Policies"]
+        (statement,) = policy["PolicyDocument"]["Statement"]
+        assert statement["Action"] == ["logs:CreateLogStream", "logs:PutLogEvents"]
+        assert statement["Resource"] == {"Fn::GetAtt": [f"{half}Logs", "Arn"]}
+        function = stack.of_type(made, "AWS::Lambda::Function")[f"{half}Function"]
+        assert function["Role"] == {"Fn::GetAtt": [f"{half}Role", "Arn"]}
+        assert function["LoggingConfig"]["LogGroup"] == {"Ref": f"{half}Logs"}
+
+
+def test_only_this_api_may_invoke_a_function_and_only_by_its_routes() -> None:
+    permissions = stack.of_type(stack.translate(), "AWS::Lambda::Permission").values()
+    assert permissions
+    for permission in permissions:
+        assert permission["Principal"] == "apigateway.amazonaws.com"
+        arn, variables = permission["SourceArn"]["Fn::Sub"]
+        assert variables["__ApiId__"] == {"Ref": "Api"}
+        assert arn.partition("/POST/v1/")[2].startswith(
+            permission["FunctionName"]["Ref"].removesuffix("Function").lower()
+        )
+
+
+def test_functions_run_where_and_with_what_the_parameters_say() -> None:
+    functions = stack.of_type(stack.translate(), "AWS::Lambda::Function")
+    assert {name: each["MemorySize"] for name, each in functions.items()} == {
+        "SensitiveFunction": 3538,  # two processors
+        "PlainFunction": 1769,
+    }
+    asked = stack.translate(Architecture="arm64", SensitiveMemory="1769", PlainMemory="1024")
+    for name, each in stack.of_type(asked, "AWS::Lambda::Function").items():
+        assert each["Runtime"] == "python3.13"
+        assert each["Architectures"] == ["arm64"]
+        assert each["MemorySize"] == {"SensitiveFunction": "1769", "PlainFunction": "1024"}[name]
+        assert each["Timeout"] == 29  # API Gateway's own limit
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_every_log_group_forgets(half: str) -> None:
+    groups = stack.of_type(stack.translate(Half=half, LogDays="7"), "AWS::Logs::LogGroup")
+    assert len(groups) == (3 if half == "both" else 2)
+    assert all(group["RetentionInDays"] == "7" for group in groups.values())
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_buckets_are_private_encrypted_and_emptied(half: str) -> None:
+    made = stack.translate(Half=half, DataDays="11")
+    buckets = stack.of_type(made, "AWS::S3::Bucket")
+    assert len(buckets) == (2 if half == "both" else 1)
+    policies = {each["Bucket"]["Ref"]: each for each in stack.of_type(made, "AWS::S3::BucketPolicy").values()}
+    for name, bucket in buckets.items():
+        assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+        assert len(bucket["PublicAccessBlockConfiguration"]) == 4
+        (encryption,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        assert encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+        (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+        assert (rule["Status"], rule["ExpirationInDays"]) == ("Enabled", "11")
+        assert rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] == 1
+        (statement,) = policies[name]["PolicyDocument"]["Statement"]
+        assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+@pytest.mark.parametrize(("half", "other"), [("sensitive", "Plain"), ("plain", "Sensitive")])
+def test_a_half_stands_alone(half: str, other: str) -> None:
+    made = stack.translate(Half=half)
+    text = json.dumps({section: made[section] for section in ("Resources", "Outputs")})
+    assert other not in text.replace("PlainMemory", "").replace("SensitiveMemory", "")
+    assert f"/v1/{other.lower()}" not in text
+    assert OWN[half.capitalize()] <= made["Resources"].keys()
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("role", ["create", "present"])
+def test_nothing_refers_to_what_is_not_made(half: str, role: str) -> None:
+    made = stack.translate(Half=half, ApiLogRole=role)
+    for resource in made["Resources"].values():
+        resource.pop("DependsOn", None)  # CloudFormation ignores one whose condition does not hold
+    named = stack.references(made["Resources"]) | stack.references(made["Outputs"])
+    assert named <= made["Resources"].keys() | made["Parameters"].keys()
+
+
+def test_the_halves_share_nothing_but_the_api() -> None:
+    resources = stack.translate()["Resources"]
+    for half, other in (("Sensitive", "Plain"), ("Plain", "Sensitive")):
+        ours = {name: each for name, each in resources.items() if name.startswith(half)}
+        assert ours
+        assert not any(name.startswith(other) for name in stack.references(ours))
