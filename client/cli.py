@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -207,5 +206,7 @@ def _planned(file: Path, contract: Schema, sql: str | None, op: str | None) -> Q
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - 20 ms
+
         console.out(f"cleave {version('cleave')}")
         raise typer.Exit

@@ -149,7 +149,7 @@ def wait_until_reading(pid: int) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "rich", "cryptography"
+    heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "pydantic", "rich", "cryptography"
     code = f"import sys, local.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
