@@ -1,0 +1,145 @@
+"""Both handlers under the real runtime client: warm and cold, too much, too slow, and without shared memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aws.events import GUARD, MOMENTS, TABLE, Event, decrypt_totals, make_events, moments_request, proxy_event
+from client.encrypt import Cipher
+from client.keys import SecretKey
+from shared import limits, wire
+from shared.moments import rows_per_chunk
+from shared.wire import MomentsRequest, MomentsResponse
+from tests.functional.runtime_api import Function, FunctionError
+
+SENSITIVE, PLAIN = "functions.sensitive.app.handler", "functions.plain.app.handler"
+NO_SHARED_MEMORY = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime client is for Linux")
+CHUNKS = 16  # enough for a second worker
+
+
+@pytest.fixture(scope="module")
+def events(key: SecretKey) -> dict[str, Event]:
+    return make_events(key)
+
+
+@pytest.fixture(scope="module")
+def sensitive() -> Iterator[Function]:
+    with Function(SENSITIVE, memory=3538) as function:
+        yield function
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Function]:
+    with Function(PLAIN) as function:
+        yield function
+
+
+def test_one_warm_process_answers_event_after_event(
+    sensitive: Function, plain: Function, key: SecretKey, events: dict[str, Event]
+) -> None:
+    for _ in range(2):
+        for name, case in events.items():
+            function = sensitive if name.startswith("sensitive") else plain
+            reply = function.invoke(case.event)
+            assert reply["statusCode"] == case.status, name
+            if name == "sensitive-moments":
+                assert decrypt_totals(key, reply) == {ward: sum(ages) for ward, ages in TABLE.items()}
+            if name == "plain-operation":
+                assert json.loads(reply["body"])["result"] == {"age": [54.0, 80.0]}
+    assert (sensitive.starts, plain.starts) == (1, 1)
+
+
+def test_a_cold_start_answers_like_a_warm_process(plain: Function, events: dict[str, Event]) -> None:
+    event = events["plain-operation"].event
+    warm, starts = plain.invoke(event), plain.starts
+    plain.stop()
+    cold = plain.invoke(event)
+    assert plain.starts == starts + 1
+    assert (cold["statusCode"], cold["body"]) == (warm["statusCode"], warm["body"])
+
+
+@pytest.mark.parametrize(
+    ("size", "content_type"),
+    [(limits.MAX_BODY_BYTES + 1, wire.FRAMES_TYPE), (limits.MAX_JSON_BYTES + 1, wire.JSON_TYPE)],
+)
+def test_a_body_over_the_limit_is_refused_with_advice(sensitive: Function, size: int, content_type: str) -> None:
+    reply = sensitive.invoke(proxy_event(MOMENTS, b" " * size, content_type))
+    assert reply["statusCode"] == 413
+    problem = wire.load(wire.Problem, reply["body"].encode(), wire.JSON_TYPE)
+    assert "over" in problem.error
+    assert problem.hint
+
+
+def test_the_largest_body_we_send_fits_an_event(sensitive: Function) -> None:
+    reply = sensitive.invoke(proxy_event(MOMENTS, b" " * limits.MAX_BODY_BYTES, wire.FRAMES_TYPE))
+    assert reply["statusCode"] == 422  # read whole, and found to be no frame
+
+
+def test_what_lambda_itself_refuses_never_reaches_the_function(sensitive: Function) -> None:
+    with pytest.raises(FunctionError, match="RequestTooLarge"):
+        sensitive.invoke(proxy_event(MOMENTS, b" " * 4_720_000, wire.FRAMES_TYPE))
+
+
+def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(events: dict[str, Event]) -> None:
+    event = events["plain-operation"].event
+    with Function(PLAIN) as function:
+        function.invoke(event)
+        assert function.process is not None
+        function.process.send_signal(signal.SIGSTOP)
+        function.seconds = 0.3
+        with pytest.raises(FunctionError, match="Timedout"):
+            function.invoke(event)
+        function.seconds = 29.0
+        assert function.invoke(event)["statusCode"] == 200
+        assert function.starts == 2
+
+
+def test_a_handler_that_is_not_there_is_an_error() -> None:
+    with Function("functions.plain.app.nothing") as function, pytest.raises(FunctionError, match="HandlerNotFound"):
+        function.invoke({})
+
+
+def test_one_log_line_a_request_with_its_id_and_nothing_of_its_body(events: dict[str, Event]) -> None:
+    with Function(PLAIN) as function:
+        replies = [function.invoke(events[name].event) for name in ("plain-operation", "plain-not-json")]
+        lines = [json.loads(line) for line in function.log()]
+    assert [line["request_id"] for line in lines] == [reply["headers"]["x-request-id"] for reply in replies]
+    assert [line["status"] for line in lines] == [200, 422]
+    assert "ward" not in json.dumps(lines)
+
+
+def test_totals_without_shared_memory(key: SecretKey) -> None:
+    """As in Lambda /dev/shm cannot be used; the workers get by with processes and pipes."""
+    if os.geteuid() != 0 or subprocess.run([*NO_SHARED_MEMORY, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs root and the right to unshare mounts; tests/aws runs it in a container")
+    request = two_workers_request(key)
+    with Function(SENSITIVE, memory=3538, prefix=NO_SHARED_MEMORY) as function:
+        reply = function.invoke(proxy_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE))
+        (line,) = map(json.loads, function.log())
+    assert reply["statusCode"] == 200
+    assert line["peak_worker_kb"] > 0, "no second process was used"
+    assert first_total(key, reply) == CHUNKS * sum(map(sum, TABLE.values()))
+
+
+def two_workers_request(key: SecretKey) -> MomentsRequest:
+    """The one chunk of the example many times over, its free rows zero, all in one group."""
+    example = moments_request(key)
+    rows = CHUNKS * rows_per_chunk(key.profile.degree, 1)
+    return example.model_copy(
+        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, CHUNKS), "chunks": example.chunks * CHUNKS}
+    )
+
+
+def first_total(key: SecretKey, reply: dict[str, Any]) -> int:
+    answer = wire.load(MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
+    return round(int(Cipher(key).decrypt([answer.groups[0].totals])[0, 0]) / (1 << GUARD))
