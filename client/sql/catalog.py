@@ -10,6 +10,7 @@ from sqlglot import Tokenizer, TokenType
 
 from client.schema import Column
 from client.sql.dialect import quote
+from client.sql.fidelity import same_statement
 from shared.errors import QueryRefused
 
 Described = list[tuple[str, str]]  # (name, type) of each result column
@@ -52,6 +53,15 @@ class Catalog:
         except duckdb.Error as error:
             raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}") from None
         return [(str(row[0]), str(row[1])) for row in rows]
+
+    def require_same(self, statement: str, rewritten: str) -> None:
+        """Raises QueryRefused unless DuckDB's parser makes the same of both, or if it makes nothing of the first."""
+        if not same_statement(self._connection, statement, rewritten):
+            self.describe(statement)
+            raise QueryRefused(
+                "part of the query is in a spelling that is not understood",
+                hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
+            )
 
     def types(self, expressions: Sequence[str]) -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table."""

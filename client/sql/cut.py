@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from sqlglot import exp
-from sqlglot.errors import UnsupportedError
 
 from client.aggregates import AGGREGATES
 from client.aggregates.base import Moment
@@ -40,14 +39,6 @@ class Cutter:
         self._plain: dict[str, exp.Expression] = {}
 
     def plan(self) -> QueryPlan:
-        try:
-            return self._plan()
-        except UnsupportedError:
-            raise QueryRefused(
-                "the query uses a spelling that is not understood", hint="write it more plainly"
-            ) from None
-
-    def _plan(self) -> QueryPlan:
         question, resolved = self._question, self._resolved
         self._refuse_rows()
         for key in resolved.keys:
@@ -56,12 +47,16 @@ class Cutter:
             self._require_plain_rows(resolved.where, "WHERE")
         items = [self._final(item.expression) for item in resolved.items]
         having = self._final(resolved.having) if resolved.having is not None else None
-        order_by = [self._ordering(ordered) for ordered in resolved.orderings]
+        # a number standing alone would be the place of an output
+        order_by = [self._ordering(each) for each in resolved.orderings if each.this.find(exp.Column, exp.Anonymous)]
 
         described = self._catalog.describe(question.text)
         where = write(resolved.where) if resolved.where is not None else None
-        keys = tuple(write(key) for key in resolved.keys)
-        key_types = self._catalog.types(keys)
+        key_types = self._catalog.types([write(key) for key in resolved.keys])
+        keys = tuple(
+            write(key) if key.find(exp.Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
+            for key, type_ in zip(resolved.keys, key_types, strict=True)
+        )
         arguments = self._typed_arguments()
         encrypted = self._typed_encrypted(arguments)
         plain = self._typed_plain()

@@ -15,6 +15,8 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 
 class FaithfulDuckDB(DuckDB):
+    DATE_PART_MAPPING: dict[str, str] = {}  # noqa: RUF012 - sqlglot declares it so
+
     class Parser(DuckDBParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}

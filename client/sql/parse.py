@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
-from client.sql.dialect import FaithfulDuckDB
+from client.sql.dialect import FaithfulDuckDB, write
 from client.sql.functions import SET_RETURNING, UNSTEADY
 from shared import limits
 from shared.errors import QueryRefused
@@ -28,9 +28,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The clauses as they were written. `keys` None: GROUP BY ALL; an ordering's `this` may be the word ALL."""
+    """The clauses of one SELECT. `keys` None: GROUP BY ALL; an ordering's `this` may be the word ALL."""
 
     text: str
+    rewritten: str  # by sqlglot: what of the statement it understood
     table: str
     alias: str | None
     items: tuple[Item, ...]
@@ -58,7 +59,8 @@ def parse(sql: str, table: str) -> Question:
     is_all = bool(group and group.args.get("all"))
     order = select.args.get("order")
     return Question(
-        text=sql.strip().rstrip("; \n\t"),
+        text=sql,
+        rewritten=_write(select),
         table=table,
         alias=source.alias or None,
         items=tuple(_item(expression) for expression in select.expressions),
@@ -93,6 +95,13 @@ def _one_select(sql: str) -> exp.Select:
     if not isinstance(statement, exp.Select):
         raise QueryRefused("only SELECT is supported", hint=ONE_TABLE)
     return statement
+
+
+def _write(select: exp.Select) -> str:
+    try:
+        return write(select)
+    except UnsupportedError:
+        raise QueryRefused("the query holds what no DuckDB statement can", hint=ONE_TABLE) from None
 
 
 _CLAUSES = {

@@ -100,6 +100,7 @@ def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
     question = parse(sql, table)
     usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
     with closing(Catalog(question.table, usable)) as catalog:
+        catalog.require_same(question.text, question.rewritten)
         return Cutter(question, resolve(question, schema), schema, catalog).plan()
 
 

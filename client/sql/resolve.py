@@ -82,6 +82,8 @@ class _Resolver:
         written = self._question.keys
         if written is None:
             keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
+            if len(keys) < len(self._items) and not any(key.find(exp.Column) for key in keys):
+                keys = []  # constants beside aggregates: one group even of no rows
         else:
             keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
         return tuple({identity(key): key for key in keys}.values())
