@@ -42,13 +42,9 @@ class Cipher:
 
         Coefficients must be below q/2 in magnitude; they are encoded exactly.
         """
-        files = []
-        for start in range(0, len(polynomials), seal.MAX_BATCH):
-            residues = self.ring.residues(polynomials[start : start + seal.MAX_BATCH])
-            for values in self.ring.ntt(residues):
-                # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
-                files.append(seal.save(self._encryptor.encrypt_symmetric(self.ring.plaintext(values))))
-        return files
+        residues = self.ring.ntt(self.ring.residues(polynomials))
+        # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
+        return [seal.save(self._encryptor.encrypt_symmetric(self.ring.plaintext(values))) for values in residues]
 
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
         """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
@@ -62,11 +58,7 @@ class Cipher:
             except (RuntimeError, ValueError):
                 raise WireError(f"not a result of profile {self.ring.profile.name}") from None
             phases.append(seal.plaintext_values(plaintext))
-        coefficients = [
-            self.ring.inverse_ntt(np.stack(phases[start : start + seal.MAX_BATCH]))
-            for start in range(0, len(phases), seal.MAX_BATCH)
-        ]
-        return self.ring.centred(np.concatenate(coefficients))
+        return self.ring.centred(self.ring.inverse_ntt(np.stack(phases)))
 
     def sentinels(self, job: bytes, index: int) -> NDArray[np.int64]:
         """The SENTINELS secret 16-bit values of chunk `index` of the job, by HMAC-SHA-256."""

@@ -39,6 +39,7 @@ from shared import limits
 from shared.errors import CheckFailed, WireError
 from shared.moments import Run, rows_per_chunk, segments, sentinel_label, sentinel_weights
 from shared.params import Profile
+from shared.seal import BATCH
 from shared.wire import MomentsRequest, MomentsResponse
 
 # A seeded ciphertext's file over its 8 N bytes of residues: headers, the seed, zstd's framing.
@@ -126,8 +127,12 @@ class Job:
 
     def encrypt(self, cipher: Cipher, part: Slice) -> list[bytes]:
         assert self._matrix is not None  # noqa: S101 - a slice exists only where there are lanes
-        sentinels = np.stack([cipher.sentinels(self._name, index) for index in range(part.start, part.stop)])
-        return cipher.encrypt(polynomials(self._matrix, self.profile.degree, part.start, part.stop, sentinels))
+        files = []
+        for start in range(part.start, part.stop, BATCH):
+            stop = min(start + BATCH, part.stop)
+            sentinels = np.stack([cipher.sentinels(self._name, index) for index in range(start, stop)])
+            files += cipher.encrypt(polynomials(self._matrix, self.profile.degree, start, stop, sentinels))
+        return files
 
     def request(self, part: Slice, key_id: str, schema_hash: str, chunks: list[bytes]) -> MomentsRequest:
         return MomentsRequest(

@@ -32,28 +32,29 @@ _HEADER = struct.Struct("<HBBBBHQ")  # magic, header size, version major and min
 _MAGIC, _ZSTD = 0xA15E, 2
 _CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, primes, scale, correction factor
 _PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
-MAX_BATCH = 15  # polynomials a transform: SEAL holds at most 16 in a ciphertext, one is the padding below
+BATCH = 7  # polynomials a transform: larger buffers are mapped afresh each time (290 us a polynomial, 400 with 15)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class _Scratch(threading.local):
-    """A memory file a thread: SEAL's binding saves to and loads from paths only."""
+    """Memory files of a thread: SEAL's binding saves to and loads from paths only."""
 
     def __init__(self) -> None:
-        self.fd = os.memfd_create("seal")
-        self.path = f"/proc/self/fd/{self.fd}"
+        self.saved = os.memfd_create("seal-saved")
+        self.loaded = os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        os.close(self.saved)
+        os.close(self.loaded)
 
 
 _scratch = _Scratch()
 
 
 def _renew_scratch() -> None:
-    global _scratch  # noqa: PLW0603 - a forked child must not share its parent's file offsets and contents
+    global _scratch  # noqa: PLW0603 - a forked child must not share its parent's files
     _scratch = _Scratch()
 
 
@@ -62,26 +63,35 @@ os.register_at_fork(after_in_child=_renew_scratch)
 
 def save(thing: Any) -> bytes:
     """A SEAL object (or its seeded, serialisable form) as SEAL's own file, zstd compressed."""
-    scratch = _scratch
-    thing.save(scratch.path)
-    return os.pread(scratch.fd, os.fstat(scratch.fd).st_size, 0)
+    file = _scratch.saved
+    thing.save(f"/proc/self/fd/{file}")
+    return os.pread(file, os.fstat(file).st_size, 0)
 
 
 def restore(thing: T, context: Any, blob: bytes) -> T:
-    """Load `blob` into the SEAL object `thing`; a RuntimeError of SEAL's says that it does not belong there."""
-    scratch = _scratch
-    os.ftruncate(scratch.fd, 0)
-    os.pwrite(scratch.fd, blob, 0)
-    thing.load(context, scratch.path)  # type: ignore[attr-defined]
+    """Load `blob` into the SEAL object `thing`.
+
+    Raises ValueError or SEAL's RuntimeError if it does not belong there.
+    """
+    if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
+        raise ValueError("not a whole SEAL file")  # else SEAL would read on into what the file held before
+    file = _scratch.loaded
+    os.pwrite(file, blob, 0)
+    thing.load(context, f"/proc/self/fd/{file}")  # type: ignore[attr-defined]
     return thing
 
 
-def _unwrap(blob: bytes) -> bytes:
+def _unwrap(blob: bytes, size_inside: int = 0) -> bytes:
+    """What a SEAL file holds; `size_inside`, where known, lets zstd write it in one piece."""
     magic, _, _, _, compression, _, size = _HEADER.unpack_from(blob)
     if magic != _MAGIC or size > len(blob):
         raise ValueError("not a SEAL file")
     body = blob[_HEADER.size : size]
-    return zstandard.ZstdDecompressor().decompressobj().decompress(body) if compression == _ZSTD else body
+    if compression != _ZSTD:
+        return body
+    if size_inside:
+        return zstandard.ZstdDecompressor().decompress(body, max_output_size=size_inside)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(body)
 
 
 def _wrap(*parts: bytes, compress: bool = False) -> bytes:
@@ -133,13 +143,17 @@ class Ring:
         return self._transform(residues, self.evaluator.transform_from_ntt_inplace, ntt_form=True)
 
     def _transform(self, residues: Residues, transform: Callable[[Any], None], *, ntt_form: bool) -> Residues:
-        count = len(residues)
-        # SEAL refuses a ciphertext whose polynomials after the first are all zero; the padding is not
-        padded = np.ones((count + 1, self.degree), np.uint64)
-        padded[:count] = residues
-        ciphertext = restore(api.Ciphertext(), self.context, self._ciphertext_file(padded, ntt_form=ntt_form))
-        transform(ciphertext)
-        return self._polynomials(ciphertext)[:count]
+        batches = []
+        for start in range(0, len(residues), BATCH):
+            count = len(residues[start : start + BATCH])
+            # SEAL refuses a ciphertext whose polynomials after the first are all zero; the padding is not
+            padded = np.empty((count + 1, self.degree), np.uint64)
+            padded[:count] = residues[start : start + BATCH]
+            padded[count] = 1
+            ciphertext = restore(api.Ciphertext(), self.context, self._ciphertext_file(padded, ntt_form=ntt_form))
+            transform(ciphertext)
+            batches.append(self._polynomials(ciphertext)[:count])
+        return np.concatenate(batches) if len(batches) > 1 else batches[0]
 
     def plaintext(self, residues: NDArray[np.uint64]) -> Any:
         """A SEAL plaintext of scale 1 from N residues in NTT form."""
@@ -148,11 +162,7 @@ class Ring:
 
     def plaintexts(self, polynomials: Sequence[Polynomial]) -> list[Any]:
         """SEAL plaintexts of scale 1 of signed integer polynomials, exact."""
-        out = []
-        for start in range(0, len(polynomials), MAX_BATCH):
-            batch = np.stack(polynomials[start : start + MAX_BATCH])
-            out.extend(self.plaintext(values) for values in self.ntt(self.residues(batch)))
-        return out
+        return [self.plaintext(values) for values in self.ntt(self.residues(np.stack(polynomials)))]
 
     def ciphertext(self, blob: bytes) -> Any:
         """A ciphertext from a client or a service. Raises WireError if SEAL does not take it for this profile."""
@@ -178,8 +188,10 @@ class Ring:
         return _wrap(head, _array(polynomials), compress=compress)
 
     def _polynomials(self, ciphertext: Any) -> Residues:
-        array = _unwrap(_unwrap(save(ciphertext))[_CIPHERTEXT.size :])
-        return np.frombuffer(array, np.uint64, ciphertext.size() * self.degree, 8).reshape(-1, self.degree)
+        count = ciphertext.size() * self.degree
+        head = _CIPHERTEXT.size + _HEADER.size + 8  # the array's own header and length
+        inside = _unwrap(save(ciphertext), head + 8 * count)
+        return np.frombuffer(inside, np.uint64, count, head).reshape(-1, self.degree)
 
 
 @lru_cache(maxsize=len(PROFILES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.errors import ServiceError
@@ -47,7 +47,7 @@ class Answer:
 
     status: int
     content_type: str
-    body: bytes
+    body: bytes = field(repr=False)  # asyncio puts the repr of a task's result together even where nobody logs it
 
 
 def problem(service: str, status: int, body: bytes) -> ServiceError:

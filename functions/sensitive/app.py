@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from functions import http
 from functions.sensitive.evaluate import Chunk, Evaluator
-from functions.sensitive.workers import evaluate_in_parallel, worker_count
+from functions.sensitive.workers import evaluate_in_parallel, fair_share
 from shared import limits
 from shared.errors import WireError
 from shared.moments import FILTERED, rows_per_chunk, segments
@@ -55,7 +55,8 @@ def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
         Chunk(request.chunk_range[0] + place, groups, blob)
         for place, (groups, blob) in enumerate(zip(by_chunk, request.chunks, strict=True))
     ]
-    totals = evaluate_in_parallel(evaluator, request.lanes, chunks, worker_count())
+    with fair_share() as workers:
+        totals = evaluate_in_parallel(evaluator, request.lanes, chunks, workers)
     return MomentsResponse(
         profile=request.profile,
         key_id=request.key_id,

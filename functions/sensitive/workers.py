@@ -6,9 +6,11 @@ every call, so threads gain nothing.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 
 from functions.sensitive.evaluate import Chunk, Evaluator, Totals, evaluate, merge
@@ -19,11 +21,29 @@ _FORK = multiprocessing.get_context("fork")  # Python 3.14 no longer defaults to
 MIN_WORK = 24  # a worker's fork and answer cost about as much as loading or masking this many chunks
 
 
-def worker_count() -> int:
-    """Processors to use: on Lambda what the memory buys, elsewhere what this process may run on."""
+_under_way = 0
+_lock = threading.Lock()
+
+
+def processors() -> int:
+    """On Lambda what the memory buys, elsewhere what this process may run on."""
     memory = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     count = int(memory) // limits.LAMBDA_MB_PER_CPU if memory else len(os.sched_getaffinity(0))
     return max(1, min(count, limits.MAX_WORKERS))
+
+
+@contextlib.contextmanager
+def fair_share() -> Iterator[int]:
+    """Processes one request may use while others are under way: Lambda has one at a time, a local server several."""
+    global _under_way  # noqa: PLW0603 - counts this process's requests
+    with _lock:
+        _under_way += 1
+        share = max(1, processors() // _under_way)
+    try:
+        yield share
+    finally:
+        with _lock:
+            _under_way -= 1
 
 
 def evaluate_in_parallel(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk], workers: int) -> Totals:
