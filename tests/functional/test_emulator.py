@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from aws.events import GUARD, MOMENTS, TABLE, Event, decrypt_totals, make_events, moments_request, proxy_event
-from client.encrypt import Cipher
+from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, proxy_event
 from client.keys import SecretKey
 from shared import limits, wire
-from shared.moments import rows_per_chunk
-from shared.wire import MomentsRequest, MomentsResponse
+from tests.functional import many_chunks
 from tests.functional.runtime_api import Function, FunctionError
 
 SENSITIVE, PLAIN = "functions.sensitive.app.handler", "functions.plain.app.handler"
 NO_SHARED_MEMORY = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime client is for Linux")
-CHUNKS = 16  # enough for a second worker
 
 
 @pytest.fixture(scope="module")
@@ -122,24 +117,9 @@ def test_totals_without_shared_memory(key: SecretKey) -> None:
     """As in Lambda /dev/shm cannot be used; the workers get by with processes and pipes."""
     if os.geteuid() != 0 or subprocess.run([*NO_SHARED_MEMORY, "true"], check=False, capture_output=True).returncode:
         pytest.skip("needs root and the right to unshare mounts; tests/aws runs it in a container")
-    request = two_workers_request(key)
     with Function(SENSITIVE, memory=3538, prefix=NO_SHARED_MEMORY) as function:
-        reply = function.invoke(proxy_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE))
+        reply = function.invoke(many_chunks.event(key))
         (line,) = map(json.loads, function.log())
     assert reply["statusCode"] == 200
     assert line["peak_worker_kb"] > 0, "no second process was used"
-    assert first_total(key, reply) == CHUNKS * sum(map(sum, TABLE.values()))
-
-
-def two_workers_request(key: SecretKey) -> MomentsRequest:
-    """The one chunk of the example many times over, its free rows zero, all in one group."""
-    example = moments_request(key)
-    rows = CHUNKS * rows_per_chunk(key.profile.degree, 1)
-    return example.model_copy(
-        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, CHUNKS), "chunks": example.chunks * CHUNKS}
-    )
-
-
-def first_total(key: SecretKey, reply: dict[str, Any]) -> int:
-    answer = wire.load(MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
-    return round(int(Cipher(key).decrypt([answer.groups[0].totals])[0, 0]) / (1 << GUARD))
+    assert many_chunks.total(key, reply) == many_chunks.TOTAL

@@ -1,0 +1,31 @@
+"""A request large enough that the sensitive service starts a second worker."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from aws.events import GUARD, MOMENTS, TABLE, moments_request, proxy_event
+from client.encrypt import Cipher
+from client.keys import SecretKey
+from shared import wire
+from shared.moments import rows_per_chunk
+
+CHUNKS = 16
+TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
+
+
+def event(key: SecretKey) -> dict[str, Any]:
+    """The one chunk of the example CHUNKS times over, its free rows zero, all in one group."""
+    example = moments_request(key)
+    rows = CHUNKS * rows_per_chunk(key.profile.degree, 1)
+    request = example.model_copy(
+        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, CHUNKS), "chunks": example.chunks * CHUNKS}
+    )
+    return proxy_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
+
+
+def total(key: SecretKey, reply: Mapping[str, Any]) -> int:
+    answer = wire.load(wire.MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
+    return round(int(Cipher(key).decrypt([answer.groups[0].totals])[0, 0]) / (1 << GUARD))
