@@ -55,9 +55,11 @@ def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
 
 def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: PlainResponse) -> None:
     for what, columns, types in (("keys", response.keys, key_types), ("aggregates", response.aggregates, part_types)):
-        got = tuple(column.type for column in columns)
-        if got != types:
-            raise ServiceError(f"the plain service's {what} are typed {got}, expected {types}", hint=_ANOTHER)
+        if len(columns) != len(types):
+            raise ServiceError(f"the plain service answered {len(columns)} {what}, {len(types)} asked", hint=_ANOTHER)
+        for number, (column, type_) in enumerate(zip(columns, types, strict=True)):
+            if column.type != type_:
+                raise ServiceError(f"the plain service's {what}[{number}] is not {type_}", hint=_ANOTHER)
         if any(len(column.values) != len(response.counts) for column in columns):
             raise ServiceError(f"the plain service's {what} are not one a group", hint=_ANOTHER)
     if any(not FILTERED <= group < len(response.counts) for group, _ in response.runs):

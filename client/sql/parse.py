@@ -79,7 +79,9 @@ def _one_select(sql: str) -> exp.Select:
         statements = [each for each in sqlglot.parse(sql, read=FaithfulDuckDB) if each is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
-        place = f" at line {first['line']}, column {first['col']}" if first else ""
+        # sqlglot's column is where the offending word ends
+        column = first["col"] - len(first.get("highlight") or " ") + 1 if first else 0
+        place = f" at line {first['line']}, column {column}" if first else ""
         raise QueryRefused(f"syntax error{place}", hint="the dialect is DuckDB's") from None
     except RecursionError:
         raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None

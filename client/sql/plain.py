@@ -15,7 +15,6 @@ _SELF = frozenset(
     {"sum", "fsum", "kahan_sum", "sumkahan", "product", "min", "max", "any_value", "arbitrary"}
     | {"bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"}
 )
-_COUNTS = frozenset({"count", "count_if", "countif"})
 # Sums of squared deviations: (degrees of freedom, is a root taken).
 _SPREADS = {
     "var_samp": (1, False),
@@ -65,8 +64,10 @@ def decompose(node: exp.Expression, type_: str) -> Decomposition:
     )
     if not is_simple:
         return Decomposition((itself,), None)
-    if name in _COUNTS:
+    if name == "count":
         return Decomposition((itself,), "coalesce(sum({0}), 0)")
+    if name in ("count_if", "countif"):  # NULL over no rows, as DuckDB has it
+        return Decomposition((itself,), "sum({0})")
     if name in _SELF:
         return Decomposition((itself,), f"{name}({{0}})")
     if name in ("avg", "mean") and type_ == "DOUBLE":

@@ -147,15 +147,20 @@ class _Resolver:
             )
         return column(known.name)
 
+    def _spelled(self, name: str) -> str:
+        return self._columns[name].name if name in self._columns else name
+
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
         if name.lower() in UNSTEADY:
             raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
         near = difflib.get_close_matches(name.lower(), [*self._columns, *self._aliases], n=1)
+        hints = []
         if near:
-            spelled = self._columns[near[0]].name if near[0] in self._columns else near[0]
-            raise QueryRefused(f"there is no column {name!r}", hint=f"did you mean {spelled!r}?")
-        hint = "text goes in single quotes" if found.this.quoted else "the schema names all columns"
+            hints.append(f"did you mean {self._spelled(near[0])!r}?")
+        if found.this.quoted:
+            hints.append("text goes in single quotes")
+        hint = "; ".join(hints) or "the schema names all columns"
         raise QueryRefused(f"there is no column {name!r}", hint=hint)
 
 

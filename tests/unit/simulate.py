@@ -70,7 +70,7 @@ def _ask(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, start: int, sto
         counts=[int(value or 0) for value in columns[0].values],
         keys=columns[1 : 1 + len(plan.keys)],
         aggregates=columns[1 + len(plan.keys) :],
-        runs=[(group, 1) for group in of_row],
+        runs=[(group, sum(1 for _ in rows_of)) for group, rows_of in itertools.groupby(of_row)],
     )
 
 

@@ -1,0 +1,134 @@
+"""Merging the plain service's answers about parts of the rows."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from client.rejoin import merge
+from client.schema import Schema
+from client.sql.plan import QueryPlan, plan_query
+from shared.errors import QueryRefused, ServiceError
+from shared.wire import PlainResponse, TypedColumn
+from tests.unit.simulate import ask_plain, schema
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Schema:
+    return schema(g="plain VARCHAR", d="plain DOUBLE", x="plain DECIMAL(18,4)", n="plain BIGINT", f="plain DOUBLE")
+
+
+def plan_of(numbers: Schema, selected: str, rest: str = "") -> QueryPlan:
+    return plan_query(f"SELECT {selected} FROM t {rest}", numbers, "t")
+
+
+def response(
+    keys: list[TypedColumn], aggregates: list[TypedColumn], counts: list[int], runs: list[tuple[int, int]]
+) -> PlainResponse:
+    rows = sum(rows for _, rows in runs)
+    return PlainResponse(schema_hash="0" * 32, rows=rows, counts=counts, keys=keys, aggregates=aggregates, runs=runs)
+
+
+def column(type_: str, *values: str | None) -> TypedColumn:
+    return TypedColumn(type=type_, values=list(values))
+
+
+def test_groups_are_told_apart_by_value_not_by_text(numbers: Schema) -> None:
+    plan = plan_of(numbers, "d, count(*)", "GROUP BY d")
+    first = response([column("DOUBLE", "0.0", "nan", None)], [], [2, 1, 1], [(0, 2), (1, 1), (2, 1), (-1, 2)])
+    second = response(
+        [column("DOUBLE", None, "-0.0", "1.0", "nan")], [], [1, 1, 1, 1], [(0, 1), (1, 1), (2, 1), (3, 1)]
+    )
+    groups = merge(plan, [first, second])
+    assert groups.keys == [("0.0",), ("nan",), (None,), ("1.0",)]
+    assert groups.counts == [3, 2, 2, 1]
+    assert groups.runs == [(0, 2), (1, 1), (2, 1), (-1, 2), (2, 1), (0, 1), (3, 1), (1, 1)]
+
+
+def test_neighbouring_runs_of_one_group_become_one(numbers: Schema) -> None:
+    plan = plan_of(numbers, "count(*)")
+    groups = merge(plan, [response([], [], [2], [(0, 2)]), response([], [], [3], [(0, 3), (-1, 1)])])
+    assert groups.runs == [(0, 5), (-1, 1)]
+    assert groups.keys == [()]
+    assert groups.counts == [5]
+
+
+def test_wide_integers_and_decimals_stay_exact(numbers: Schema) -> None:
+    plan = plan_of(numbers, "sum(n), sum(x)")
+    big, small = 2**126, "12345678901234567890123456789012.3456"
+    parts = [
+        response([], [column("HUGEINT", str(big)), column("DECIMAL(38,4)", small)], [1], [(0, 1)]),
+        response([], [column("HUGEINT", "1"), column("DECIMAL(38,4)", "0.0001")], [1], [(0, 1)]),
+    ]
+    assert merge(plan, parts).plain == [(str(big + 1), "12345678901234567890123456789012.3457")]
+
+
+AGGREGATES = (
+    "count(n), count(*) FILTER (WHERE n > 2), sum(n), sum(x), min(g), max(x), avg(n), avg(x), avg(f), var_samp(f), "
+    "var_pop(x), stddev(f), stddev_pop(n), product(1 + f), bool_and(n > -9), bool_or(n > 4), bit_or(n), "
+    "count_if(n > 0), avg(f) FILTER (WHERE n > 3), var_samp(f) FILTER (WHERE n > 4), kahan_sum(f)"
+)
+
+
+@pytest.mark.parametrize("rest", ["", "GROUP BY g", "WHERE n > 3 GROUP BY g", "WHERE n > 100"])
+@pytest.mark.parametrize("offset", [0, 1e6])
+def test_parts_put_together_are_the_whole(numbers: Schema, rest: str, offset: float) -> None:
+    plan = plan_of(numbers, AGGREGATES, rest)
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT CASE WHEN i % 7 < 6 THEN chr(65 + (i % 4)::INTEGER) END AS g, i::DOUBLE AS d, "
+            "((i * 7 % 11) / 8)::DECIMAL(18,4) AS x, CASE WHEN i % 3 < 2 THEN (i * 7 % 13 - 5)::BIGINT END AS n, "
+            f"{offset} + sin(i) AS f FROM range(60) AS r(i)"
+        )
+        whole = merge(plan, ask_plain(plan, connection))
+        for parts in (2, 5):
+            merged = merge(plan, ask_plain(plan, connection, parts))
+            assert merged.keys == whole.keys
+            assert merged.counts == whole.counts
+            assert merged.runs == whole.runs
+            assert merged.plain_types == whole.plain_types
+            for ours, theirs in zip(merged.plain, whole.plain, strict=True):
+                for value, truth, type_ in zip(ours, theirs, whole.plain_types, strict=True):
+                    if type_ == "DOUBLE" and value is not None and truth is not None:
+                        assert float(value) == pytest.approx(float(truth), rel=1e-9)
+                    else:
+                        assert value == truth
+
+
+def test_what_cannot_be_put_together_is_refused_only_where_a_group_is_torn(numbers: Schema) -> None:
+    plan = plan_of(numbers, "g, median(n)", "GROUP BY g")
+    first = response([column("VARCHAR", "a")], [column("DOUBLE", "1.5")], [2], [(0, 2)])
+    other = response([column("VARCHAR", "b")], [column("DOUBLE", "2.5")], [2], [(0, 2)])
+    assert merge(plan, [first, other]).plain == [("1.5",), ("2.5",)]
+    with pytest.raises(QueryRefused, match=r"median\(.n.\) cannot be put together"):
+        merge(plan, [first, first])
+
+
+def test_without_keys_there_is_a_group_even_of_nothing(numbers: Schema) -> None:
+    plan = plan_of(numbers, "count(n), sum(n), avg(f)")
+    groups = merge(plan, [])
+    assert (groups.keys, groups.counts, groups.plain) == ([()], [0], [("0", None, None)])
+    assert merge(plan_of(numbers, "g", "GROUP BY g"), []).keys == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        response([column("VARCHAR", "a")], [column("DOUBLE", "1")], [1], [(0, 1)]),
+        response([], [column("HUGEINT", "1")], [1], [(0, 1)]),
+        response([column("VARCHAR", "a", "b")], [column("HUGEINT", "1")], [1], [(0, 1)]),
+        response([column("VARCHAR", "a")], [column("HUGEINT", "1")], [1], [(1, 1)]),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_plan_is_not_used(numbers: Schema, bad: PlainResponse) -> None:
+    plan = plan_of(numbers, "g, sum(n)", "GROUP BY g")
+    with pytest.raises(ServiceError):
+        merge(plan, [bad])
+
+
+def test_an_error_does_not_quote_values(numbers: Schema) -> None:
+    plan = plan_of(numbers, "g, sum(n)", "GROUP BY g")
+    bad = response([column("VARCHAR", "a")], [column("HUGEINT", "canary")], [1], [(0, 1)])
+    with pytest.raises(ServiceError) as caught:
+        merge(plan, [bad, bad])
+    assert "canary" not in f"{caught.value.message} {caught.value.hint}"

@@ -1,0 +1,151 @@
+"""Arithmetic, order and certainty of the last step."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from client.aggregates.base import Answer
+from client.rejoin import Groups
+from client.schema import Schema
+from client.sql.finish import Result, finish
+from client.sql.plan import plan_query
+from shared.errors import QueryRefused
+from tests.unit.simulate import schema
+
+
+@pytest.fixture(scope="module")
+def table() -> Schema:
+    return schema(g="plain VARCHAR", d="plain DOUBLE", n="plain BIGINT", x="encrypted DOUBLE", i="encrypted BIGINT")
+
+
+def finished(
+    table: Schema, sql: str, answers: list[list[Answer]], plain: list[tuple[str | None, ...]] | None = None
+) -> Result:
+    plan = plan_query(sql, table, "t")
+    size = len(answers)
+    groups = Groups(
+        key_types=plan.key_types,
+        keys=[(chr(97 + i),) if plan.keys else () for i in range(size)],
+        counts=[10 + i for i in range(size)],
+        plain=plain or [()] * size,
+        plain_types=tuple(each.type for each in plan.plain),
+        runs=[],
+    )
+    return finish(plan, groups, answers)
+
+
+def inexact(value: float, bound: float) -> Answer:
+    return Answer(value, bound, exact=False)
+
+
+def exact(value: float | Fraction | None) -> Answer:
+    return Answer(value, 0.0, exact=True)
+
+
+def test_an_aggregate_by_itself_keeps_its_bound(table: Schema) -> None:
+    result = finished(table, "SELECT sum(x), avg(i) FROM t", [[inexact(2.5, 0.25), exact(3.5)]])
+    assert result.rows == [[2.5, 3.5]]
+    assert result.bounds == [[0.25, 0.0]]
+    assert result.exact == [[False, True]]
+
+
+def test_a_bound_follows_through_arithmetic(table: Schema) -> None:
+    sql = "SELECT 2 * sum(x), sum(x) / sum(i), sum(x) - avg(x), sqrt(sum(x)), sum(x) > 2 FROM t"
+    result = finished(table, sql, [[inexact(4.0, 0.5), exact(2), inexact(1.0, 0.25)]])
+    assert result.rows == [[8.0, 2.0, 3.0, 2.0, True]]
+    bounds = result.bounds[0]
+    assert bounds[:3] == pytest.approx([1.0, 0.25, 0.75], rel=1e-12)
+    assert bounds[3] == pytest.approx(2 - math.sqrt(3.5), rel=1e-12)
+    for bound, least in zip(bounds, (1.0, 0.25, 0.75, 2 - math.sqrt(3.5)), strict=False):
+        assert bound is not None
+        assert bound >= least
+    assert bounds[4] is None
+    assert result.exact == [[False] * 5]
+
+
+def test_arithmetic_over_exact_answers_is_exact(table: Schema) -> None:
+    result = finished(
+        table, "SELECT sum(i) * 2, sum(i) / count(*), avg(i) + max(n) FROM t", [[exact(7), exact(0.7)]], [("5",)]
+    )
+    assert result.rows == [[14, 0.7, 5.7]]
+    assert result.exact == [[True, True, True]]
+    assert result.bounds == [[0.0, 0.0, 0.0]]
+
+
+def test_doubles_of_plain_columns_have_no_bound(table: Schema) -> None:
+    sql = "SELECT sum(d), sum(d) + sum(i), max(d), sum(n), sum(d) + sum(x) FROM t"
+    result = finished(table, sql, [[exact(7), inexact(1.0, 0.5)]], [("0.5", "0.75", "8")])
+    assert result.rows == [[0.5, 7.5, 0.75, 8, 1.5]]
+    assert result.exact == [[None, False, True, True, False]]
+    assert result.bounds == [[None, None, 0.0, 0.0, None]]
+
+
+def test_an_infinite_bound_is_none(table: Schema) -> None:
+    result = finished(table, "SELECT product(x), product(x) + 1 FROM t", [[inexact(math.inf, math.inf)]])
+    assert result.bounds == [[None, None]]
+    assert result.exact == [[False, False]]
+    assert result.json_rows() == [["inf", "inf"]]
+
+
+def test_a_bound_over_a_pole_is_none(table: Schema) -> None:
+    result = finished(table, "SELECT 1 / sum(x), 1 / NULLIF(round(sum(x)), 0) FROM t", [[inexact(0.7, 0.5)]])
+    assert result.bounds[0][1] is None
+    narrow = finished(table, "SELECT 1 / sum(x) FROM t", [[inexact(0.7, 0.1)]])
+    assert narrow.bounds[0][0] == pytest.approx(1 / 0.6 - 1 / 0.7)
+
+
+def test_an_inexact_integer_moves_by_whole_steps(table: Schema) -> None:
+    result = finished(table, "SELECT sum(i) + 1 FROM t", [[Answer(100, 0.5, exact=False)]])
+    assert result.rows == [[101]]
+    assert result.bounds[0][0] == pytest.approx(1.0)
+
+
+def test_nothing_left_is_null_everywhere(table: Schema) -> None:
+    result = finished(table, "SELECT sum(x), avg(x) + 1 FROM t", [[exact(None), exact(None)]])
+    assert result.rows == [[None, None]]
+    assert result.exact == [[True, True]]
+
+
+def test_order_ties_go_by_key_and_rows_without_order_too(table: Schema) -> None:
+    answers = [[exact(value)] for value in (1, 2, 1, None)]
+    rows = finished(table, "SELECT g, sum(i) FROM t GROUP BY g", answers).rows
+    assert [row[0] for row in rows] == ["a", "b", "c", "d"]
+    rows = finished(table, "SELECT g, sum(i) s FROM t GROUP BY g ORDER BY s DESC NULLS FIRST LIMIT 3", answers).rows
+    assert [row[0] for row in rows] == ["d", "b", "a"]
+    rows = finished(table, "SELECT g FROM t GROUP BY g HAVING sum(i) = 1 OFFSET 1", answers).rows
+    assert rows == [["c"]]
+
+
+def test_bounds_stay_with_their_rows(table: Schema) -> None:
+    answers = [[inexact(float(i), i / 8)] for i in range(1, 5)]
+    result = finished(table, "SELECT g, sum(x) + 0 FROM t GROUP BY g HAVING sum(x) <> 2 ORDER BY sum(x) DESC", answers)
+    assert [row[0] for row in result.rows] == ["d", "c", "a"]
+    assert [bounds[1] for bounds in result.bounds] == pytest.approx([0.5, 0.375, 0.125])
+
+
+def test_json_keeps_every_digit() -> None:
+    values = [2**100, Decimal("1.10"), Decimal("12345678901234567890.12"), float("nan"), None, True, "x"]
+    result = Result([], [], [values], [[]], [[]])
+    assert json.loads(json.dumps(result.json_rows())) == [
+        [2**100, 1.1, "12345678901234567890.12", "nan", None, True, "x"]
+    ]
+
+
+def test_decimals_come_through_exactly() -> None:
+    table = schema(b="encrypted DECIMAL(18,2)")
+    total = Fraction(-123456789012345678901234567890, 100)
+    result = finished(table, "SELECT sum(b), sum(b) + 0.01 FROM t", [[exact(total)]])
+    assert result.rows == [[Decimal("-1234567890123456789012345678.90"), Decimal("-1234567890123456789012345678.89")]]
+    assert result.types == ["DECIMAL(38,2)", "DECIMAL(38,2)"]
+
+
+def test_failing_arithmetic_is_refused_without_values(table: Schema) -> None:
+    with pytest.raises(QueryRefused) as caught:
+        finished(table, "SELECT CAST(g AS INTEGER), sum(i) FROM t GROUP BY g", [[exact(1)]])
+    assert "'a'" not in caught.value.message
+    assert "TRY_CAST" in str(caught.value.hint)

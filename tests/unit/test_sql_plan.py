@@ -1,0 +1,244 @@
+"""What a plan holds, and what is refused with which reason."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from client.aggregates.base import Moment
+from client.schema import Schema
+from client.sql import functions
+from client.sql.plan import Output, operation_sql, plan_query
+from shared.errors import QueryRefused
+from tests.unit.simulate import schema
+
+
+@pytest.fixture(scope="module")
+def patients() -> Schema:
+    return schema(
+        ward="plain VARCHAR",
+        **{"Bed No": "plain INTEGER"},
+        day="plain DATE",
+        age="encrypted BIGINT",
+        bill="encrypted DECIMAL(9,2)",
+        weight="encrypted DOUBLE",
+        smoker="encrypted BOOLEAN",
+        ssn="sealed VARCHAR",
+        note="local VARCHAR",
+    )
+
+
+def test_a_query_is_cut_in_three(patients: Schema) -> None:
+    plan = plan_query(
+        'SELECT WARD, avg(AGE) / 2 AS half, max("bed no"), count(*) FROM Patients WHERE year(day) > 2000 '
+        "GROUP BY ward HAVING count(*) > 5 ORDER BY half DESC LIMIT 3 OFFSET 1",
+        patients,
+        "patients",
+    )
+    assert plan.where == 'year("day") > 2000'
+    assert plan.keys == ('"ward"',)
+    assert plan.key_types == ("VARCHAR",)
+    assert plan.plain_columns == ("ward", "Bed No", "day")
+    (argument,) = plan.arguments
+    assert (argument.sql, argument.type, argument.decimals, argument.columns) == ('"age"', "BIGINT", 0, ("age",))
+    assert argument.moments == {Moment.COUNT, Moment.SUM}
+    assert [each.aggregate.names[0] for each in plan.encrypted] == ["AVG"]
+    assert [each.parts for each in plan.plain] == [('max("Bed No")',)]
+    assert plan.outputs == (
+        Output("ward", "key"),
+        Output("half", "encrypted"),
+        Output('max("bed no")', "plain"),
+        Output("count_star()", "plain"),
+    )
+    assert [final.sql for final in plan.finals] == ["k0", "e0 / 2", "p0", "n"]
+    assert plan.having == "n > 5"
+    assert plan.order_by == ("e0 / 2 DESC NULLS LAST",)
+    assert (plan.limit, plan.offset) == (3, 1)
+
+
+def test_a_question_about_encrypted_columns_alone_sends_no_plain_column(patients: Schema) -> None:
+    plan = plan_query("SELECT count(*), sum(age) FROM patients", patients, "patients")
+    assert (plan.where, plan.keys, plan.plain_columns, plan.plain) == (None, (), (), ())
+
+
+def test_equal_arguments_are_encrypted_once_for_all_their_aggregates(patients: Schema) -> None:
+    plan = plan_query(
+        "SELECT sum(age*2), avg( (age) * 2 ), VAR_SAMP(AGE * 2) + sum(age * 2), count(age) FROM patients",
+        patients,
+        "patients",
+    )
+    assert [argument.sql for argument in plan.arguments] == ['"age" * 2', '"age"']
+    assert plan.arguments[0].moments == {Moment.COUNT, Moment.SUM, Moment.SQUARE}
+    assert plan.arguments[1].moments == {Moment.COUNT}
+    assert [each.argument for each in plan.encrypted] == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "argument", "type_", "decimals"),
+    [
+        ("sum(age) FILTER (WHERE smoker)", 'CASE WHEN "smoker" THEN "age" END', "BIGINT", 0),
+        ("count(*) FILTER (WHERE age > 50)", 'CASE WHEN "age" > 50 THEN 1 END', "INTEGER", 0),
+        ('sum("Bed No") FILTER (WHERE smoker)', 'CASE WHEN "smoker" THEN "Bed No" END', "INTEGER", 0),
+        ("sum(smoker)", '"smoker"', "BOOLEAN", 0),
+        ("sum(bill * 2)", '"bill" * 2', "DECIMAL(18,2)", 2),
+        ("avg(age / 2)", '"age" / 2', "DOUBLE", None),
+        ("count(age::VARCHAR)", 'CAST("age" AS TEXT)', "VARCHAR", 0),
+        ("product(CASE WHEN ward = 'x' THEN weight END)", 'CASE WHEN "ward" = \'x\' THEN "weight" END', "DOUBLE", None),
+    ],
+)
+def test_the_client_computes_the_argument(
+    patients: Schema, aggregate: str, argument: str, type_: str, decimals: int | None
+) -> None:
+    plan = plan_query(f"SELECT {aggregate} FROM patients", patients, "patients")
+    assert [(each.sql, each.type, each.decimals) for each in plan.arguments] == [(argument, type_, decimals)]
+    assert plan.plain_columns == ()
+
+
+REFUSED = {
+    # what the trust model cannot answer
+    "SELECT sum(age) FROM patients WHERE age > 3": ("WHERE on 'age'", "FILTER (WHERE"),
+    "SELECT sum(age) FROM patients GROUP BY smoker": ("GROUP BY on 'smoker'", "plain"),
+    "SELECT age + 1 AS a, count(*) FROM patients GROUP BY a": ("GROUP BY on 'age'", "plain"),
+    "SELECT count(*) FROM patients ORDER BY age": ("'age' is encrypted", "SUM(age)"),
+    "SELECT age FROM patients": ("'age' is encrypted", "AVG(age)"),
+    "SELECT ward, bill FROM patients GROUP BY ALL": ("GROUP BY on 'bill'", "plain"),
+    "SELECT count(*) FROM patients HAVING age > 3": ("'age' is encrypted", "SUM(age)"),
+    "SELECT min(age) FROM patients": ("MIN over 'age'", "COUNT, SUM, AVG"),
+    "SELECT median(bill) FROM patients": ("compared", "COUNT, SUM, AVG"),
+    "SELECT quantile_cont(bill, 0.5) FROM patients": ("compared", "SUM"),
+    "SELECT mode(age) FROM patients": ("compared", "SUM"),
+    "SELECT arg_max(ward, age) FROM patients": ("ARG_MAX over 'age'", "SUM"),
+    "SELECT count(DISTINCT age) FROM patients": ("COUNT(DISTINCT", "SUM"),
+    "SELECT sum(DISTINCT age) FROM patients": ("SUM(DISTINCT", "SUM"),
+    "SELECT approx_count_distinct(age) FROM patients": ("equal values", "SUM"),
+    "SELECT string_agg(age, ',') FROM patients": ("STRING_AGG over 'age'", "SUM"),
+    "SELECT corr(age, weight) FROM patients": ("CORR over 'age'", "SUM"),
+    "SELECT count_if(smoker) FROM patients": ("COUNT_IF", "COUNT(*) FILTER"),
+    "SELECT max(ssn) FROM patients": ("'ssn' is sealed", "schema"),
+    "SELECT count(*) FROM patients WHERE note = 'x'": ("'note' is local", "schema"),
+    "SELECT string_agg(ward, ',') FROM patients": ("order of rows", "ORDER BY"),
+    "SELECT first(ward) FROM patients": ("order of rows", "ANY_VALUE"),
+    # types
+    "SELECT sum(age::HUGEINT) FROM patients": ("HUGEINT, at most 64 bits", "AS BIGINT"),
+    "SELECT sum(age * 0.5) FROM patients": ("at most 18 digits", "AS DECIMAL(18,1)"),
+    "SELECT avg(smoker) FROM patients": ("avg(BOOLEAN)", None),
+    "SELECT sum(age::VARCHAR) FROM patients": ("VARCHAR", None),
+    "SELECT product(age::DATE) FROM patients": ("", None),
+    # names
+    "SELECT sum(agee) FROM patients": ("no column 'agee'", "did you mean 'age'?"),
+    'SELECT sum(age) FROM patients WHERE ward = "north"': ("no column 'north'", "single quotes"),
+    "SELECT sum(age) FROM patient": ("no table 'patient'", "FROM patients"),
+    "SELECT sum(x.age) FROM patients": ("x.age", "alone"),
+    "SELECT nosuch(ward) FROM patients GROUP BY ALL": ("nosuch", None),
+    # groups
+    "SELECT ward, sum(age) FROM patients": ("'ward' is neither grouped", "ANY_VALUE"),
+    "SELECT ward FROM patients": ("single rows", "GROUP BY ALL"),
+    "SELECT sum(sum(age)) FROM patients": ("inside another", None),
+    "SELECT sum(age) FROM patients WHERE sum(age) > 1": ("WHERE cannot hold an aggregate", "HAVING"),
+    "SELECT sum(age) FROM patients GROUP BY 2": ("GROUP BY 2", None),
+    "SELECT sum(age) FROM patients ORDER BY 0": ("ORDER BY 0", None),
+    # the rest of SQL
+    "SELECT * FROM patients": ("* is not supported", "--op"),
+    "SELECT COLUMNS('a.*') FROM patients": ("COLUMNS()", None),
+    "SELECT DISTINCT ward FROM patients": ("DISTINCT", "GROUP BY ALL"),
+    "SELECT sum(age) OVER () FROM patients": ("window", "GROUP BY"),
+    "SELECT sum(age) FROM patients JOIN other USING (ward)": ("join", "one table"),
+    "SELECT sum(age) FROM patients, other": ("join", "one table"),
+    "WITH x AS (SELECT 1) SELECT * FROM x": ("WITH", "one table"),
+    "SELECT sum(age) FROM (SELECT * FROM patients)": ("subquery", None),
+    "SELECT sum(age) FROM patients WHERE ward = (SELECT 'x')": ("subquery", "literal"),
+    "SELECT sum(age) FROM patients WHERE EXISTS (SELECT 1)": ("subquery", "literal"),
+    "SELECT sum(age) FROM patients WHERE ward IN (SELECT 'x')": ("subquery", "literal"),
+    "SELECT sum(age) FROM patients UNION SELECT 1": ("UNION", "one at a time"),
+    "SELECT sum(age) FROM patients GROUP BY ROLLUP (ward)": ("ROLLUP", "each set"),
+    "SELECT sum(age) FROM patients GROUP BY GROUPING SETS ((ward), ())": ("GROUPING SETS", "each set"),
+    "SELECT ward FROM patients GROUP BY ward QUALIFY true": ("QUALIFY", "HAVING"),
+    "SELECT sum(age) FROM patients USING SAMPLE 10": ("SAMPLE", None),
+    "SELECT sum(age) FROM patients TABLESAMPLE 10%": ("SAMPLE", None),
+    "SELECT sum(age) FROM read_csv('x.csv')": ("FROM must name", "FROM patients"),
+    "SELECT sum(age) FROM 'patients.csv'": ("no table", "FROM patients"),
+    "SELECT sum(age) FROM main.patients": ("FROM may only", None),
+    "SELECT sum(age)": ("no FROM", "FROM patients"),
+    "SELECT sum(age) FROM patients LIMIT 10%": ("LIMIT", "number"),
+    "SELECT sum(age) FROM patients LIMIT ward": ("LIMIT must be a whole number", None),
+    "SELECT sum(age) FROM patients; SELECT 1": ("2 statements", None),
+    "DELETE FROM patients": ("only SELECT", None),
+    "COPY patients TO 'x'": ("only SELECT", None),
+    "SELECT sum(age) FROM patients WHERE ward = ?": ("parameter", "value itself"),
+    "SELECT sum(age) FROM patients WHERE ward = $1": ("parameter", "value itself"),
+    "SELECT sum(age) FROM patients WHERE random() < 0.5": ("random()", "literal"),
+    "SELECT sum(age) FROM patients WHERE day < current_date": ("current_date", "literal"),
+    "SELECT sum(age) FROM patients WHERE day < now()": ("now()", "literal"),
+    "SELECT unnest([1, 2]), sum(age) FROM patients": ("unnest()", None),
+    "SELECT age.sum() FROM patients": ("after a dot", "function(column)"),
+    "SELECT list(ward ORDER BY ward)[1] FROM patients": ("spelling", "list_extract"),
+    "SELECT sum(age) FROM patients WHERE": ("syntax error", None),
+    "SELECT sum(age FROM patients": ("syntax error at line 1, column 16", None),
+    "SELECT 'x": ("does not end", None),
+    "": ("empty", None),
+    "SELECT count(*) FROM patients WHERE " + "(" * 3000 + "true" + ")" * 3000: ("nested too deeply", None),
+    "SELECT " + "1," * 20_000: ("characters", None),
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_cannot_be_answered_is_refused_with_the_alternative(patients: Schema, sql: str) -> None:
+    reason, hint = REFUSED[sql]
+    with pytest.raises(QueryRefused) as caught:
+        plan_query(sql, patients, "patients")
+    assert reason in caught.value.message
+    if hint is not None:
+        assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT nosuch('secret', ward) FROM patients GROUP BY ALL",
+        "SELECT sum('secret') FROM patients",
+        "SELECT count(*) FROM patients WHERE ward = 'secret' AND day > 'secret'::DATE + nosuch",
+        "SELECT nosuch(CAST('secret' AS INTEGER)) FROM patients GROUP BY ALL",
+        "SELECT sum(age FROM patients WHERE ward = 'secret'",
+        "SELECT count(*) FROM patients WHERE ward = 'secret",
+    ],
+)
+def test_a_refusal_does_not_quote_literals(patients: Schema, sql: str) -> None:
+    with pytest.raises(QueryRefused) as caught:
+        plan_query(sql, patients, "patients")
+    assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_operations_ask_for_every_number(patients: Schema) -> None:
+    for operation in ("sum", "product", "mean", "count", "var", "stddev"):
+        sql = operation_sql(operation, patients, "patients")
+        names = [output.name for output in plan_query(sql, patients, "patients").outputs]
+        assert names == [f"{operation}({name})" for name in ("Bed No", "age", "bill", "weight")]
+    with pytest.raises(QueryRefused, match="no operation 'median'"):
+        operation_sql("median", patients, "patients")
+    with pytest.raises(QueryRefused, match="is a number"):
+        operation_sql("sum", schema(a="plain VARCHAR", b="sealed BIGINT"), "t")
+
+
+def test_odd_table_and_column_names_are_quoted() -> None:
+    odd = schema(**{'a "b" c': "encrypted BIGINT", "select": "plain VARCHAR"})
+    plan = plan_query(
+        'SELECT "select", sum("A ""B"" C") FROM "the groups.2024-01" GROUP BY 1', odd, "the groups.2024-01"
+    )
+    assert plan.keys == ('"select"',)
+    assert plan.arguments[0].sql == '"a ""b"" c"'
+
+
+def test_names_of_functions_are_those_of_duckdbs_catalogue() -> None:
+    with duckdb.connect() as connection:
+        known = connection.execute(
+            "SELECT function_name, function_type, stability FROM duckdb_functions() "
+            "WHERE function_type IN ('aggregate', 'scalar', 'macro')"
+        ).fetchall()
+    aggregates = {name for name, kind, _ in known if kind == "aggregate"}
+    unsteady = {name for name, kind, steady in known if kind == "scalar" and steady not in (None, "CONSISTENT")}
+    everything = {name for name, *_ in known}
+    assert aggregates <= functions.AGGREGATE_NAMES
+    assert everything >= functions.AGGREGATE_NAMES
+    assert unsteady <= functions.UNSTEADY
+    for names in (functions.FOLLOWS_ROW_ORDER, functions.EXACT_OF_DOUBLES, functions.COMPARES_VALUES):
+        assert names <= functions.AGGREGATE_NAMES
