@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from client.sql.catalog import connect
+from client.sql.engine import connect
 from client.sql.plan import QueryPlan
 from shared.errors import QueryRefused, ServiceError
 from shared.moments import FILTERED, Run

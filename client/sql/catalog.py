@@ -10,25 +10,11 @@ from sqlglot import Tokenizer, TokenType
 
 from client.schema import Column
 from client.sql.dialect import quote
+from client.sql.engine import connect
 from client.sql.fidelity import same_statement
 from shared.errors import QueryRefused
 
 Described = list[tuple[str, str]]  # (name, type) of each result column
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB that can reach no file, network or extension."""
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "threads": 1,
-            "enable_external_access": False,
-            "autoload_known_extensions": False,
-            "autoinstall_known_extensions": False,
-            "python_enable_replacements": False,
-            "lock_configuration": True,
-        },
-    )
 
 
 class Catalog:

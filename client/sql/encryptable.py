@@ -39,15 +39,19 @@ def decimals_of(type_: str) -> int | None:
 
 
 def require_encodable(type_: str) -> None:
-    digits = digits_of(type_)
-    if type_ in _ENCODABLE or (digits is not None and digits <= MAX_DIGITS):
+    """Raises QueryRefused for a type no value of which fits.
+
+    DuckDB types `bill + 1` DECIMAL(19,2): whether its values take more than 18 digits shows when they are read.
+    """
+    if type_ in _ENCODABLE:
         return
-    if digits is not None:
-        decimals = decimals_of(type_)
-        raise QueryRefused(
-            f"an encrypted argument is {type_}, at most {MAX_DIGITS} digits can be encrypted",
-            hint=f"cast it: SUM(CAST(... AS DECIMAL({MAX_DIGITS},{decimals}))), or to DOUBLE",
-        )
+    if digits_of(type_) is not None:
+        if (decimals_of(type_) or 0) > MAX_DIGITS:
+            raise QueryRefused(
+                f"an encrypted argument is {type_}, at most {MAX_DIGITS} digits can be encrypted",
+                hint=f"cast it to DECIMAL({MAX_DIGITS}, ...) or to DOUBLE",
+            )
+        return
     if type_ in ("HUGEINT", "UHUGEINT", "BIGNUM"):
         raise QueryRefused(
             f"an encrypted argument is {type_}, at most 64 bits can be encrypted",

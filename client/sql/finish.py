@@ -20,7 +20,7 @@ from client.aggregates.base import UNIT, Answer, widen
 from client.aggregates.doubles import nearest
 from client.csv_types import is_number
 from client.rejoin import Groups
-from client.sql.catalog import connect
+from client.sql.engine import connect
 from client.sql.plan import Final, Output, QueryPlan
 from shared.errors import QueryRefused
 

@@ -91,7 +91,7 @@ def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
 
     Raises QueryRefused, with the reason and what to do instead, for what cannot be answered.
     """
-    # sqlglot takes 60 ms to import, which commands without a query need not wait for
+    # sqlglot takes 60 ms to import: what only handles plans need not wait for it
     from client.sql.catalog import Catalog  # noqa: PLC0415
     from client.sql.cut import Cutter  # noqa: PLC0415
     from client.sql.parse import parse  # noqa: PLC0415
