@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -58,26 +60,48 @@ class Group(TyperGroup):
         return code
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        try:
-            return super().invoke(ctx)
-        except CleaveError as error:
-            self._trace(ctx)
-            console.report_failure(error)
-            raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:
-            console.abandon_stdout()
-            raise typer.Exit(READER_LEFT) from None
-        except (typer.TyperException, typer.Exit, typer.Abort):
-            raise
-        except Exception as error:  # noqa: BLE001 - the last place before the user
-            self._trace(ctx)
-            console.report_error(
-                f"unexpected {type(error).__name__}",
-                "this is a defect of Cleave; --debug shows where, and may quote values",
-            )
-            raise typer.Exit(1) from None
+        with _Interrupts() as interrupts:
+            try:
+                return super().invoke(ctx)
+            except BrokenPipeError:
+                console.abandon_stdout()
+                raise typer.Exit(READER_LEFT) from None
+            except (typer.TyperException, typer.Exit, typer.Abort):
+                raise
+            except Exception as error:  # noqa: BLE001 - the last place before the user
+                if interrupts.noticed:  # what breaks after Ctrl-C breaks because of it
+                    raise typer.Exit(INTERRUPTED) from None
+                if ctx.obj is not None and ctx.obj.debug:
+                    console.say(traceback.format_exc().rstrip())
+                raise typer.Exit(_report(error)) from None
 
-    @staticmethod
-    def _trace(ctx: typer.Context) -> None:
-        if ctx.obj is not None and ctx.obj.debug:
-            console.say(traceback.format_exc().rstrip())
+
+class _Interrupts:
+    """Remembers Ctrl-C: DuckDB turns it into an error of its own, and a process it ended looks like one that died."""
+
+    def __init__(self) -> None:
+        self.noticed = False
+
+    def __enter__(self) -> _Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._notice)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        self.noticed = True
+        signal.default_int_handler(number, frame)
+
+
+def _report(error: Exception) -> int:
+    """Tell the error; give its exit code."""
+    if isinstance(error, CleaveError):
+        console.report_error(error.message, error.hint)
+        return error.exit_code
+    console.report_error(
+        f"unexpected {type(error).__name__}", "this is a defect of Cleave; --debug shows where, and may quote values"
+    )
+    return 1

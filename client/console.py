@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from shared.errors import CleaveError
-
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
@@ -56,10 +54,6 @@ def report_error(message: str, hint: str | None = None) -> None:
     say(f"error: {printable(message)}")
     if hint:
         say(f"hint: {printable(hint)}")
-
-
-def report_failure(error: CleaveError) -> None:
-    report_error(error.message, error.hint)
 
 
 def is_terminal(stream: object) -> bool:
@@ -116,6 +110,9 @@ class BarProgress:
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
+            auto_refresh=False,  # a thread of its own would hold locks when others fork
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._task: TaskID | None = None
 
@@ -130,10 +127,11 @@ class BarProgress:
 
     def stage(self, name: str, total: int) -> None:
         self._task = self._bars.add_task(printable(name), total=total)
+        self._bars.refresh()
 
     def advance(self, amount: int) -> None:
         if self._task is not None:
-            self._bars.advance(self._task, amount)
+            self._bars.update(self._task, advance=amount, refresh=True)
 
 
 @contextlib.contextmanager

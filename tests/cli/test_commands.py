@@ -107,6 +107,20 @@ def test_an_interrupt_is_silent(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert (result.exit_code, result.output) == (130, "")
 
 
+def test_what_breaks_after_an_interrupt_is_silent_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **rest: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError("as DuckDB does") from None
+
+    monkeypatch.setattr(cli, "_serve", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    result = cli.run("serve")
+    assert (result.exit_code, result.output) == (130, "")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_serve_passes_on_what_it_is_told(cli: Cli) -> None:
     told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
     assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
