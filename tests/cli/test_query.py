@@ -18,6 +18,7 @@ import pytest
 from client.transport.base import Transport
 from shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 from tests.cli.runner import Cli
+from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -96,8 +97,6 @@ def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
 
 
 def test_one_question_over_http(ready: Cli, table: Path) -> None:
-    from tests.functional.test_transport_local import served  # noqa: PLC0415 - starts a server
-
     with served("--quiet") as (url, _):
         result = ready.run("query", table, QUESTION, "--json", "--endpoint", url)
     assert result.exit_code == 0, result.output

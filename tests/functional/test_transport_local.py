@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,24 +18,7 @@ from local.embedded import embedded_services
 from shared import limits
 from shared.errors import ServiceError
 from tests.functional.envelopes import MOMENTS, ROWS
-
-ROOT = Path(__file__).parents[2]
-SERVE = [sys.executable, "-c", "from local.main import main; main()", "serve", "--port", "0"]
-
-
-@contextlib.contextmanager
-def served(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`cleave serve` in a process of its own; gives its URL once it is ready."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*SERVE, *options], stderr=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
-        try:
-            assert process.stderr
-            line = process.stderr.readline()
-            assert line.startswith("listening on http://127.0.0.1:"), line
-            yield line.split()[-1], process
-        finally:
-            process.terminate()
-            process.wait(10)
+from tests.functional.serving import ROOT, SERVE, served
 
 
 @pytest.fixture(scope="module")
