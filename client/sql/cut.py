@@ -15,8 +15,8 @@ from client.sql.dialect import identity, quote, write
 from client.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
 from client.sql.functions import FOLLOWS_ROW_ORDER
 from client.sql.parse import Question
-from client.sql.plain import Decomposition, PlainAggregate, decompose, is_exact
-from client.sql.plan import Argument, EncryptedAggregate, Final, Output, QueryPlan
+from client.sql.plain import Decomposition, decompose, is_exact
+from client.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan
 from client.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
 from shared import limits
 from shared.errors import QueryRefused

@@ -16,7 +16,6 @@ from typing import Literal
 from client.aggregates.base import Aggregate, Moment
 from client.csv_types import is_number
 from client.schema import Kind, Schema
-from client.sql.plain import PlainAggregate
 from shared.errors import QueryRefused
 
 
@@ -40,6 +39,27 @@ class EncryptedAggregate:
     aggregate: Aggregate
     argument: int
     type: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAggregate:
+    """`parts` are asked of the service, the aggregate itself first.
+
+    `combine` makes the answer for several parts of the rows from them: {0}, {1}, ... stand for the parts' columns and
+    {mean} for a column that `weighted_mean` is the SQL of, evaluated beside each part. None: it cannot be made.
+    """
+
+    sql: str
+    type: str
+    parts: tuple[str, ...]
+    part_types: tuple[str, ...]
+    combine: str | None
+    weighted_mean: str | None
+    exact: bool  # DuckDB gives the same value for any order of rows
+
+    @property
+    def decomposable(self) -> bool:
+        return self.combine is not None
 
 
 @dataclass(frozen=True, slots=True)
