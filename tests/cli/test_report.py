@@ -1,0 +1,69 @@
+"""Answers and plans as text and JSON, where the values are unusual."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from client.pipeline import QueryAnswer
+from client.report import answer_json, answer_text, plan_json
+from client.sql.finish import Result
+from client.sql.plan import Output
+
+TRANSPORT: Any = SimpleNamespace(requests=1, sent=999, received=1_234_567)
+
+
+def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> QueryAnswer:
+    columns = [Output("group", "key"), Output("n\x1b", "plain"), Output("sum", "encrypted")]
+    result = Result(columns=columns, types=["VARCHAR", "BIGINT", "DOUBLE"], rows=rows, bounds=bounds, exact=exact)
+    return QueryAnswer(result, {"total": "passed", "sentinel": "not needed"}, {"rows": 3}, {"plain": 0.5})
+
+
+def test_the_footer_and_the_head() -> None:
+    text = answer_text(answer([[None, 3, 2.5]], [[None, None, 0.25]], [[None, None, False]]), TRANSPORT, 1.234)
+    assert text.splitlines() == [
+        "group  n\\x1b         sum",
+        "key    plain   encrypted",
+        "-----  -----  ----------",
+        "NULL       3  2.5 ± 3e-1",
+        "",
+        "1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.",
+    ]
+
+
+def test_no_rows() -> None:
+    empty = answer([], [], [])
+    assert answer_text(empty, TRANSPORT, 0.0).splitlines()[2] == "-----  -----  ---------"
+    assert json.loads(answer_json(empty))["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (2**70, str(2**70)),
+        (0.1, "0.1"),
+        (1e300, "1e+300"),
+        (math.nan, '"NaN"'),
+        (-math.inf, '"-Infinity"'),
+        (Decimal("12345678901234567890.10"), "12345678901234567890.10"),
+        (datetime.date(2026, 1, 2), '"2026-01-02"'),
+        ("é\x1b\u202e", '"\\u00e9\\u001b\\u202e"'),
+        ([1, "a"], '[1, "a"]'),
+    ],
+)
+def test_every_value_is_valid_json(value: Any, literal: str) -> None:
+    text = answer_json(answer([["a", 1, value]], [[None, None, 0.0]], [[None, None, True]]))
+    assert f'"rows": [["a", 1, {literal}]]' in text
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_bound_without_end_is_still_json() -> None:
+    assert plan_json({"bound": math.inf}) == '{"bound": "Infinity"}'
