@@ -1,15 +1,18 @@
 # --- AWS: build, deploy, run in containers. See docs/deploy.md.
 
-ARCH ?= x86_64
+# What the last guided deploy was told, else x86_64.
+export ARCH ?= $(or $(shell sed -n 's/.*Architecture=[\\"]*\([a-z0-9_]*\).*/\1/p' samconfig.toml 2>/dev/null),x86_64)
 SAM_VENV := .venv-sam
 SAM := SAM_CLI_TELEMETRY=0 $(SAM_VENV)/bin/sam
 SAM_READY := $(SAM_VENV)/.ready
-LAMBDA_IMAGE ?= cleave-lambda-stand-in:python3.13
+# The functions run in Lambda's own image, or where debootstrap can make it (root on Debian) in a stand-in for it.
+STAND_IN := cleave-lambda-stand-in:python3.13
+LAMBDA_IMAGE ?= $(if $(shell [ "$$(id -u)" = 0 ] && command -v debootstrap),$(STAND_IN),public.ecr.aws/lambda/python:3.13-$(ARCH))
 export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam build build-SensitiveFunction build-PlainFunction deploy validate lambda-image test-sam events openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image build build-SensitiveFunction build-PlainFunction deploy validate lambda-image test-sam events openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -39,11 +42,12 @@ deploy: build
 	$(SAM) deploy --capabilities CAPABILITY_IAM $(if $(wildcard samconfig.toml),,--guided) \
 		$(if $(wildcard samconfig.toml),,--parameter-overrides Architecture=$(ARCH))
 
-# What stands in for Lambda's base image where no container registry can be reached.
-lambda-image:
-	docker image inspect $(LAMBDA_IMAGE) >/dev/null 2>&1 || UV=$(BIN)/uv tests/aws/lambda_image.sh $(LAMBDA_IMAGE)
+lambda-image: setup
+	docker image inspect $(LAMBDA_IMAGE) >/dev/null 2>&1 || \
+		$(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),tests/aws/lambda_image.sh,docker pull --quiet) $(LAMBDA_IMAGE)
 
-test-sam: build lambda-image
+# Without containers only if whoever calls says so: CLEAVE_NO_CONTAINERS=1.
+test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image) build
 	$(BIN)/python -m pytest -m sam tests/aws
 
 events: setup
@@ -52,8 +56,8 @@ events: setup
 openapi: setup
 	$(BIN)/python -m aws.write_openapi
 
-bench-cold: build lambda-image
-	$(BIN)/python benchmarks/cold.py
+bench-cold: lambda-image build
+	$(BIN)/python -m benchmarks.cold
 
 LOCK_313 = $(subst --python-version 3.11,--python-version 3.13,$(LOCK)) --constraints requirements-dev.lock
 lock-aws:
@@ -61,3 +65,6 @@ lock-aws:
 	$(LOCK_313) aws/requirements-plain.in -o requirements-plain.lock
 	$(LOCK_313) tests/aws/requirements-image.in -o tests/aws/requirements-image.lock
 	$(LOCK) aws/requirements-sam.in -o requirements-sam.lock
+
+print-lambda-image:
+	@echo $(LAMBDA_IMAGE)

@@ -29,6 +29,9 @@ ln -s /usr/bin/python3.13 "$root/var/lang/bin/python3.13"
 "$uv" pip install --quiet --target "$root/var/runtime" --python-version 3.13 \
   --python-platform "${arch/arm64/aarch64}-manylinux_2_28" --only-binary :all: --require-hashes -r "$here/requirements-image.lock"
 
+# as on the real image: nobody may write it later
+chroot "$root" python3.13 -m compileall -q /var/runtime
+
 cat >"$root/var/runtime/bootstrap" <<'BOOTSTRAP'
 #!/bin/sh
 chmod 0000 /dev/shm 2>/dev/null

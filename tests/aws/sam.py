@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -23,7 +22,7 @@ BUILD = ROOT / ".aws-sam" / "build"
 SAM = ROOT / ".venv-sam" / "bin" / "sam"
 STAND_IN = "cleave-lambda-stand-in:python3.13"
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", STAND_IN)
-ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
+ARCHITECTURE = os.environ.get("ARCH", "x86_64")  # of the build
 RUN_SECONDS = 120
 _OFFLINE = ["--template", str(BUILD / "template.yaml"), "--skip-pull-image", "--invoke-image", IMAGE]
 _OFFLINE += ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]

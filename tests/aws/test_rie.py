@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -27,7 +28,8 @@ INVOCATIONS = "/2015-03-31/functions/function/invocations"
 @contextmanager
 def emulator(handler: str) -> Iterator[str]:
     """URL to post events to. The emulator starts the runtime client at the first one."""
-    (binary,) = sam.SAM.parents[1].glob(f"lib/python3*/site-packages/samcli/local/rapid/*-{sam.ARCHITECTURE}")
+    machine = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
+    (binary,) = sam.SAM.parents[1].glob(f"lib/python3*/site-packages/samcli/local/rapid/*-{machine}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

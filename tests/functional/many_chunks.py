@@ -16,12 +16,12 @@ CHUNKS = 16
 TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 
 
-def event(key: SecretKey) -> dict[str, Any]:
-    """The one chunk of the example CHUNKS times over, its free rows zero, all in one group."""
+def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:
+    """The one chunk of the example `chunks` times over, its free rows zero, all in one group."""
     example = moments_request(key)
-    rows = CHUNKS * rows_per_chunk(key.profile.degree, 1)
+    rows = chunks * rows_per_chunk(key.profile.degree, 1)
     request = example.model_copy(
-        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, CHUNKS), "chunks": example.chunks * CHUNKS}
+        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
     )
     return proxy_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
 

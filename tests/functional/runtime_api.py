@@ -49,13 +49,14 @@ class Function:
     ) -> None:
         self.handler, self.seconds, self._prefix = handler, seconds, prefix
         self.starts = 0
+        self.ready_at = 0.0  # time.time() when the latest process first asked for an event
         self.process: subprocess.Popen[bytes] | None = None
         self._events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self._posted: queue.Queue[_Posted] = queue.Queue()
         self._asked = threading.Event()  # set once the process is ready for an event
         self._server = _Server(("127.0.0.1", 0), _routes(self))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self._environment = {
+        self.environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT),
             "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_port}",
@@ -120,11 +121,13 @@ class Function:
         self.stop()
         return self._log.decode("utf-8", "replace").splitlines()
 
+    def command(self) -> list[str]:
+        return [*self._prefix, sys.executable, "-m", "awslambdaric", self.handler]
+
     def _start(self) -> None:
         self.starts += 1
-        command = [*self._prefix, sys.executable, "-m", "awslambdaric", self.handler]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self.command(), cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + START_SECONDS
         while not self._asked.wait(0.05):
@@ -133,7 +136,9 @@ class Function:
 
     def next_event(self) -> tuple[str, bytes]:
         events = self._events
-        self._asked.set()
+        if not self._asked.is_set():
+            self.ready_at = time.time()
+            self._asked.set()
         return events.get()
 
     def post(self, route: str, body: bytes) -> None:
