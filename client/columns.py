@@ -65,7 +65,8 @@ def _prepare_exact(
 ) -> Prepared:
     present = values if valid is None else values[valid]
     minimum = bounds[0] if bounds else int(present.min()) if len(present) else 0
-    centre = int(np.median(present)) if len(present) else minimum
+    middle = len(present) // 2
+    centre = int(np.partition(present, middle)[middle]) if len(present) else minimum  # a value: floats would round it
     # modulo 2^64 the difference is right whatever the signs
     above = values.view(np.uint64) - np.int64(minimum).view(np.uint64)
     if valid is not None:

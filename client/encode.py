@@ -143,7 +143,7 @@ def _out_of_range() -> CheckFailed:
 
 def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits: int) -> Layout:
     """Lay out `sources` of `rows` rows, at most `window` of them in one request."""
-    window = min(rows, window)
+    window = max(1, min(rows, window))
     guard = math.ceil(math.log2(2 * SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * window)))
     width = capacity_bits - guard
     fields: list[tuple[int, Field]] = []  # (source, field without its place yet)

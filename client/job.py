@@ -37,7 +37,7 @@ from client.split import Arrangement, Values
 from client.sql.plan import Argument
 from shared import limits
 from shared.errors import CheckFailed, WireError
-from shared.moments import Run, rows_per_chunk, segments, sentinel_label, sentinel_weights
+from shared.moments import FILTERED, Run, Segment, rows_per_chunk, segments, sentinel_label, sentinel_weights
 from shared.params import Profile
 from shared.seal import BATCH
 from shared.wire import MomentsRequest, MomentsResponse
@@ -45,12 +45,13 @@ from shared.wire import MomentsRequest, MomentsResponse
 # A seeded ciphertext's file over its 8 N bytes of residues: headers, the seed, zstd's framing.
 _FILE_OVERHEAD = 512
 _HEAD_BYTES = 100_000
+MAX_GROUPS = limits.MAX_RESULTS - 1  # in one answer, beside the sentinel
 CHECKS = ("envelope", "groups", "sentinel", "residual", "range", "total")
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Chunks `start`..`stop` of the job, sent in one request."""
+    """Chunks `start`..`stop` of the job, sent in one request; `runs` says which groups are asked for."""
 
     start: int
     stop: int
@@ -111,18 +112,29 @@ class Job:
         most = min(chunks_per_request(self.profile), max(8, -(-len(by_chunk) // streams)))
         slices: list[Slice] = []
         start, groups, runs = 0, set[int](), list[Run]()
+
+        def flush(stop: int) -> None:
+            nonlocal start, groups, runs
+            if runs:
+                slices.append(Slice(start, stop, start * capacity, tuple(runs)))
+            start, groups, runs = stop, set(), []
+
         for index, chunk in enumerate(by_chunk):
-            added = groups | {segment.group for segment in chunk}
+            here = {segment.group for segment in chunk}
             full = index - start == most or (index - start + 1) * capacity > limits.MAX_ROWS
-            if index > start and (full or len(added) >= limits.MAX_RESULTS):
-                slices.append(Slice(start, index, start * capacity, tuple(runs)))
-                start, added, runs = index, {segment.group for segment in chunk}, []
-            if len(added) >= limits.MAX_RESULTS:
-                raise WireError(f"{len(added)} groups in one chunk of rows", hint="group by something coarser")
-            groups = added
+            if full or len(groups | here) > MAX_GROUPS:
+                flush(index)
+            if len(here) > MAX_GROUPS:  # ask for this chunk several times, each time for some of its groups
+                some = sorted(here)
+                for first in range(0, len(some), MAX_GROUPS):
+                    runs = _only(chunk, set(some[first : first + MAX_GROUPS]))
+                    start = index
+                    flush(index + 1)
+                continue
+            groups |= here
             for segment in chunk:
                 _extend(runs, segment.group, segment.stop - segment.start)
-        slices.append(Slice(start, len(by_chunk), start * capacity, tuple(runs)))
+        flush(len(by_chunk))
         return slices
 
     def encrypt(self, cipher: Cipher, part: Slice) -> list[bytes]:
@@ -150,7 +162,8 @@ class Job:
         """Decrypt, check and add one answer. Raises CheckFailed, and then nothing of the job may be used."""
         counts: dict[int, int] = {}
         for group, rows in part.runs:
-            counts[group] = counts.get(group, 0) + rows
+            if group != FILTERED:
+                counts[group] = counts.get(group, 0) + rows
         _check_echo(request, answer)
         if sorted((each.group, each.rows) for each in answer.groups) != sorted(counts.items()):
             raise CheckFailed("groups", "the answer's groups are not those that were asked for", hint=DISTRUST)
@@ -187,7 +200,9 @@ class Job:
     def _check_totals(self, part: Slice, totals: NDArray[np.int64]) -> None:
         """All groups together must equal what was sent, lane by lane, within the noise."""
         assert self._matrix is not None  # noqa: S101 - a slice exists only where there are lanes
-        sent = self._matrix[part.first_row : part.first_row + part.rows].sum(axis=0)
+        asked = np.repeat([group != FILTERED for group, _ in part.runs], [rows for _, rows in part.runs])
+        rows = self._matrix[part.first_row : part.first_row + part.rows]
+        sent = (rows if asked.all() else rows[asked]).sum(axis=0)
         noise = SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * part.rows)
         for lane in range(self.lanes):
             if abs(sum(int(total) for total in totals[:, lane]) - int(sent[lane])) > noise:
@@ -238,6 +253,13 @@ def _declared_bounds(argument: Argument, schema: Schema | None) -> Bounds | None
         return None
     unit = 10**argument.decimals
     return math.floor(column.lower * unit), math.ceil(column.upper * unit)
+
+
+def _only(chunk: Sequence[Segment], groups: set[int]) -> list[Run]:
+    runs: list[Run] = []
+    for segment in chunk:
+        _extend(runs, segment.group if segment.group in groups else FILTERED, segment.stop - segment.start)
+    return runs
 
 
 def _extend(runs: list[Run], group: int, rows: int) -> None:

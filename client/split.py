@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +15,7 @@ from client.csv_source import identifier
 from client.sql.plan import Argument, QueryPlan
 from client.table import Table
 from shared import limits
-from shared.errors import QueryRefused
+from shared.errors import InputError, QueryRefused
 from shared.moments import FILTERED, Run
 
 # A request's head (SQL, JSON) besides its Parquet; the limits on both are in shared.limits.
@@ -57,9 +58,32 @@ class Halves:
         if not selected:
             selected = ["1 AS one"]
         order_by = f"ORDER BY {', '.join([*order, 'random()'])}" if plan.plain_columns else ""
-        table.connection.execute(
-            f"CREATE OR REPLACE TABLE halves AS SELECT {', '.join(selected)} FROM {table.relation} {order_by}"
-        )
+        try:
+            table.connection.execute(
+                f"CREATE OR REPLACE TABLE halves AS SELECT {', '.join(selected)} FROM {table.relation} {order_by}"
+            )
+        except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+            kind = type(error).__name__
+        else:
+            return
+        raise self._blame(kind)
+
+    def _blame(self, kind: str) -> InputError:
+        """Which expression DuckDB could not compute in some row."""
+        expressions = {argument.sql: _fetchable(argument) for argument in self._plan.arguments}
+        expressions |= {
+            sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
+        }
+        for sql, expression in expressions.items():
+            try:
+                self._table.connection.execute(f"SELECT count({expression}) FROM {self._table.relation}").fetchall()
+            except duckdb.Error as error:
+                return InputError(
+                    f"{sql} cannot be computed in some row ({type(error).__name__})",
+                    hint="an encrypted argument takes at most 64 bits or 18 digits: cast it to DOUBLE, or use TRY_CAST "
+                    "where a value may not fit",
+                )
+        return InputError(f"the query cannot be computed on this table ({kind})")
 
     def plain_parts(self) -> Iterator[Part]:
         """The plain half in files that each fit a request. Raises QueryRefused if a single row does not."""

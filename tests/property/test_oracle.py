@@ -54,10 +54,10 @@ def compare(answer: QueryAnswer, expected: list[tuple[Any, ...]], ratios: list[f
                 assert ours == theirs, where
             elif column.source == "plain":
                 assert isinstance(ours, str) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-300), where
-            elif bound is None or not math.isfinite(theirs) or not math.isfinite(ours):
-                assert not math.isfinite(ours) or not math.isfinite(theirs), where
-                assert ours == theirs, where
+            elif math.isinf(theirs):  # DuckDB's float64 overflowed on the way; we may still have the number
+                assert ours == theirs or bound is None, where
             else:
+                assert bound is not None, where
                 error = abs(fraction(ours) - fraction(theirs))
                 assert error <= Fraction(bound), where
                 if error:
@@ -66,7 +66,7 @@ def compare(answer: QueryAnswer, expected: list[tuple[Any, ...]], ratios: list[f
 
 @given(draws)
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
