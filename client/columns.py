@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from client.aggregates.base import SIGMAS, UNIT, ColumnFacts, Estimate, Moment
+from client.aggregates.base import UNIT, ColumnFacts, Estimate, Moment
 from client.encode import Exact, Real, Source, Total
 from client.sql.plan import Argument
 from shared.errors import InputError
@@ -77,12 +77,7 @@ def _prepare_exact(
     distance = np.where(above >= offset, (above - offset).astype(np.float64), -((offset - above).astype(np.float64)))
     unit = 10.0 ** -(argument.decimals or 0)
     exponent, lost = _add_products(argument, distance, values.astype(np.float64) * unit, valid, sources)
-    facts = ColumnFacts(
-        argument.type,
-        argument.decimals,
-        Fraction(centre, 10 ** (argument.decimals or 0)),
-        float(np.abs(present.astype(np.float64)).max(initial=0.0)) * unit,
-    )
+    facts = _facts(argument, Fraction(centre, 10 ** (argument.decimals or 0)), present.astype(np.float64) * unit)
     unit_squared = Fraction(4) ** exponent / 100 ** (argument.decimals or 0)
     return Prepared(facts, sources, minimum, unit_squared, lost)
 
@@ -106,8 +101,21 @@ def _prepare_real(
     exponent, lost = _add_products(argument, distance, values, valid, sources)
     if centre:
         lost[Moment.SUM] = (UNIT * float(np.abs(distance).max(initial=0.0)), 0.0)
-    facts = ColumnFacts(argument.type, None, Fraction(centre), largest)
+    facts = _facts(argument, Fraction(centre), present)
     return Prepared(facts, sources, 0, Fraction(4) ** exponent, lost)
+
+
+def _facts(argument: Argument, centre: Fraction, present: NDArray[np.float64]) -> ColumnFacts:
+    """What bounds need to know of the values that are not NULL."""
+    magnitudes = np.abs(present)
+    return ColumnFacts(
+        argument.type,
+        argument.decimals,
+        centre,
+        largest=float(magnitudes.max(initial=0.0)),
+        lowest=float(present.min()) if len(present) else -math.inf,
+        smallest=float(magnitudes[magnitudes > 0].min(initial=math.inf)) if magnitudes.any() else 0.0,
+    )
 
 
 def _rounded_median(values: NDArray[np.float64]) -> float:
@@ -156,8 +164,7 @@ def estimate(prepared: Prepared, totals: Mapping[Moment, Total], rows: int) -> d
     moments[Moment.COUNT] = Estimate(count)
     for moment, total in totals.items():
         a_value, of_total = prepared.lost.get(moment, (0.0, 0.0))
-        spread = min(float(rows), SIGMAS * math.sqrt(rows))
-        lost = Fraction(a_value * spread) + Fraction(of_total) * (abs(total.value) + total.bound)
+        lost = Fraction(a_value) * rows + Fraction(of_total) * (abs(total.value) + total.bound)
         unit = prepared.square_unit if moment is Moment.SQUARE else 1
         moments[moment] = Estimate(total.value * unit, (total.bound + lost) * unit)
     decimals = prepared.facts.decimals

@@ -9,12 +9,14 @@ that the sum of magnitudes over any one request stays below a quarter of the mod
 - A real column takes a lane of its own at the largest power-of-two scale.
 
 Noise: SEAL's fresh error is centred binomial with variance 10.5, so a masked total of n rows errs by less than
-K sqrt(10.5 n) (shared/CKKS.md section 3); rounding a real value adds a variance of 1/12.
+K sqrt(10.5 n) (shared/CKKS.md section 3). Real values are rounded up or down at random, in proportion to what is cut
+off: equal values rounded to the nearest would all err to the same side, and their errors add up.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +29,7 @@ from shared.errors import CheckFailed
 from shared.moments import SENTINELS, rows_per_chunk
 
 FRESH_VARIANCE = 10.5
-ROUNDING_VARIANCE = 1 / 12
+ROUNDING_VARIANCE = 1 / 4  # of stochastic rounding: unbiased, and at most this for any value
 SIGMAS_EXACT = 13.37  # sqrt(2 ln(2 / 2^-128))
 DISTRUST = "the service used another key or damaged data; nothing of this answer can be trusted"
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 16 * 67 chunks) < 2^12
@@ -198,13 +200,20 @@ def pack(layout: Layout, sources: Sequence[Source], order: NDArray[np.intp]) -> 
     matrix = np.zeros((len(order), layout.lanes), np.int64)
     for source, place in zip(sources, layout.places, strict=True):
         if isinstance(source, Real):
-            matrix[:, place.lane] = np.rint(np.ldexp(source.values[order], place.exponent)).astype(np.int64)
+            matrix[:, place.lane] = _round_stochastically(np.ldexp(source.values[order], place.exponent))
             continue
         values = source.values[order]
         for field in place.fields:
             limb = (values >> np.uint64(field.shift)) & np.uint64((1 << field.bits) - 1)
             matrix[:, field.lane] += (limb << np.uint64(field.offset + layout.guard)).astype(np.int64)
     return matrix
+
+
+def _round_stochastically(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    below = np.floor(values)
+    random = np.random.Generator(np.random.SFC64(secrets.randbits(128)))
+    up = random.random(len(values), np.float32) < (values - below).astype(np.float32)
+    return below.astype(np.int64) + up
 
 
 def polynomials(
