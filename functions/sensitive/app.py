@@ -1,4 +1,4 @@
-"""POST /v1/sensitive/moments: encrypted totals by group. Holds public parameters and nothing else."""
+"""Encrypted totals by group: POST /v1/sensitive/moments, and /v1/sensitive for a simple call. Holds no key."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from functions import http
+from functions.sensitive import simple
 from functions.sensitive.evaluate import Chunk, Evaluator
 from functions.sensitive.workers import evaluate_in_parallel, fair_share
 from shared import limits
@@ -30,6 +31,15 @@ async def post_moments(request: Request) -> Response:
         chunks=len(envelope.chunks),
         timings=result.timings,
     )
+    return http.answer(request, result)
+
+
+@app.post("/v1/sensitive", **http.documented(simple.SimpleRequest, simple.SimpleResponse))
+async def post_simple(request: Request) -> Response:
+    question = await http.read(request, simple.SimpleRequest)
+    evaluator = SealEvaluator(ring(question.profile))
+    result = await run_in_threadpool(simple.answer, question, lambda each: moments(each, evaluator))
+    http.note(request, rows=result.rows, groups=len(result.counts), chunks=sum(map(len, question.data.values())))
     return http.answer(request, result)
 
 

@@ -1,0 +1,103 @@
+"""The sensitive service through ASGI: the simple call against DuckDB's answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from decimal import Decimal
+
+import pytest
+
+from client.keys import SecretKey
+from client.simple import Question
+from functions.sensitive.app import app
+from shared.errors import CheckFailed, InputError
+from tests.functional.gateway import call
+
+DATA = {"age": [34, 61, None, 18, 47], "bill": [Decimal("12.50"), Decimal("99.99"), 7, 0, Decimal("-3.1")]}
+FLOATS = {"w": [1.5, 2.25, -7.0, 1e-3]}
+
+
+def ask(question: Question) -> dict:
+    answer = call(app, "POST", "/v1/sensitive", json=question.body())
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    ("operation", "age", "bill"),
+    [
+        ("sum", 160, Decimal("116.39")),
+        ("mean", 40.0, Decimal("116.39") / 5),
+        ("count", 4, 5),
+        ("var", statistics.variance([34, 61, 18, 47]), statistics.variance([12.5, 99.99, 7, 0, -3.1])),
+        ("stddev", statistics.stdev([34, 61, 18, 47]), statistics.stdev([12.5, 99.99, 7, 0, -3.1])),
+        ("product", 34 * 61 * 18 * 47, 0),
+    ],
+)
+def test_operations(key: SecretKey, operation: str, age: float, bill: float | None) -> None:
+    question = Question(key, DATA, operation)
+    figures = question.decrypt(ask(question))
+    for name, expected in (("age", age), ("bill", bill)):
+        if expected is not None:
+            assert float(figures[name].value) == pytest.approx(float(expected), rel=1e-9, abs=1e-9)
+    assert figures["age"].exact or figures["age"].bound > 0
+
+
+def test_groups_come_back_by_number(key: SecretKey) -> None:
+    question = Question(key, DATA, "sum", group_by=[7, 3, 7, 3, 7])
+    answer = ask(question)
+    assert answer["groups"] == [3, 7]
+    figures = question.decrypt(answer)
+    assert {group: int(each.value) for group, each in figures["age"].items()} == {3: 79, 7: 81}
+
+
+def test_an_answer_to_another_question_is_refused(key: SecretKey) -> None:
+    first, second = Question(key, FLOATS, "sum"), Question(key, FLOATS, "sum")
+    with pytest.raises(CheckFailed):
+        second.decrypt(ask(first))
+    with pytest.raises(CheckFailed):
+        first.decrypt({"result": {}})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operation": "median"},
+        {"profile": "other"},
+        {"rows": 9000},
+        {"rows": 0},
+        {"lanes": {"x": 1}},
+        {"lanes": {"w": 257}},
+        {"group_by": [1]},
+        {"data": {"w": ["AAAA"]}},
+        {"data": {"w": ["not base64!"]}},
+        {"data": {}},
+        {"secret_key": "x"},
+    ],
+    ids=str,
+)
+def test_bad_calls_are_4xx_and_quote_nothing(key: SecretKey, change: dict) -> None:
+    answer = call(app, "POST", "/v1/sensitive", json=Question(key, FLOATS, "sum").body() | change)
+    assert 400 <= answer.status_code < 500
+    problem = json.loads(answer.text)
+    assert problem.keys() == {"error", "hint"}
+    assert "AAAA" not in answer.text
+    assert "not base64!" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("data", "operation", "group_by"),
+    [
+        ({"x": [1, 2], "y": [1]}, "sum", None),
+        ({"x": []}, "sum", None),
+        ({"x": ["a"]}, "sum", None),
+        ({"x": [2**70]}, "sum", None),
+        ({"x": [1]}, "median", None),
+        ({"x": [1, 2]}, "sum", [1]),
+        ({"x": [float("nan")]}, "sum", None),
+    ],
+)
+def test_bad_columns_are_refused_before_anything_is_encrypted(key, data, operation, group_by) -> None:
+    with pytest.raises(InputError):
+        Question(key, data, operation, group_by)
