@@ -61,6 +61,24 @@ def test_the_api_has_exactly_the_routes_of_the_applications() -> None:
     assert routed == served
 
 
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("account", ["", "210987654321"])
+def test_another_account_may_ask_only_where_it_is_named(half: str, account: str) -> None:
+    body = api_body(stack.translate(Half=half, CallerAccount=account))
+    statements = body["x-amazon-apigateway-policy"]["Statement"]
+    routes = {f"{method.upper()}{path}" for path, item in body["paths"].items() for method in item}
+    admitted = {
+        resource.removeprefix("execute-api:/api/"): statement["Principal"]
+        for statement in statements
+        for resource in statement["Resource"]
+    }
+    assert {route for route, who in admitted.items() if who == "*"} == {r for r in routes if r.startswith("OPTIONS/")}
+    others = {route: who for route, who in admitted.items() if who != "*"}
+    named = {route for route in routes if route.startswith("POST/")} if account else set()
+    assert others == {route: {"AWS": account} for route in named}
+    assert {(each["Effect"], each["Action"]) for each in statements} == {("Allow", "execute-api:Invoke")}
+
+
 def test_binary_bodies_pass() -> None:
     assert api_body(stack.translate())["x-amazon-apigateway-binary-media-types"] == ["application/octet-stream"]
 
