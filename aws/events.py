@@ -23,7 +23,8 @@ from shared import wire
 from shared.moments import SENTINELS
 from shared.wire import MomentsRequest, PlainRequest
 
-MOMENTS, AGGREGATE, OPERATE = "/v1/sensitive/moments", "/v1/plain/aggregate", "/v1/plain"
+MOMENTS, OPERATE_ENCRYPTED = "/v1/sensitive/moments", "/v1/sensitive"
+AGGREGATE, OPERATE = "/v1/plain/aggregate", "/v1/plain"
 TABLE = {"A": [61, 47, 33], "B": [80, 19], "C": [54]}  # ages by ward, rows in this order
 GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 6) < 2^7
 SCHEMA_HASH = "0" * 32  # of no schema
@@ -48,6 +49,7 @@ def make_events(key: SecretKey) -> dict[str, Event]:
     )
     return {
         "sensitive-moments": Event(200, proxy_event(MOMENTS, sensitive, wire.FRAMES_TYPE)),
+        "sensitive-operation": Event(200, proxy_event(OPERATE_ENCRYPTED, simple_sum(moments), wire.JSON_TYPE)),
         "sensitive-truncated": Event(422, proxy_event(MOMENTS, sensitive[:1000], wire.FRAMES_TYPE)),
         "sensitive-not-a-ciphertext": Event(422, proxy_event(MOMENTS, wire.dump_frames(noise), wire.FRAMES_TYPE)),
         "sensitive-wrong-version": Event(422, proxy_event(MOMENTS, version, wire.JSON_TYPE)),
@@ -75,6 +77,18 @@ def moments_request(key: SecretKey) -> MomentsRequest:
         runs=[(number, len(ward)) for number, ward in enumerate(TABLE.values())],
         chunks=cipher.encrypt(chunk),
     )
+
+
+def simple_sum(moments: MomentsRequest) -> bytes:
+    """The same totals asked for in the simple form."""
+    asked = {
+        "data": {"age": [base64.b64encode(chunk).decode("ascii") for chunk in moments.chunks]},
+        "operation": "sum",
+        "profile": moments.profile,
+        "rows": moments.rows,
+        "group_by": [group for group, rows in moments.runs for _ in range(rows)],
+    }
+    return json.dumps(asked).encode()
 
 
 def plain_request(rows: int) -> PlainRequest:
