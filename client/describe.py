@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from client.aggregates.base import Moment
-from client.encode import FRESH_VARIANCE
+from client.aggregates.base import SIGMAS, Moment
+from client.encode import FRESH_VARIANCE, ROUNDING_VARIANCE
 from client.job import Job, bytes_of_chunk
 from client.schema import Kind
 from client.split import Halves, arrange
@@ -34,7 +34,7 @@ def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile 
         "rows": table.rows,
         "selected_rows": selected,
         "groups": len(counts),
-        "columns": _columns(table, plan, halves),
+        "columns": _columns(table, plan, halves, job),
         "encrypted": _encrypted(plan, job),
         "profile": {
             "name": profile.name,
@@ -66,8 +66,11 @@ def _group_sizes(table: Table, plan: QueryPlan) -> list[int]:
     return [int(count) for (count,) in rows]
 
 
-def _columns(table: Table, plan: QueryPlan, halves: Halves) -> list[dict[str, Any]]:
-    read = {name.lower() for argument in plan.arguments for name in argument.columns}
+def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[dict[str, Any]]:
+    encrypted: dict[str, int] = {name.lower(): 0 for argument in plan.arguments for name in argument.columns}
+    for each in job.described():
+        for name in plan.arguments[each.argument].columns:
+            encrypted[name.lower()] += each.bytes
     plain = {name.lower() for name in plan.plain_columns}
     described = []
     for column in table.schema.columns:
@@ -75,10 +78,10 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves) -> list[dict[str, An
         size = 0
         if name in plain:
             fate, destination, size = "sent in the clear", "plain", halves.plain_bytes(column.name)
-        elif name in read and column.kind is Kind.PLAIN:
+        elif name in encrypted and column.kind is Kind.PLAIN:
             fate, destination = "read here for an encrypted column", "none"
-        elif name in read:
-            fate, destination = "encrypted", "sensitive"
+        elif name in encrypted:
+            fate, destination, size = "encrypted", "sensitive", encrypted[name]
         else:
             fate, destination = "not read, stays here", "none"
         described.append(
@@ -97,16 +100,18 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves) -> list[dict[str, An
 def _encrypted(plan: QueryPlan, job: Job) -> list[dict[str, Any]]:
     """One entry an encrypted column: what of which argument, its scale, and the bound of its total over all rows."""
     described = []
-    for argument, moment, exact, scale in job.scales():
-        error = 7.54 * math.sqrt(FRESH_VARIANCE * job.rows)
+    error = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * job.rows)
+    for each in job.described():
+        argument = plan.arguments[each.argument]
         described.append(
             {
-                "argument": plan.arguments[argument].sql,
-                "type": plan.arguments[argument].type,
-                "moment": str(moment),
-                "exact": exact,
-                "log2_scale": scale,
-                "bound": 0.0 if exact else _ldexp(error, -scale) * _unit(job, argument, moment),
+                "argument": argument.sql,
+                "type": argument.type,
+                "moment": str(each.moment),
+                "exact": each.exact,
+                "log2_scale": each.scale,
+                "bytes": each.bytes,
+                "bound": 0.0 if each.exact else _ldexp(error, -each.scale) * _unit(job, each.argument, each.moment),
             }
         )
     return described
@@ -136,8 +141,8 @@ def leakage(plan: QueryPlan, rows: int, selected: int, groups: int, lanes: int) 
         sensitive = [
             f"the number of selected rows: {selected}",
             f"the sizes of {groups} groups under random numbers, not their names",
-            f"the number of encrypted columns: {lanes} (it depends on the aggregates asked for, on how wide the "
-            "columns' ranges are, and on whether they have NULLs at all)",
+            f"the number of encrypted values a row has: {lanes} (narrow columns share one; it depends on the "
+            "aggregates asked for, on how wide the columns' ranges are, and on whether they have NULLs at all)",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
         ]
     both = ["services that work together can match groups by their sizes, and so learn the group of each encrypted row"]

@@ -63,6 +63,17 @@ class Slice:
         return sum(rows for _, rows in self.runs)
 
 
+@dataclass(frozen=True, slots=True)
+class EncryptedColumn:
+    """A moment of an argument: log2 of its scale, and its share of the bytes by the bits it takes of a row."""
+
+    argument: int
+    moment: Moment
+    exact: bool
+    scale: int
+    bytes: int
+
+
 class Job:
     """One query's encrypted columns: their layout, their requests, and the totals that came back."""
 
@@ -221,11 +232,21 @@ class Job:
             totals[argument][moment] = self.layout.total(source, integers[source], rows)
         return [estimate(prepared, total, rows) for prepared, total in zip(self.prepared, totals, strict=True)]
 
-    def scales(self) -> list[tuple[int, Moment, bool, int]]:
-        """(argument, moment, exact, log2 of its scale) of every encrypted column, for `cleave plan`."""
+    def described(self) -> list[EncryptedColumn]:
+        """Every encrypted column, for `cleave plan`."""
+        bits = [
+            sum(field.bits_total for field in place.fields) if place.is_exact else self.profile.capacity_bits
+            for place in self.layout.places
+        ]
         return [
-            (argument, moment, place.is_exact, self.layout.guard if place.is_exact else place.exponent)
-            for (argument, moment), place in zip(self._keys, self.layout.places, strict=True)
+            EncryptedColumn(
+                argument=argument,
+                moment=moment,
+                exact=place.is_exact,
+                scale=self.layout.guard if place.is_exact else place.exponent,
+                bytes=round(self.chunks * bytes_of_chunk(self.profile) * taken / max(1, sum(bits))),
+            )
+            for (argument, moment), place, taken in zip(self._keys, self.layout.places, bits, strict=True)
         ]
 
 
