@@ -113,13 +113,13 @@ def plan(file: File, sql: Sql = None, op: Operation = None, schema: SchemaFile =
     """
     _exactly_one(sql, op)
     from client.describe import describe_plan  # noqa: PLC0415
-    from client.pipeline import STREAMS  # noqa: PLC0415
+    from client.pipeline import REQUESTS_UNDER_WAY  # noqa: PLC0415
     from client.report import plan_json, plan_text  # noqa: PLC0415
     from client.table import open_table  # noqa: PLC0415
 
     contract = _schema_of(file, schema)
     with open_table(file, contract) as table:
-        description = describe_plan(table, _planned(file, contract, sql, op), STREAMS)
+        description = describe_plan(table, _planned(file, contract, sql, op), REQUESTS_UNDER_WAY)
     console.out(plan_json(description) if as_json else plan_text(description))
 
 

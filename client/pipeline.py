@@ -9,8 +9,8 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -30,8 +30,10 @@ from shared.errors import CheckFailed, InputError, QueryRefused, ServiceError
 from shared.moments import FILTERED
 from shared.wire import PlainRequest, PlainResponse
 
-# Requests under way at once: each has its own encrypting process, and a remote service takes them side by side.
-STREAMS = min(8, 1 + len(os.sched_getaffinity(0)))
+# Encrypting processes: TenSEAL holds the GIL, so threads would gain nothing.
+ENCRYPTORS = min(8, len(os.sched_getaffinity(0)))
+# Requests of each half at once: a remote service takes them side by side, and each holds 4.4 MB here.
+REQUESTS_UNDER_WAY = 4
 # A job of fewer chunks is encrypted in this process: a fork costs about as much as encrypting so many.
 MIN_CHUNKS_TO_FORK = 12
 # Groups that need a result ciphertext each: 66 KB a group down.
@@ -139,8 +141,8 @@ def _ask_plain(
         return answer
 
     progress.stage("plain half", halves.rows)
-    with ThreadPoolExecutor(STREAMS) as pool:
-        gate = threading.Semaphore(STREAMS)  # bounds the files in memory, not only the requests
+    with ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool:
+        gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # bounds the files in memory, not only the requests
 
         def gated(part: Part) -> PlainResponse:
             try:
@@ -177,7 +179,7 @@ def _slices(job: Job, groups: int) -> list[Slice]:
             f"{groups} groups, at most {MAX_ENCRYPTED_GROUPS} with encrypted aggregates (66 KB of answer each)",
             hint="group by something coarser or select fewer groups with WHERE",
         )
-    return job.slices(STREAMS)
+    return job.slices(REQUESTS_UNDER_WAY)
 
 
 def _ask_sensitive(
@@ -185,43 +187,73 @@ def _ask_sensitive(
 ) -> None:
     cipher = Cipher(key)
     progress.stage("encrypt and send", job.chunks)
-    remaining = iter(slices)
-    lock = threading.Lock()  # guards `remaining` and the job's totals
+    lock = threading.Lock()  # guards the job's totals
 
-    def stream(encryptor: _Encryptor | None) -> None:
-        while True:
-            with lock:
-                part = next(remaining, None)
-            if part is None:
-                return
-            chunks = encryptor.encrypt(part) if encryptor else job.encrypt(cipher, part)
-            request = job.request(part, key.key_id, schema_hash, chunks)
-            answer = transport.sensitive(request)
-            with lock:
-                job.accept(cipher, part, request, answer)
-            progress.advance(part.stop - part.start)
+    def ask(part: Slice, chunks: list[bytes]) -> None:
+        request = job.request(part, key.key_id, schema_hash, chunks)
+        answer = transport.sensitive(request)
+        with lock:
+            job.accept(cipher, part, request, answer)
+        progress.advance(part.stop - part.start)
 
     if job.chunks < MIN_CHUNKS_TO_FORK:
-        stream(None)
+        for part in slices:
+            ask(part, job.encrypt(cipher, part))
         return
     # fork before any thread of ours runs
-    encryptors = [_Encryptor(job, cipher) for _ in range(min(STREAMS, len(slices)))]
+    encryptors = [_Encryptor(job, cipher) for _ in range(min(ENCRYPTORS, len(slices)))]
     try:
-        with ThreadPoolExecutor(len(encryptors)) as pool:
-            futures = [pool.submit(stream, encryptor) for encryptor in encryptors]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            if any(future.exception() for future in done):
-                with lock:
-                    remaining = iter(())  # nothing more is sent once an answer failed
-            for future in futures:
-                future.result()
+        _stream(slices, encryptors, ask)
     finally:
         for encryptor in encryptors:
             encryptor.close()
 
 
+def _stream(
+    slices: Sequence[Slice], encryptors: Sequence[_Encryptor], ask: Callable[[Slice, list[bytes]], None]
+) -> None:
+    """Keep every encryptor busy and at most REQUESTS_UNDER_WAY requests; after a failure nothing more is sent."""
+    remaining = iter(slices)
+    lock = threading.Lock()
+    failed = threading.Event()
+    gate = threading.Semaphore(REQUESTS_UNDER_WAY)
+    asked: list[Future[None]] = []
+
+    def take() -> Slice | None:
+        with lock:
+            return None if failed.is_set() else next(remaining, None)
+
+    def gated(part: Slice, chunks: list[bytes]) -> None:
+        try:
+            ask(part, chunks)
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            gate.release()
+
+    def run(encryptor: _Encryptor, pool: ThreadPoolExecutor) -> None:
+        part = take()
+        if part:
+            encryptor.start(part)
+        while part:
+            chunks = encryptor.finish()
+            following = take()
+            if following:
+                encryptor.start(following)
+            gate.acquire()
+            asked.append(pool.submit(gated, part, chunks))
+            part = following
+
+    with ThreadPoolExecutor(len(encryptors) + REQUESTS_UNDER_WAY) as pool:
+        for future in [pool.submit(run, encryptor, pool) for encryptor in encryptors]:
+            future.result()
+        for future in asked:
+            future.result()
+
+
 class _Encryptor:
-    """A forked process that encrypts slices of the job: TenSEAL holds the GIL, so threads would gain nothing.
+    """A forked process that encrypts slices of the job.
 
     It inherits the key and the lanes. Only slices go in; ciphertexts come out through a memory file both share, which
     spares pickling and four copies of each.
@@ -234,9 +266,13 @@ class _Encryptor:
         self._process.start()
         theirs.close()
 
-    def encrypt(self, part: Slice) -> list[bytes]:
-        try:
+    def start(self, part: Slice) -> None:
+        with contextlib.suppress(OSError):  # `finish` will tell
             self._pipe.send(part)
+
+    def finish(self) -> list[bytes]:
+        """The chunks of the slice started last. Raises ServiceError if the process died."""
+        try:
             sizes: list[int] = self._pipe.recv()
         except (EOFError, OSError):
             raise ServiceError("an encrypting process died", hint="is there enough memory?") from None
