@@ -22,6 +22,7 @@ PYTHON = "3.13"
 PLATFORMS = {"x86_64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}  # glibc 2.34 on Amazon Linux 2023
 PRUNED_FOLDERS = {"tests", "__pycache__", "include", "f2py"}
 PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
+LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
 
@@ -89,7 +90,7 @@ def compile_all(destination: Path) -> None:
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s"]
     python = _local_python()
     if python:
-        command = [python, "-m", "compileall", *options, str(destination), "-p", "/var/task", str(destination)]
+        command = [python, *LEAN, "-m", "compileall", *options, str(destination), "-p", "/var/task", str(destination)]
     elif shutil.which("docker") and _runs(["docker", "image", "inspect", IMAGE]):
         mount = ["--rm", "--volume", f"{destination}:/var/task", "--entrypoint", "/var/lang/bin/python3.13"]
         command = [

@@ -49,7 +49,7 @@ ENTRYPOINT
 chmod 755 "$root/var/runtime/bootstrap" "$root/lambda-entrypoint.sh"
 
 rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale,info} "$root"/var/log/*
-tar -C "$root" --sort=name --mtime=@0 -c . | docker import \
+tar -C "$root" -c . | docker import \
   -c 'WORKDIR /var/task' -c 'ENTRYPOINT ["/lambda-entrypoint.sh"]' \
   -c 'ENV PATH=/var/lang/bin:/usr/bin:/bin TZ=:UTC LANG=C.UTF-8' - "$image" >/dev/null
 # SAM adds its emulator to an image once and keeps the result under this tag
