@@ -20,8 +20,9 @@ from client.encrypt import Cipher
 from client.job import Job, Slice
 from client.keys import SecretKey
 from client.split import Arrangement, Values
-from client.sql.plan import OPERATIONS, Argument
+from client.sql.plan import Argument
 from shared.errors import CheckFailed, InputError
+from shared.operations import AGGREGATE_OF
 from shared.wire import GroupTotals, MomentsRequest, MomentsResponse
 
 Value = int | float | Decimal | bool | None
@@ -44,13 +45,13 @@ class Question:
         lengths = {len(values) for values in data.values()} | ({len(group_by)} if group_by is not None else set())
         if len(lengths) != 1 or not min(lengths):
             raise InputError("columns and group_by must have the same number of rows, at least one")
-        if operation not in OPERATIONS:
-            raise InputError(f"there is no operation {operation!r}", hint=f"one of {', '.join(OPERATIONS)}")
+        if operation not in AGGREGATE_OF:
+            raise InputError(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
         (self._rows,) = lengths
         self._key = key
         self._operation = operation
         counting = operation == "count"  # the sum of a 1 for every value: also of a column without NULLs
-        self._aggregate: Aggregate = AGGREGATES["SUM" if counting else OPERATIONS[operation].upper()]
+        self._aggregate: Aggregate = AGGREGATES["SUM" if counting else AGGREGATE_OF[operation].upper()]
         self._grouped = group_by is not None
         groups = np.asarray(group_by if group_by is not None else np.zeros(self._rows, int))
         order = np.argsort(groups, kind="stable")

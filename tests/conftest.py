@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,13 @@ def other_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
     path = tmp_path_factory.mktemp("other") / "key.json"
     create_key(path, None)
     return open_key(path, no_passphrase)
+
+
+@pytest.fixture(autouse=True)
+def service_log_as_it_was() -> Iterator[None]:
+    """A Lambda handler turns the services' log on for its whole process; the next test's services say nothing."""
+    log = logging.getLogger("cleave.service")
+    before = (log.handlers[:], log.level, log.propagate)
+    yield
+    log.handlers[:], log.propagate = before[0], before[2]
+    log.setLevel(before[1])

@@ -17,6 +17,7 @@ from client.aggregates.base import Aggregate, Moment
 from client.csv_types import is_number
 from client.schema import Kind, Schema
 from shared.errors import QueryRefused
+from shared.operations import AGGREGATE_OF
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +125,6 @@ def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
         return Cutter(question, resolve(question, schema), schema, catalog).plan()
 
 
-OPERATIONS = {
-    "sum": "sum",
-    "product": "product",
-    "mean": "avg",
-    "count": "count",
-    "var": "var_samp",
-    "stddev": "stddev_samp",
-}
-
-
 def operation_sql(operation: str, schema: Schema, table: str) -> str:
     """The query `--op` stands for: that aggregate of every numeric column, plain or encrypted.
 
@@ -141,9 +132,9 @@ def operation_sql(operation: str, schema: Schema, table: str) -> str:
     """
     from client.sql.dialect import quote  # noqa: PLC0415 - see plan_query
 
-    function = OPERATIONS.get(operation.lower())
+    function = AGGREGATE_OF.get(operation.lower())
     if function is None:
-        raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(OPERATIONS)}")
+        raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
     items = [
         f"{function}({quote(column.name)}) AS {quote(f'{operation.lower()}({column.name})')}"
         for column in schema.columns

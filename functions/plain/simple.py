@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from functions.plain import engine
 from functions.plain.database import Database
 from shared import limits
+from shared.operations import AGGREGATE_OF, Operation
 
-FUNCTIONS = {
-    "sum": "sum",
-    "product": "product",
-    "mean": "avg",
-    "count": "count",
-    "var": "var_samp",
-    "stddev": "stddev_samp",
-}
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
 _SAFE = (1 << 53) - 1  # the largest integer every JSON reader keeps exactly
@@ -68,7 +61,7 @@ class SimpleRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_EXAMPLE]})
 
     data: dict[str, Column] = Field(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)
-    operation: Literal["sum", "product", "mean", "count", "var", "stddev"] = Field(
+    operation: Operation = Field(
         description="of the values that are not null; var and stddev are the sample's (divided by n - 1)"
     )
     group_by: str | list[str] = Field(default_factory=list, max_length=limits.MAX_PLAIN_COLUMNS)
@@ -118,7 +111,7 @@ def answer(request: SimpleRequest) -> SimpleResponse:
             database,
             None,
             [numbers[name] for name in request.keys],
-            [f"{FUNCTIONS[request.operation]}({numbers[name]})" for name in request.operands],
+            [f"{AGGREGATE_OF[request.operation]}({numbers[name]})" for name in request.operands],
         )
     rows = len(next(iter(request.data.values())))
     results = [[_value(text, column.type) for text in column.values] for column in grouping.aggregates]

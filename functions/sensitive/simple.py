@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shared import limits
 from shared.moments import FILTERED
+from shared.operations import Operation
 from shared.wire import Blob, Count, MomentsRequest, MomentsResponse
 
 _NOBODY = "0" * 32  # key and schema are the caller's business here: the answer is decrypted where the request was made
@@ -26,7 +27,7 @@ class SimpleRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: dict[str, list[Blob]] = Field(min_length=1, max_length=limits.MAX_LANES)
-    operation: Literal["sum", "product", "mean", "count", "var", "stddev"]
+    operation: Operation
     profile: str = Field(max_length=32)
     rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS, strict=True)]
     lanes: dict[str, Annotated[int, Field(ge=1, le=limits.MAX_LANES, strict=True)]] = Field(
