@@ -21,6 +21,7 @@ from client.job import Job, Slice
 from client.keys import SecretKey
 from client.split import Arrangement, Values
 from client.sql.plan import Argument
+from shared import limits
 from shared.errors import CheckFailed, InputError
 from shared.operations import AGGREGATE_OF
 from shared.wire import GroupTotals, MomentsRequest, MomentsResponse
@@ -54,6 +55,8 @@ class Question:
         self._aggregate: Aggregate = AGGREGATES["SUM" if counting else AGGREGATE_OF[operation].upper()]
         self._grouped = group_by is not None
         groups = np.asarray(group_by if group_by is not None else np.zeros(self._rows, int))
+        if groups.dtype.kind not in "iu" or groups.min() < 0 or groups.max() > limits.MAX_GROUP:
+            raise InputError(f"group_by must hold group numbers from 0 to {limits.MAX_GROUP}")
         order = np.argsort(groups, kind="stable")
         numbers, counts = np.unique(groups, return_counts=True)
         runs = [(int(number), int(count)) for number, count in zip(numbers, counts, strict=True)]

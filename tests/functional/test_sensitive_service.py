@@ -95,6 +95,8 @@ def test_bad_calls_are_4xx_and_quote_nothing(key: SecretKey, change: dict) -> No
         ({"x": [2**70]}, "sum", None),
         ({"x": [1]}, "median", None),
         ({"x": [1, 2]}, "sum", [1]),
+        ({"x": [1, 2]}, "sum", [0, -1]),
+        ({"x": [1, 2]}, "sum", [0, 2**31]),
         ({"x": [float("nan")]}, "sum", None),
     ],
 )
