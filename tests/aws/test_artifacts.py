@@ -1,0 +1,61 @@
+"""What each function ships: the modules its handler reaches, wheels locked like everyone else's, nothing of the client."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aws.build import own_modules
+from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ["requirements-sensitive.lock", "requirements-plain.lock", "tests/aws/requirements-image.lock"]
+PINNED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("half", "other"), [("sensitive", "plain"), ("plain", "sensitive")])
+def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> None:
+    modules = {str(path) for path in own_modules(f"functions.{half}.app")}
+    assert {f"functions/{half}/app.py", "functions/http.py", "functions/__init__.py", "shared/wire.py"} <= modules
+    assert {path.split("/")[0] for path in modules} == {"functions", "shared"}
+    assert not any(path.startswith(f"functions/{other}/") for path in modules)
+
+
+def test_only_the_sensitive_function_reaches_seal() -> None:
+    assert Path("shared/seal.py") in own_modules("functions.sensitive.app")
+    assert Path("shared/seal.py") not in own_modules("functions.plain.app")
+
+
+def test_a_handler_that_is_not_there_stops_the_build() -> None:
+    with pytest.raises(SystemExit, match=r"functions\.nowhere\.app"):
+        own_modules("functions.nowhere.app")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_pin_what_the_tests_run_with(lock: str) -> None:
+    tested = set(PINNED.findall((ROOT / "requirements-dev.lock").read_text("utf-8")))
+    pinned = PINNED.findall((ROOT / lock).read_text("utf-8"))
+    assert pinned
+    assert set(pinned) <= tested, "run `make lock-aws`"
+
+
+@pytest.mark.parametrize("lock", [*LOCKS, "requirements-sam.lock"])
+def test_locks_hold_hashes_and_no_address(lock: str) -> None:
+    text = (ROOT / lock).read_text("utf-8")
+    assert "://" not in text
+    blocks = re.split(r"^(?=[a-z0-9-]+[=\[])", text, flags=re.MULTILINE)
+    assert all("--hash=sha256:" in block for block in blocks if "==" in block)
+
+
+@pytest.mark.parametrize("function", FORBIDDEN)
+def test_an_artifact_with_what_its_half_must_not_have_is_refused(function: str) -> None:
+    fine = Counter({"functions": 10_000, "fastapi": 2_000_000})
+    assert problems(function, fine) == []
+    for name in FORBIDDEN[function]:
+        assert problems(function, fine + Counter({name: 1})) == [f"{function} ships {name}"]
+    assert problems(function, fine + Counter({"_duckdb.abi3.so": 1, "numpy": 1}))
+    assert problems(function, fine + Counter({"data": LIMIT_MB * 1_000_000}))
+    assert problems(function, Counter({"fastapi": 1})) == [f"{function} has no handler"]
