@@ -1,4 +1,4 @@
-"""What each function ships: the modules its handler reaches, wheels locked like everyone else's, nothing of the client."""
+"""What each function ships: modules its handler reaches, wheels locked like everyone else's, nothing of the client."""
 
 from __future__ import annotations
 
