@@ -96,16 +96,19 @@ async def read(request: Request, model: type[Model]) -> Model:
         if size > limit:
             raise _too_large("request", limit)
         parts.append(part)
-    return wire.load(model, b"".join(parts), kind)
+    body = b"".join(parts)
+    envelope = wire.load(model, body, kind)
+    request.state.mark = wire.mark(body, kind)
+    return envelope
 
 
 def answer(request: Request, model: BaseModel) -> Response:
-    """`model` in the form the request asks for in Accept, else in the request's own.
+    """`model`, after `read`, in the form the request asks for in Accept, else in the request's own.
 
     Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502.
     """
     if _wants_frames(request):
-        frames = wire.dump_frames(model)
+        frames = wire.dump_frames(model, request.state.mark)
         if len(frames) > limits.MAX_BODY_BYTES:
             raise _too_large("answer", limits.MAX_BODY_BYTES)
         return Response(frames, media_type=wire.FRAMES_TYPE)

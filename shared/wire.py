@@ -2,8 +2,13 @@
 
 JSON carries blobs in base64. Frames (`application/octet-stream`) carry the same envelope with its blobs raw:
 
-    b"CLV1" | uint32 LE head length | JSON head, blobs replaced by their indexes | uint32 LE count
+    b"CLV1" | SHA-256 of all that follows | mark of the request that an answer is to, zeros in a request
+            | uint32 LE head length | JSON head, blobs replaced by their indexes | uint32 LE count
             | count x uint32 LE sizes | blobs
+
+A request's mark is the SHA-256 in its frame, or that of its JSON. So neither a damaged request nor a damaged answer,
+nor the answer to another request, is taken for sound. This finds faults: who sits on the way unhindered by TLS can
+compute a digest too. It costs 0.6 ns a byte at either end.
 
 A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
 speaks frames; curl speaks JSON. No field of any model here can hold a secret key: see tests/architecture.
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 import struct
@@ -38,6 +44,9 @@ VERSION = 1
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
+_PREFIX = struct.Struct("<4s32s32sI")  # magic, digest, mark, head length
+_DIGESTED = 36  # where the part begins that the digest covers
+NO_MARK = bytes(32)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -181,11 +190,26 @@ def dump_json(model: BaseModel) -> bytes:
     return model.model_dump_json().encode()
 
 
-def dump_frames(model: BaseModel) -> bytes:
+def dump_frames(model: BaseModel, answering: bytes = NO_MARK) -> bytes:
+    """`answering`: of an answer, the `mark` of its request."""
     blobs: list[bytes] = []
     head = model.model_dump_json(context=blobs).encode()
     sizes = struct.pack(f"<I{len(blobs)}I", len(blobs), *map(len, blobs))
-    return b"".join([_MAGIC, struct.pack("<I", len(head)), head, sizes, *blobs])
+    parts = [answering, struct.pack("<I", len(head)), head, sizes, *blobs]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return b"".join([_MAGIC, digest.digest(), *parts])
+
+
+def mark(body: bytes, content_type: str) -> bytes:
+    """What the answer to a request with this body names it by."""
+    return body[4:_DIGESTED] if _kind(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
+
+
+def answers(body: bytes, content_type: str) -> bytes:
+    """The mark of the request that an answer, which `load` has taken, is to; JSON names none."""
+    return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if _kind(content_type) == FRAMES_TYPE else NO_MARK
 
 
 def load(model: type[Model], body: bytes, content_type: str) -> Model:
@@ -193,7 +217,7 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
 
     Raises WireError (422, or 415 for another content type); the message names fields, never values.
     """
-    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    kind = _kind(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
     blobs: list[bytes] = []
@@ -234,14 +258,24 @@ def describe(error: ValidationError) -> str:
     return "; ".join(problems)
 
 
+def _kind(content_type: str) -> str:
+    return content_type.split(";", maxsplit=1)[0].strip().lower()
+
+
 def _split_frames(body: bytes) -> tuple[bytes, list[bytes]]:
     try:
-        if body[:4] != _MAGIC:
+        magic, digest, _, head_size = _PREFIX.unpack_from(body)
+        if magic != _MAGIC:
             raise ValueError
-        (head_size,) = struct.unpack_from("<I", body, 4)
-        (count,) = struct.unpack_from("<I", body, 8 + head_size)
-        sizes = struct.unpack_from(f"<{count}I", body, 12 + head_size)
-        place = 12 + head_size + 4 * count
+        if hashlib.sha256(memoryview(body)[_DIGESTED:]).digest() != digest:
+            raise WireError(
+                "the body is not what its digest says", hint="it was damaged or truncated on the way: ask again"
+            )
+        place = _PREFIX.size + head_size
+        head = body[_PREFIX.size : place]
+        (count,) = struct.unpack_from("<I", body, place)
+        sizes = struct.unpack_from(f"<{count}I", body, place + 4)
+        place += 4 + 4 * count
         if place + sum(sizes) != len(body):
             raise ValueError
     except (struct.error, ValueError):
@@ -250,4 +284,4 @@ def _split_frames(body: bytes) -> tuple[bytes, list[bytes]]:
     for size in sizes:
         blobs.append(body[place : place + size])
         place += size
-    return body[8 : 8 + head_size], blobs
+    return head, blobs

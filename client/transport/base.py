@@ -93,13 +93,20 @@ class EnvelopeTransport:
             raise answers.problem(service.label, answer.status, answer.body)
         answers.refuse_stray_error(service.label, answer.body)
         try:
-            return wire.load(model, answer.body, answer.content_type)
+            envelope = wire.load(model, answer.body, answer.content_type)
         except WireError as error:
             raise ServiceError(
                 f"{service.label} sent an answer that cannot be read: {answers.excerpt(error.message)}",
                 hint=error.hint or "is the endpoint a Cleave service of the same release?",
                 status=answer.status,
             ) from None
+        if wire.answers(answer.body, answer.content_type) != wire.mark(body, wire.FRAMES_TYPE):
+            raise ServiceError(
+                f"{service.label} sent an answer that does not name this request",
+                hint="something on the way mixes answers up or rewrites them; nothing of this answer can be trusted",
+                status=answer.status,
+            )
+        return envelope
 
     def _attempt(self, service: Service, body: bytes) -> Answer:
         with self._lock:

@@ -31,5 +31,10 @@ TOTALS = MomentsResponse(
 ROWS = PlainRequest(schema_hash=SCHEMA, rows=7, aggregates=["count(*)"])
 COUNTS = PlainResponse(schema_hash=SCHEMA, rows=7, counts=[7], keys=[], aggregates=[], runs=[(0, 7)])
 
-TOTALS_FRAMES = wire.dump_frames(TOTALS)
-COUNTS_FRAMES = wire.dump_frames(COUNTS)
+
+def answering(request: wire.Envelope, answer: wire.Envelope) -> bytes:
+    return wire.dump_frames(answer, wire.mark(wire.dump_frames(request), wire.FRAMES_TYPE))
+
+
+TOTALS_FRAMES = answering(MOMENTS, TOTALS)
+COUNTS_FRAMES = answering(ROWS, COUNTS)

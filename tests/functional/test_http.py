@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -171,7 +172,42 @@ def test_damaged_frames_are_422(app: FastAPI, cut: int) -> None:
     for body in (whole[:cut], whole + b"x", b"CLV2" + whole[4:], b"CLV1" + b"\xff" * 20):
         response = call(app, "POST", "/v1/letter", content=body, headers=FRAMES)
         assert response.status_code == 422
+        assert any(found in response.json()["error"] for found in ("not a Cleave frame", "its digest says"))
+
+
+def digested(rest: bytes) -> bytes:
+    """Frames of which only the digest is sure to be right."""
+    return b"CLV1" + hashlib.sha256(rest).digest() + rest
+
+
+@pytest.mark.parametrize("cut", [0, 31, 33, 36, 40, -1])
+def test_frames_that_do_not_fit_together_are_422(app: FastAPI, cut: int) -> None:
+    whole = frames(Letter(enclosed=b"1234"))[36:]
+    assert call(app, "POST", "/v1/letter", content=digested(whole), headers=FRAMES).status_code == 200
+    for rest in (whole[:cut], whole + b"x", wire.NO_MARK + b"\xff" * 20):
+        response = call(app, "POST", "/v1/letter", content=digested(rest), headers=FRAMES)
+        assert response.status_code == 422
         assert "not a Cleave frame" in response.json()["error"]
+
+
+def test_any_flipped_bit_is_found(app: FastAPI) -> None:
+    whole = frames(Letter(text="north", enclosed=b"1234"))
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(WireError):
+            wire.load(Letter, bytes(damaged), wire.FRAMES_TYPE)
+
+
+@pytest.mark.parametrize("kind", [wire.JSON_TYPE, wire.FRAMES_TYPE])
+def test_an_answer_in_frames_names_its_request(app: FastAPI, kind: str) -> None:
+    bodies = [frames(Letter(size=n)) if kind == wire.FRAMES_TYPE else wire.dump_json(Letter(size=n)) for n in (1, 2)]
+    for body in bodies:
+        headers = {"content-type": kind, "accept": wire.FRAMES_TYPE}
+        answer = call(app, "POST", "/v1/letter", content=body, headers=headers).content
+        assert [wire.mark(each, kind) == wire.answers(answer, wire.FRAMES_TYPE) for each in bodies] == [
+            each is body for each in bodies
+        ]
 
 
 def test_escaped_characters_beyond_the_first_plane_are_text(app: FastAPI) -> None:
