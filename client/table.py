@@ -88,6 +88,11 @@ def _match_columns(path: Path, names: tuple[str, ...], schema: Schema) -> list[i
     """Where each column of the schema stands in the file."""
     places = {name.lower(): index for index, name in enumerate(names)}
     known = {column.name.lower() for column in schema.columns}
+    if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
+        raise InputError(
+            f"{path}, line 1: names none of the schema's columns",
+            hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
+        )
     if unknown := [name for name in names if name.lower() not in known]:
         raise InputError(
             f"{path}, line 1, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",

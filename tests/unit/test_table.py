@@ -163,7 +163,8 @@ REFUSES: dict[str, tuple[str | bytes, Schema, str, str]] = {
     "not Windows-1252": (b"a,b\n1,\x81\n", schema(AB, encoding="cp1252"), "t.csv", "cp1252"),
     "column the schema does not name": (f"a,b,x\n1,{C},3\n", schema(AB), "column 'x'", "not named in the schema"),
     "column the file does not have": (f"a\n{C}\n", schema(AB), "column 'b'", "not in the file"),
-    "delimiter is another": (f"a;b\n1;{C}\n", schema(AB), "column 'a;b'", "not named in the schema"),
+    "delimiter is another": (f"a;b\n1;{C}\n", schema(AB), "t.csv, line 1", "none of the schema's columns"),
+    "line of names missing": (f"{C},2\n3,4\n", schema(AB), "t.csv, line 1", "none of the schema's columns"),
     "text for a number": (f"a,n\nx,1\nx,{C}\n", schema(N), "t.csv, line 3, column 'n':", "not a number"),
     "line after newlines in fields": (
         f'a,n\n"x\ny\nz",1\nx,{C}\n',
