@@ -1,0 +1,152 @@
+"""A table, a passphrase and a key full of values that nothing but the answer may ever show, and the search for them.
+
+Every cell is recognisable in whatever form it might leak: as text, as digits, as the bytes of an integer or a double.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from client.keys import SecretKey
+from shared import seal
+
+PASSPHRASE = "PassCanary-5d1e-horse"
+QUESTION = (
+    "SELECT plainward, COUNT(*) AS n, MAX(visits) AS v, SUM(hiddenpay) AS s, AVG(hiddendose) AS d, "
+    "VAR_SAMP(hiddencount) AS c FROM t WHERE visits > 0 GROUP BY plainward ORDER BY plainward"
+)
+# Names of the sensitive half are secret too: on the wire they are numbers.
+_KINDS = {
+    "plainward": ("plain", "VARCHAR"),
+    "visits": ("plain", "BIGINT"),
+    "hiddencount": ("encrypted", "BIGINT"),
+    "hiddenpay": ("encrypted", "DECIMAL(18,2)"),
+    "hiddendose": ("encrypted", "DOUBLE"),
+    "hiddensealed": ("sealed", "VARCHAR"),
+    "hiddenserial": ("sealed", "BIGINT"),
+    "hiddennote": ("local", "VARCHAR"),
+    "hiddenlevel": ("local", "DOUBLE"),
+}
+_PUBLIC_HEAD = 128  # bytes of a SEAL file that name its parameters: ciphertexts begin with them too
+PLAIN = ("plainward", "visits")
+NAMES = tuple(name for name in _KINDS if name.startswith("hidden"))
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """`cells` by column, `rows` of them; `write` makes the CSV and its schema."""
+
+    cells: dict[str, list[str]]
+
+    @property
+    def rows(self) -> int:
+        return len(self.cells["visits"])
+
+    def write(self, folder: Path, spoil: dict[str, str] | None = None, bounds: str = "") -> Path:
+        """`spoil` replaces the cell of a column in row 2; `bounds` are lines for the schema of hiddencount."""
+        path = folder / "t.csv"
+        lines = [",".join(self.cells)]
+        for row in range(self.rows):
+            spoilt = spoil if spoil and row == 1 else {}
+            lines.append(",".join(spoilt.get(name, column[row]) for name, column in self.cells.items()))
+        path.write_text("\n".join(lines) + "\n")
+        tables = [
+            f'[columns.{name}]\nkind = "{kind}"\ntype = "{type_}"\n' + (bounds if name == "hiddencount" else "")
+            for name, (kind, type_) in _KINDS.items()
+        ]
+        path.with_suffix(".schema.toml").write_text("\n".join(tables))
+        return path
+
+    def forms(self, columns: Iterable[str]) -> set[bytes]:
+        """Every form that a cell of these columns could take, 8 bytes or more each."""
+        found: set[bytes] = set()
+        for name in columns:
+            for cell in self.cells[name]:
+                found |= set(_forms(cell, _KINDS[name][1]))
+        return found
+
+    @property
+    def sensitive(self) -> set[bytes]:
+        return self.forms(NAMES) | {name.encode() for name in NAMES}
+
+    @property
+    def all(self) -> set[bytes]:
+        """What no log, error or file may hold: cells of every column, and the passphrase."""
+        return self.forms(_KINDS) | {PASSPHRASE.encode()}
+
+
+def canaries(rows: int = 12) -> Canaries:
+    cells: dict[str, list[str]] = {name: [] for name in _KINDS}
+    for row in range(rows):
+        cells["plainward"].append(f"WardCanary-7f3a-{row % 3}")
+        cells["visits"].append(str(918273645_000 + row))
+        cells["hiddencount"].append(str(827364518_000_000 + 7 * row))
+        cells["hiddenpay"].append(f"{7364518000 + row}.{91 + row % 9}")
+        cells["hiddendose"].append(repr(59182736.4518 + row / 8))
+        cells["hiddensealed"].append(f"SealedCanary-88c1-{row}")
+        cells["hiddenserial"].append(str(661122334455_000 + row))
+        cells["hiddennote"].append(f"NoteCanary-e02b-{row}")
+        cells["hiddenlevel"].append(repr(445566.7788 + row))
+    return Canaries(cells)
+
+
+def _forms(cell: str, type_: str) -> Iterator[bytes]:
+    yield cell.encode()
+    if type_ == "VARCHAR":
+        return
+    number = Decimal(cell)
+    yield struct.pack("<d", float(number))
+    whole = int(number)
+    yield struct.pack("<q", whole)
+    if "." in cell:
+        yield cell.replace(".", "").encode()
+        yield struct.pack("<q", int(number * 100))
+    for text in (f"{whole:,}", f"{float(number):.8g}", repr(float(number))):
+        if len(text) >= 8:
+            yield text.encode()
+
+
+def traces(data: bytes, forms: Iterable[bytes]) -> list[bytes]:
+    """Which of `forms` stand in `data`, as they are or in base64 that starts anywhere."""
+    texts = [data, *_decoded(data)]
+    return [form for form in forms if any(form in text for text in texts)]
+
+
+def _decoded(data: bytes) -> Iterator[bytes]:
+    """`data` read as base64 from each of four places, where it is that at all: a Lambda event, JSON of the wire."""
+    letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    for word in data.translate(bytes(c if c in letters else 32 for c in range(256))).split():
+        if len(word) >= 12:
+            for start in range(4):
+                part = word[start:]
+                yield base64.b64decode(part[: len(part) // 4 * 4])
+
+
+@dataclass
+class KeyTraces:
+    """Finds any 32 bytes in a row of a key's secrets, raw, in base64 or in hexadecimal.
+
+    32 bytes in a row hold a whole block of 16 that starts at a multiple of 16: only those are looked up.
+    """
+
+    key: SecretKey
+    _blocks: set[bytes] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._blocks = set()
+        files = [self.key.secret, seal._unwrap(self.key.secret)]
+        for secret in (*(file[_PUBLIC_HEAD:] for file in files), self.key._master):
+            spelled = [secret, secret.hex().encode(), *(base64.b64encode(secret[shift:]) for shift in range(3))]
+            for text in spelled:
+                self._blocks |= {text[place : place + 16] for place in range(0, len(text) - 15, 16)}
+        # headers and padding are no secret
+        self._blocks = {block for block in self._blocks if len(set(block)) >= 8}
+        assert len(self._blocks) > 1000
+
+    def found_in(self, data: bytes) -> bool:
+        return not self._blocks.isdisjoint(data[place : place + 16] for place in range(len(data) - 15))

@@ -1,0 +1,78 @@
+"""Fixtures: a wrapped key, folders that are watched, and the three ways to the services, each recorded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from client.keys import SecretKey, create_key, open_key
+from tests.cli.runner import cli
+from tests.functional.conftest import lines
+from tests.functional.serving import served
+from tests.security.canaries import PASSPHRASE, Canaries, KeyTraces, canaries
+
+__all__ = ["cli", "lines"]
+
+
+@dataclass(frozen=True)
+class WrappedKey:
+    path: Path
+    opened: SecretKey
+    traces: KeyTraces
+
+
+@pytest.fixture(scope="session")
+def wrapped(tmp_path_factory: pytest.TempPathFactory) -> WrappedKey:
+    path = tmp_path_factory.mktemp("wrapped") / "key.json"
+    create_key(path, PASSPHRASE.encode())
+    key = open_key(path, PASSPHRASE.encode)
+    return WrappedKey(path, key, KeyTraces(key))
+
+
+@pytest.fixture(scope="session")
+def table() -> Canaries:
+    return canaries()
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    """The URL of `cleave serve` in a process of its own; its log is looked at by tests that start their own."""
+    with served("--quiet") as (url, _):
+        yield url
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a program might leave something: home, the folder it runs in, and that of temporary files."""
+
+    home: Path
+    here: Path
+    temporary: Path
+
+    def listing(self) -> dict[str, bytes]:
+        return {
+            str(path): path.read_bytes()
+            for place in (self.home, self.here, self.temporary)
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
+        }
+
+    @property
+    def environment(self) -> dict[str, str | None]:
+        return {"HOME": str(self.home), "TMPDIR": str(self.temporary)}
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    found = Places(tmp_path / "home", tmp_path / "here", tmp_path / "temporary")
+    for folder in (found.home, found.here, found.temporary):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(found.home))
+    monkeypatch.setenv("TMPDIR", str(found.temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.chdir(found.here)
+    return found

@@ -1,0 +1,90 @@
+"""The three ways to the services, with every body that passes kept: in this process, over HTTP, as Lambda functions."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from client.transport import answers
+from client.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from client.transport.connect import Target, connect
+from client.transport.lambda_ import Functions
+from functions.plain.app import handler as plain
+from functions.sensitive.app import handler as sensitive
+from local.embedded import embedded_services
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """`request` and `answer`: bodies. `raw`: all that went in and out besides, as events and headers."""
+
+    service: Service
+    request: bytes
+    answer: answers.Answer
+
+
+@dataclass
+class Record:
+    exchanges: list[Exchange] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)  # Lambda events and replies
+
+    def requests(self, service: Service) -> list[bytes]:
+        return [each.request for each in self.exchanges if each.service == service]
+
+    def everything(self) -> bytes:
+        return b"\n".join([*self.raw, *(part for each in self.exchanges for part in (each.request, each.answer.body))])
+
+
+class Recording:
+    """A carrier that keeps what another carries."""
+
+    def __init__(self, inner: Carrier, record: Record) -> None:
+        self.inner = inner
+        self.record = record
+
+    def exchange(self, service: Service, body: bytes) -> answers.Answer:
+        answer = self.inner.exchange(service, body)
+        self.record.exchanges.append(Exchange(service, body, answer))
+        return answer
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class LambdaHere:
+    """botocore's client for Lambda, as far as it goes: the real handlers behind it."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - botocore's names
+        self.record.raw.append(Payload)
+        handler = {"sensitive": sensitive, "plain": plain}[FunctionName]
+        reply = handler(json.loads(Payload), SimpleNamespace(aws_request_id="5ca1ab1e"))
+        self.record.raw.append(json.dumps(reply).encode())
+        return {"Payload": io.BytesIO(json.dumps(reply).encode())}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def recorded(way: str, record: Record, url: str) -> Callable[[], Transport]:
+    """What `create_cli` takes for the embedded services; `url` is that of `cleave serve`."""
+
+    def open_transport() -> Transport:
+        if way == "lambda":
+            names = {Service.SENSITIVE: "sensitive", Service.PLAIN: "plain"}
+            return EnvelopeTransport(Recording(Functions(LambdaHere(record), names), record))
+        transport = embedded_services() if way == "embedded" else connect(Target(endpoint=url), embedded_services)
+        assert isinstance(transport, EnvelopeTransport)
+        transport._carrier = Recording(transport._carrier, record)
+        return transport
+
+    return open_transport
+
+
+WAYS = ("embedded", "http", "lambda")
