@@ -1,0 +1,95 @@
+"""`--lambda` against moto's Lambda: functions are looked up by name or ARN there, our handlers answer."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.session import Session
+from moto import mock_aws
+from moto.awslambda_simple.models import LambdaSimpleBackend
+
+from client.keys import SecretKey
+from client.pipeline import run_query
+from client.schema import load_schema, schema_path
+from client.sql.plan import plan_query
+from client.table import open_table
+from client.transport.base import Transport
+from client.transport.connect import Target, connect
+from functions.plain.app import handler as plain
+from functions.sensitive.app import handler as sensitive
+from shared.errors import ServiceError
+from tests.property.tables import Draw, oracle, write
+from tests.property.test_oracle import Silent, compare
+
+REGION = "eu-west-1"
+
+
+def no_embedded() -> Transport:
+    raise AssertionError("Lambda was asked for")
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """ARNs of both functions in moto, by name."""
+    for name, value in (("AWS_ACCESS_KEY_ID", "testing"), ("AWS_SECRET_ACCESS_KEY", "testing")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    handlers = {"cleave-sensitive": sensitive, "cleave-plain": plain}
+
+    def invoke(
+        self: Any, function_name: str, qualifier: Any, body: Any, headers: Any, response_headers: Any
+    ) -> bytes | None:
+        name = function_name.rsplit(":", 1)[-1]
+        if name not in handlers:
+            return None
+        return json.dumps(handlers[name](json.loads(body), SimpleNamespace(aws_request_id="moto"))).encode()
+
+    monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
+    with mock_aws(config={"lambda": {"use_docker": False}}):
+        session = Session()
+        policy = {"Version": "2012-10-17", "Statement": []}
+        role = session.create_client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(policy))
+        code = io.BytesIO()
+        zipfile.ZipFile(code, "w").close()
+        client = session.create_client("lambda")
+        arns = {}
+        for name in handlers:
+            made = client.create_function(
+                FunctionName=name,
+                Runtime="python3.13",
+                Role=role["Role"]["Arn"],
+                Handler="app.handler",
+                Code={"ZipFile": code.getvalue()},
+            )
+            arns[name] = made["FunctionArn"]
+        yield arns
+
+
+@pytest.mark.parametrize("by", ["name", "ARN"])
+def test_a_query_through_both_functions(functions: dict[str, str], key: SecretKey, tmp_path: Path, by: str) -> None:
+    path = write(tmp_path, Draw(3, 400, 5, 0.1, "offset", 20, None, True))
+    sql = 'SELECT g, COUNT(*), SUM(i), AVG(f), STDDEV(d) FROM "table" GROUP BY g ORDER BY g'
+    named = list(functions) if by == "name" else list(functions.values())
+    schema = load_schema(schema_path(path))
+    transport = connect(Target(functions=",".join(named), region=REGION), no_embedded)
+    with oracle(path) as unsplit, open_table(path, schema) as table:
+        answer = run_query(table, plan_query(sql, schema, table.name), key, transport, Silent())
+        compare(answer, unsplit.execute(sql).fetchall(), [])
+    transport.close()
+
+
+def test_a_function_that_is_not_there(functions: dict[str, str], key: SecretKey, tmp_path: Path) -> None:
+    path = write(tmp_path, Draw(3, 7, 1, 0.0, "unit", 7, None, False))
+    schema = load_schema(schema_path(path))
+    transport = connect(Target(functions="cleave-sensitive,nobody", region=REGION), no_embedded)
+    with open_table(path, schema) as table, pytest.raises(ServiceError) as caught:
+        run_query(table, plan_query('SELECT SUM(i) FROM "table"', schema, table.name), key, transport, Silent())
+    assert caught.value.hint
+    transport.close()
