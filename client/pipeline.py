@@ -38,6 +38,7 @@ REQUESTS_UNDER_WAY = 4
 MIN_CHUNKS_TO_FORK = 12
 # Groups that need a result ciphertext each: 66 KB a group down.
 MAX_ENCRYPTED_GROUPS = 5_000
+_DISTRUST = "ask again, and if it happens again do not use this service"
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -134,9 +135,9 @@ def _ask_plain(
         )
         answer = transport.plain(request)
         if answer.schema_hash != schema_hash or answer.rows != part.rows:
-            raise CheckFailed("plain rows", "the plain service's answer is to another request")
+            raise CheckFailed("plain rows", "the plain service's answer is to another request", hint=_DISTRUST)
         if sum(rows for _, rows in answer.runs) != part.rows:
-            raise CheckFailed("plain rows", "the plain service numbered other rows than it was sent")
+            raise CheckFailed("plain rows", "the plain service numbered other rows than it was sent", hint=_DISTRUST)
         progress.advance(part.rows)
         return answer
 
@@ -163,7 +164,7 @@ def _check_plain(groups: Groups, rows: int) -> None:
         if group != FILTERED:
             counted[group] += length
     if counted != list(groups.counts) or sum(length for _, length in groups.runs) != rows:
-        raise CheckFailed("plain rows", "the plain service's group sizes contradict its row numbers")
+        raise CheckFailed("plain rows", "the plain service's group sizes contradict its row numbers", hint=_DISTRUST)
 
 
 def _slices(job: Job, groups: int) -> list[Slice]:

@@ -62,6 +62,12 @@ def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: Pl
                 raise ServiceError(f"the plain service's {what}[{number}] is not {type_}", hint=_ANOTHER)
         if any(len(column.values) != len(response.counts) for column in columns):
             raise ServiceError(f"the plain service's {what} are not one a group", hint=_ANOTHER)
+    if not key_types and len(response.counts) != 1:
+        raise ServiceError(f"the plain service answered {len(response.counts)} groups, one was asked", hint=_ANOTHER)
+    if key_types and not all(response.counts):
+        raise ServiceError("the plain service answered a group without rows", hint=_ANOTHER)
+    if key_types and len(set(_rows(response.keys, 0))) != len(response.counts):
+        raise ServiceError("the plain service answered a group more than once", hint=_ANOTHER)
     if any(not FILTERED <= group < len(response.counts) for group, _ in response.runs):
         raise ServiceError("the plain service numbers a row with a group that is not there", hint=_ANOTHER)
 

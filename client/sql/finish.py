@@ -22,7 +22,7 @@ from client.csv_types import is_number
 from client.rejoin import Groups
 from client.sql.engine import connect
 from client.sql.plan import Final, Output, QueryPlan
-from shared.errors import QueryRefused
+from shared.errors import QueryRefused, ServiceError
 
 Json = int | float | str | bool | None
 _OTHER_INTEGERS = frozenset({"HUGEINT", "UHUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
@@ -61,12 +61,19 @@ def _to_json(value: Any) -> Json:
 def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Answer]]) -> Result:
     """`answers[g][i]` is the answer of `plan.encrypted[i]` for group g.
 
-    Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may.
+    Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
+    plain figures that are none.
     """
     with closing(connect()) as connection:
         finisher = _Finisher(plan, groups, answers, connection)
         try:
             finisher.load()
+        except duckdb.Error as error:  # its message may quote values
+            raise ServiceError(
+                f"the plain service's figures are not of their types ({type(error).__name__})",
+                hint="is it Cleave's plain service, of the same release?",
+            ) from None
+        try:
             rows, chosen = finisher.rows()
         except duckdb.Error as error:  # its message may quote values
             raise QueryRefused(

@@ -1,0 +1,129 @@
+"""Every fault of tests/vectors/transport-faults.toml under `cleave query`, and bits flipped anywhere, many times over.
+
+Whatever happens on the way, the command gives the right answer, or an error and no number.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from client import job, pipeline, split
+from client.transport.answers import Answer
+from client.transport.base import EnvelopeTransport, Service, Transport
+from local.embedded import embedded_services
+from tests.cli.runner import Cli
+from tests.security import faulty
+from tests.security.canaries import QUESTION, canaries
+from tests.security.faulty import Faulty
+from tests.security.ways import Record, recorded
+
+FAULTS = tomllib.loads((Path(__file__).parents[1] / "vectors" / "transport-faults.toml").read_text())["fault"]
+UNGROUPED = "SELECT COUNT(*) AS n, MAX(visits) AS v, SUM(hiddenpay) AS s FROM t WHERE visits > 0"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return canaries().write(tmp_path_factory.mktemp("table"))
+
+
+@pytest.fixture(scope="module")
+def long_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return canaries(4000).write(tmp_path_factory.mktemp("table"))
+
+
+@pytest.fixture(scope="module")
+def earlier(table: Path, key_file: Path) -> dict[Service, Answer]:
+    """The answers to another query about the same table."""
+    record = Record()
+    cli = Cli(recorded("embedded", record, ""))
+    assert cli.run("query", table, QUESTION.replace("> 0", "< 0"), "--key", key_file).exit_code == 0
+    assert not record.requests(Service.SENSITIVE), "nothing is selected"
+    assert cli.run("query", table, QUESTION.replace("> 0", "> 1"), "--key", key_file).exit_code == 0
+    return {each.service: each.answer for each in record.exchanges}
+
+
+def services(fault: dict[str, Any], earlier: dict[Service, Answer]) -> Callable[[], Transport]:
+    def open_transport() -> Transport:
+        transport = embedded_services()
+        assert isinstance(transport, EnvelopeTransport)
+        transport._carrier = Faulty(transport._carrier, fault["name"], fault["service"], earlier)
+        return transport
+
+    return open_transport
+
+
+def several_requests(patch: pytest.MonkeyPatch) -> None:
+    """Of either service at once, and of equally many rows, so that nothing but the digest tells them apart."""
+    patch.setattr(split, "_WHOLE_TABLE_ROWS", 2000)
+    patch.setattr(job, "chunks_per_request", lambda _: 1)
+    patch.setattr(pipeline, "MIN_CHUNKS_TO_FORK", 1)
+
+
+CASES = [
+    {**fault, "service": service}
+    for fault in FAULTS
+    for service in (("plain", "sensitive") if fault["service"] == "both" else (fault["service"],))
+]
+
+
+@pytest.mark.parametrize("fault", CASES, ids=lambda fault: f"{fault['name']}-{fault['service']}")
+def test_fault(
+    fault: dict[str, Any],
+    cli: Cli,
+    table: Path,
+    long_table: Path,
+    key_file: Path,
+    earlier: dict[Service, Answer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cli.embedded = services(fault, earlier)
+    question = UNGROUPED if "none was asked for" in fault["name"] else QUESTION
+    if "two requests" in fault["name"]:
+        several_requests(monkeypatch)
+        table = long_table
+    if not fault["code"]:
+        assert cli.run("query", table, question, "--key", key_file).exit_code == 0
+        return
+    told = cli.fails(fault["code"], "query", table, question, "--key", key_file)
+    assert fault["error"] in told.splitlines()[0]
+    assert "hint: " in told
+
+
+def test_every_fault_is_carried_out() -> None:
+    known = {*faulty.ANSWERS, *faulty.REQUESTS, *faulty.MADE, *faulty.OTHERS}
+    assert {fault["name"] for fault in FAULTS} == known
+    assert len(FAULTS) == len(known)
+    assert {fault["name"] for fault in FAULTS if fault["kind"] == "service"} == set(faulty.MADE)
+
+
+def test_several_requests_are_answered_rightly(
+    cli: Cli, long_table: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the exchanges above start from."""
+    several_requests(monkeypatch)
+    record = Record()
+    cli.embedded = recorded("embedded", record, "")
+    result = cli.run("query", long_table, QUESTION, "--key", key_file, "--json")
+    assert result.exit_code == 0, result.output
+    assert len(record.requests(Service.PLAIN)) == len(record.requests(Service.SENSITIVE)) == 2
+    assert_right(json.loads(result.stdout, parse_float=Decimal), long_table)
+
+
+def assert_right(answer: dict[str, Any], table: Path, question: str = QUESTION) -> None:
+    types = "{'hiddenpay': 'DECIMAL(18,2)', 'hiddendose': 'DOUBLE', 'hiddencount': 'BIGINT', 'visits': 'BIGINT'}"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS FROM read_csv('{table}', types = {types})")
+        expected = connection.execute(question).fetchall()
+    assert len(answer["rows"]) == len(expected)
+    for row, bounds, truth in zip(answer["rows"], answer["bounds"], expected, strict=True):
+        assert row[:3] == list(truth[:3])
+        for figure, bound, true in zip(row[3:], bounds[3:], truth[3:], strict=True):
+            assert abs(Decimal(figure) - Decimal(true)) <= Decimal(bound)
