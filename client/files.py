@@ -12,12 +12,15 @@ from shared.errors import CleaveError
 def write_atomically(
     path: Path, text: str, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
 ) -> None:
-    """Write `text` beside `path`, flush it to disk, then move it into place.
+    """Write `text` beside `path`, flush it to disk, then move it into place; through a link, in the file it names.
 
-    Raises `error` if the file exists and `overwrite` is not set, or if it cannot be written; nothing is left behind.
+    The folder, if it has to be made, is as private as the file. Raises `error` if the file exists and `overwrite` is
+    not set, or if it cannot be written; nothing is left behind.
     """
+    if overwrite:
+        path = path.resolve()  # else what the link names would stay as it was: a key under its old passphrase
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as cause:
         raise error(f"{path}: cannot be written ({cause.strerror})") from None

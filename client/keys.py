@@ -94,8 +94,16 @@ def describe_key(path: Path) -> KeyInfo:
 
 
 def open_key(path: Path, passphrase: Callable[[], bytes]) -> SecretKey:
-    """Unwrap the key; `passphrase` is called only if there is one. Raises KeyFileError if it is wrong."""
+    """Unwrap the key; `passphrase` is called only if there is one.
+
+    Raises KeyFileError if it is wrong, or if there is none and others may read the file.
+    """
     head = _read(path)
+    if head.get("kdf") is None and path.stat().st_mode & 0o077:
+        raise KeyFileError(
+            f"{path}: others on this machine may use this key, which has no passphrase",
+            hint=f"chmod 600 {path}, or wrap it: cleave key passphrase",
+        )
     secret, master = _unwrap(path, head, passphrase)
     return SecretKey(head["key_id"], PROFILES[head["profile"]], secret, master)
 
@@ -139,14 +147,14 @@ def _read(path: Path) -> dict[str, Any]:
         raise KeyFileError(f"{path}: no such key file", hint="make one with: cleave key new") from None
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise KeyFileError(f"{path}: not a Cleave key file") from None
     if isinstance(content, dict) and "cleave_public_key" in content:
         raise KeyFileError(f"{path}: this is an exported public key", hint="name the secret key's own file")
-    needed = ("cleave_key", "key_id", "profile", "created", "public_key", "secret")
-    if not isinstance(content, dict) or not all(name in content for name in needed):
+    texts = ("key_id", "profile", "created", "public_key", "secret")
+    if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in texts):
         raise KeyFileError(f"{path}: not a Cleave key file")
-    if content["cleave_key"] != VERSION:
+    if content.get("cleave_key") != VERSION:
         raise KeyFileError(f"{path}: key file version is not {VERSION}", hint="it was made by another release")
     if content["profile"] not in PROFILES:
         raise KeyFileError(f"{path}: this release does not know the key's profile")
@@ -156,6 +164,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _unwrap(path: Path, head: dict[str, Any], passphrase: Callable[[], bytes]) -> tuple[bytes, bytes]:
     damaged = KeyFileError(f"{path}: the key file is damaged", hint="restore it from a backup")
     try:
+        known_as = hashlib.sha256(base64.b64decode(head["public_key"], validate=True)).hexdigest()[:32]
         sealed = base64.b64decode(head["secret"], validate=True)
         kdf = head.get("kdf")
         if kdf is not None:
@@ -171,15 +180,11 @@ def _unwrap(path: Path, head: dict[str, Any], passphrase: Callable[[], bytes]) -
                 f"{path}: wrong passphrase, or the key file is damaged",
                 hint="the passphrase cannot be recovered; a backup of the file can",
             ) from None
-        except ValueError:
+        except (ValueError, OverflowError, MemoryError):  # settings that Argon2 refuses
             raise damaged from None
-    if len(sealed) <= _MASTER_BYTES or head["key_id"] != _key_id(head):
+    if len(sealed) <= _MASTER_BYTES or head["key_id"] != known_as:
         raise damaged
     return sealed[_MASTER_BYTES:], sealed[:_MASTER_BYTES]
-
-
-def _key_id(head: dict[str, Any]) -> str:
-    return hashlib.sha256(base64.b64decode(head["public_key"])).hexdigest()[:32]
 
 
 def _wrapping_key(passphrase: bytes, salt: bytes, settings: dict[str, int]) -> bytes:

@@ -35,7 +35,8 @@ def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
 def _given(descriptor: int | None, variable: str) -> bytes | None:
     if descriptor is not None:
         return _checked(_read_line(descriptor))
-    value = os.environb.get(variable.encode())
+    # taken out, for what is started later (a credential_process of AWS) has no business with it
+    value = os.environb.pop(variable.encode(), None)
     return None if value is None else _checked(value)
 
 
