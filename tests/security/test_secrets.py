@@ -319,3 +319,14 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
         assert len(watch.seen) > 1, "encrypting processes were to be seen"
         assert log.count('"status": 200') >= 2
         assert not {name for name in os.listdir(tempfile.gettempdir()) if "duckdb" in name.lower()} - system
+
+
+def test_schema_and_plan_quote_no_cell(cli: Cli, table: Canaries, places: Places) -> None:
+    path = table.write(places.here)
+    proposed = places.here / "proposed.toml"
+    shown = cli.run("schema", path, "--yes", "-o", proposed).output + proposed.read_text()
+    for options in ([], ["--json"]):
+        result = cli.run("plan", path, QUESTION, *options)
+        assert result.exit_code == 0, result.output
+        shown += result.output
+    assert traces(shown.encode(), table.all) == []
