@@ -6,12 +6,26 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from client.aggregates.base import Answer, ColumnFacts, Estimate, Moment
-from client.aggregates.doubles import UNIT_EXACT, count_of, magnitude, of_doubles, summation_loss, total_of
+from client.aggregates.doubles import (
+    UNIT_EXACT,
+    count_of,
+    magnitude,
+    nearest,
+    of_doubles,
+    summation_loss,
+    total_of,
+    upper,
+)
+
+# What three roundings of a long double change at most; it has 64 bits on x86, more elsewhere.
+_LONG_DOUBLE = Fraction(3, 2**64)
 
 
 class Avg:
-    """sum / n. Of integers and decimals it is the very double DuckDB gives, which casts an exact total to DOUBLE and
-    divides once. NULL where no value is left.
+    """sum / n, NULL where no value is left.
+
+    Of integers and decimals DuckDB divides an exact total, in one of two ways: where it stands alone or beside a SUM,
+    cast to DOUBLE first; within GROUP BY or FILTER as a long double. Where both give the same double, so do we.
     """
 
     names = ("AVG", "MEAN")
@@ -30,11 +44,20 @@ class Avg:
             return Answer(None, 0.0, exact=True)
         total = total_of(moments, facts)
         if facts.decimals is not None and total.exact:
-            return Answer(_as_duckdb_casts(total.value, facts.decimals) / count, 0.0, exact=True)
+            return _of_exact(total.value, facts.decimals, count)
         mean, peak = total.value / count, magnitude(moments, facts)
         loss = (total.bound + summation_loss(count, peak)) / count + UNIT_EXACT * abs(mean)
         value, bound = of_doubles(mean, loss, peak)
         return Answer(value, bound, exact=False)
+
+
+def _of_exact(total: Fraction, decimals: int, count: int) -> Answer:
+    mean = total / count
+    value = nearest(mean)
+    ways = {nearest(mean * (1 - _LONG_DOUBLE)), nearest(mean * (1 + _LONG_DOUBLE))}
+    ways.add(_as_duckdb_casts(total, decimals) / count)
+    bound = upper(max(abs(Fraction(way) - Fraction(value)) for way in ways))
+    return Answer(value, bound, exact=not bound)
 
 
 def _as_duckdb_casts(total: Fraction, decimals: int) -> float:

@@ -148,7 +148,7 @@ def test_exact_types_come_back_as_duckdb_gives_them(engine: duckdb.DuckDBPyConne
             units = [high] * rows
         values = [Fraction(unit, 10**decimals) for unit in units]
         texts = [str(Decimal(unit).scaleb(-decimals)) for unit in units]
-        calls = ["COUNT", "SUM"] if type_ == "BOOLEAN" else ["COUNT", "SUM", "AVG"]
+        calls = ["COUNT", "SUM"]
         selected = ", ".join(f"{name}(x), typeof({name}(x))" for name in calls)
         row = engine.execute(f"SELECT {selected} FROM (SELECT unnest(?::{type_}[]) AS x)", [texts]).fetchone()
         assert row is not None
@@ -160,6 +160,30 @@ def test_exact_types_come_back_as_duckdb_gives_them(engine: duckdb.DuckDBPyConne
             assert answer.bound == 0
             assert answer.value == (Fraction(expected) if isinstance(expected, Decimal) else expected), (name, rows)
             assert AGGREGATES[name].result_type(type_) == expected_type
+
+
+@pytest.mark.parametrize("type_", [type_ for type_ in EXACT_TYPES if type_ != "BOOLEAN"])
+def test_an_exact_mean_is_duckdbs_however_it_divides(engine: duckdb.DuckDBPyConnection, type_: str) -> None:
+    decimals, low, high = EXACT_TYPES[type_]
+    random = np.random.default_rng(len(type_))
+    exact = 0
+    for rows in [1, 2, 1000, *range(3, 50)]:
+        units = [int(unit) for unit in random.integers(low, high, rows, dtype=np.uint64 if low == 0 else np.int64)]
+        values = [Fraction(unit, 10**decimals) for unit in units]
+        texts = [str(Decimal(unit).scaleb(-decimals)) for unit in units]
+        facts = ColumnFacts(type_, decimals, values[0], float(max(map(abs, values))))
+        answer = AGGREGATES["AVG"].finish(moments_of(values, values[0]), facts, rows)
+        assert answer.value is not None
+        for sql in ("SELECT avg(x)", "SELECT avg(x) FILTER (WHERE true)", "SELECT avg(x), sum(x)"):
+            for grouped in ("", "GROUP BY g"):
+                (expected, *_) = engine.execute(
+                    f"{sql} FROM (SELECT unnest(?::{type_}[]) AS x, 1 AS g) {grouped}", [texts]
+                ).fetchone()
+                assert abs(Fraction(expected) - Fraction(answer.value)) <= Fraction(answer.bound), (sql, grouped, rows)
+        assert answer.exact == (answer.bound == 0)
+        assert answer.bound <= 4e-16 * abs(answer.value)
+        exact += answer.exact
+    assert exact > 25
 
 
 @pytest.mark.parametrize("type_", [*EXACT_TYPES, "FLOAT", "DOUBLE"])
