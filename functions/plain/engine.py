@@ -151,8 +151,9 @@ def _make_groups(database: Database, keys: int, aggregates: Sequence[str]) -> in
     grouped = f"GROUP BY {named[2:]}" if keys else ""
     database.run(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
-        f"SELECT min(keyed.rowid) AS {p}first, count(*) AS {p}size{named}{wanted} "
-        f"FROM {TABLE} POSITIONAL JOIN {p}keyed AS keyed WHERE keyed.{p}selected {grouped}"
+        f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
+        # a column of the table may be called rowid: no other one may stand beside it
+        f"FROM {TABLE} POSITIONAL JOIN (SELECT rowid AS {p}place, * FROM {p}keyed) WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )
