@@ -99,7 +99,7 @@ class Halves:
                     raise QueryRefused("one row's plain columns are too large for a request")
                 size = max(1, min(size // 2, int(size * 0.9 * _PARQUET_BYTES / len(parquet))))
                 continue
-            yield Part(size, parquet)
+            yield Part(min(size, self.rows), parquet)
             start += size
             size = min(size * 2, int(size * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))) or 1
 
@@ -155,7 +155,7 @@ def arrange(runs: Sequence[Run], groups: int) -> Arrangement:
 
     Neither the order of names nor that of the file shows, and rows stand otherwise than in the plain half.
     """
-    numbers = np.repeat(np.array([group for group, _ in runs]), np.array([rows for _, rows in runs]))
+    numbers = np.repeat(*np.array(runs, dtype=np.intp).reshape(-1, 2).T)
     random = shuffler()
     opaque = random.permutation(groups)
     rows = random.permutation(np.flatnonzero(numbers != FILTERED))
