@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from client.aggregates.base import UNIT, ColumnFacts, Estimate, Moment
 from client.encode import Exact, Real, Source, Total
 from client.sql.plan import Argument
 from shared.errors import InputError
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 _HUGE = 2.0**1000  # above it x - c could overflow: such columns are not centred
 
@@ -65,8 +68,9 @@ def _prepare_exact(
 ) -> Prepared:
     present = values if valid is None else values[valid]
     minimum = bounds[0] if bounds else int(present.min()) if len(present) else 0
-    middle = len(present) // 2
-    centre = int(np.partition(present, middle)[middle]) if len(present) else minimum  # a value: floats would round it
+    sample = _sample(present)
+    middle = len(sample) // 2
+    centre = int(np.partition(sample, middle)[middle]) if len(sample) else minimum  # a value: floats would round it
     # modulo 2^64 the difference is right whatever the signs
     above = values.view(np.uint64) - np.int64(minimum).view(np.uint64)
     if valid is not None:
@@ -119,11 +123,16 @@ def _facts(argument: Argument, centre: Fraction, present: NDArray[np.float64]) -
 
 
 def _rounded_median(values: NDArray[np.float64]) -> float:
-    """The median to 16 bits: any constant will do, a short one makes most differences exact."""
+    """About the median, to 16 bits: any constant will do, a short one makes most differences exact."""
     if not len(values):
         return 0.0
-    mantissa, exponent = math.frexp(float(np.median(values)))
+    mantissa, exponent = math.frexp(float(np.median(_sample(values))))
     return math.ldexp(round(mantissa * 2**16), exponent - 16)
+
+
+def _sample(values: NDArray[Number]) -> NDArray[Number]:
+    """About ten thousand of the values, evenly spread: rows come shuffled."""
+    return values[:: 1 + len(values) // 10_000]
 
 
 def _add_products(
