@@ -182,7 +182,14 @@ def serve(
 ) -> None:
     """Run both services on this machine over HTTP."""
     settings: Settings = ctx.obj
-    settings.serve(host, port, lambda url: console.say(f"listening on {url}"), log=not settings.quiet)
+    from client.transport.endpoint import is_loopback  # noqa: PLC0415
+
+    def ready(url: str) -> None:
+        console.say(f"listening on {url}")
+        if not is_loopback(url):
+            console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
+
+    settings.serve(host, port, ready, log=not settings.quiet)
 
 
 def _exactly_one(sql: str | None, op: str | None) -> None:
