@@ -126,12 +126,12 @@ def test_what_breaks_after_an_interrupt_is_silent_too(cli: Cli, monkeypatch: pyt
 def test_serve_passes_on_what_it_is_told(cli: Cli) -> None:
     told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
     assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
+    cli.run("serve", "--quiet")
+    assert cli.served == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
 
 
 def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:
     assert "no authentication" in cli.run("serve", "--host", "0.0.0.0").stderr  # noqa: S104 - nothing listens here
-    cli.run("serve", "--quiet")
-    assert cli.served == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
 
 
 def test_words_after_two_dashes_are_not_options(cli: Cli) -> None:
