@@ -23,7 +23,8 @@ class Catalog:
     def __init__(self, table: str, columns: Sequence[Column]) -> None:
         self._connection = connect()
         self._table = table
-        self.create(table, [(column.name, column.type) for column in columns])
+        # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
+        self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")])
 
     def close(self) -> None:
         self._connection.close()
@@ -37,7 +38,9 @@ class Catalog:
         try:
             rows = self._connection.execute(f"DESCRIBE {statement}").fetchall()
         except duckdb.Error as error:
-            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}") from None
+            keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
+            hint = keyword if isinstance(error, duckdb.ParserException) else None
+            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
         return [(str(row[0]), str(row[1])) for row in rows]
 
     def require_same(self, statement: str, rewritten: str) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
-from client.sql.dialect import FaithfulDuckDB, write
+from client.sql.dialect import FaithfulDuckDB, quote, write
 from client.sql.functions import SET_RETURNING, UNSTEADY
 from shared import limits
 from shared.errors import QueryRefused
@@ -51,7 +50,7 @@ def parse(sql: str, table: str) -> Question:
     """
     if len(sql) > limits.MAX_SQL_CHARS:
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
-    select = _one_select(sql)
+    select = _one_select(sql, table)
     _refuse_clauses(select)
     _refuse_nodes(select)
     source = _source(select, table)
@@ -74,7 +73,7 @@ def parse(sql: str, table: str) -> Question:
     )
 
 
-def _one_select(sql: str) -> exp.Select:
+def _one_select(sql: str, table: str) -> exp.Select:
     try:
         statements = [each for each in sqlglot.parse(sql, read=FaithfulDuckDB) if each is not None]
     except ParseError as error:
@@ -82,13 +81,14 @@ def _one_select(sql: str) -> exp.Select:
         # sqlglot's column is where the offending word ends
         column = first["col"] - len(first.get("highlight") or " ") + 1 if first else 0
         place = f" at line {first['line']}, column {column}" if first else ""
-        raise QueryRefused(f"syntax error{place}", hint="the dialect is DuckDB's") from None
+        quoted = "" if _spelled(table) == table else f", and this table is FROM {_spelled(table)}"
+        raise QueryRefused(f"syntax error{place}", hint=f"the dialect is DuckDB's{quoted}") from None
     except RecursionError:
         raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
     except SqlglotError:
         raise QueryRefused("the query holds a quote or comment that does not end") from None
     if not statements:
-        raise QueryRefused("the query is empty", hint="for example: SELECT COUNT(*) FROM table")
+        raise QueryRefused("the query is empty", hint=f"for example: SELECT COUNT(*) FROM {_spelled(table)}")
     if len(statements) > 1:
         raise QueryRefused(f"{len(statements)} statements, one at a time", hint=ONE_TABLE)
     statement = statements[0]
@@ -178,22 +178,24 @@ def _is_count_star(star: exp.Star) -> bool:
 def _source(select: exp.Select, table: str) -> exp.Table:
     clause = select.args.get("from_")
     if clause is None:
-        raise QueryRefused("the query has no FROM", hint=f"FROM {table}")
+        raise QueryRefused("the query has no FROM", hint=f"FROM {_spelled(table)}")
     source = clause.this
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-        raise QueryRefused("FROM must name the table", hint=f"FROM {table}")
+        raise QueryRefused("FROM must name the table", hint=f"FROM {_spelled(table)}")
     if any(value for name, value in source.args.items() if name not in ("this", "alias")):
-        raise QueryRefused("FROM may only name the table", hint=f"FROM {table}")
+        raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise QueryRefused("new column names after FROM are not supported", hint=f"FROM {table}")
+        raise QueryRefused("new column names after FROM are not supported", hint=f"FROM {_spelled(table)}")
     if source.name.lower() != table.lower():
         raise QueryRefused(f"there is no table {source.name!r}", hint=f"this one is {table!r}: FROM {_spelled(table)}")
     return source
 
 
 def _spelled(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f'"{name}"'
+    """`name` with quotes where DuckDB wants them: around all but plain words that mean nothing else."""
+    tokens = sqlglot.tokenize(name, read=FaithfulDuckDB) if name.isidentifier() else []
+    return name if [token.token_type for token in tokens] == [TokenType.VAR] else quote(name)
 
 
 def _item(expression: exp.Expression) -> Item:

@@ -242,3 +242,26 @@ def test_names_of_functions_are_those_of_duckdbs_catalogue() -> None:
     assert unsteady <= functions.UNSTEADY
     for names in (functions.FOLLOWS_ROW_ORDER, functions.EXACT_OF_DOUBLES, functions.COMPARES_VALUES):
         assert names <= functions.AGGREGATE_NAMES
+
+
+@pytest.mark.parametrize(
+    ("table", "spelled"),
+    [("trial", "trial"), ("größe", "größe"), ("my data-2024", '"my data-2024"'), ("a.b", '"a.b"'), ("semi", '"semi"')]
+    + [("select", '"select"'), ('a"b', '"a""b"'), ("2024", '"2024"'), ("--", '"--"')],
+)
+def test_a_wrong_table_is_told_the_right_one_as_it_must_be_written(table: str, spelled: str, patients: Schema) -> None:
+    with pytest.raises(QueryRefused) as refused:
+        plan_query("SELECT COUNT(*) FROM other", patients, table)
+    assert str(refused.value.hint).endswith(f"FROM {spelled}")
+    assert plan_query(f"SELECT COUNT(*) FROM {spelled}", patients, table).table == table
+
+
+def test_a_syntax_error_may_be_the_table_without_its_quotes(patients: Schema) -> None:
+    for table in ("my data-2024", "semi"):
+        with pytest.raises(QueryRefused) as refused:
+            plan_query(f"SELECT COUNT(*) FROM {table}", patients, table)
+        assert "quotes" in str(refused.value.hint) or f'"{table}"' in str(refused.value.hint)
+
+
+def test_rows_can_be_counted_though_no_column_is_for_asking() -> None:
+    assert plan_query("SELECT COUNT(*) FROM t", schema(note="sealed VARCHAR"), "t").finals[0].sql == "n"
