@@ -137,7 +137,7 @@ def load_schema(path: Path) -> Schema:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text", hint="a schema is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: is not TOML: {error}") from None
+        raise InputError(f"{path}: is not TOML: {error}", hint="texts stand in quotes, each table once") from None
     try:
         return _parse(document)
     except ValueError as error:
@@ -203,8 +203,9 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     kind = _text(table, "kind", place)
     if kind not in list(Kind):
         raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
+    stated_type = _text(table, "type", place)
     try:
-        type_ = canonical(_text(table, "type", place))
+        type_ = canonical(stated_type)
     except ValueError as error:
         raise ValueError(f"{place} type: {error}") from None
     if kind == Kind.ENCRYPTED and not can_be_encrypted(type_):

@@ -19,6 +19,8 @@ from client.sql.functions import AGGREGATE_NAMES, UNSTEADY
 from client.sql.parse import Item, Question
 from shared.errors import QueryRefused
 
+_NAMED = 20  # columns a hint names at most
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -160,7 +162,10 @@ class _Resolver:
             hints.append(f"did you mean {self._spelled(near[0])!r}?")
         if found.this.quoted:
             hints.append("text goes in single quotes")
-        hint = "; ".join(hints) or "the schema names all columns"
+        if not hints:
+            names = ", ".join(column.name for column in list(self._columns.values())[:_NAMED])
+            hints.append(f"the schema names {names}{', ...' if len(self._columns) > _NAMED else ''}, and nothing else")
+        hint = "; ".join(hints)
         raise QueryRefused(f"there is no column {name!r}", hint=hint)
 
 

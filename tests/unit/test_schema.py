@@ -78,7 +78,9 @@ def test_every_mistake_is_named(case: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_schema(path)
     assert caught.value.message.startswith(f"{path}: ")
+    assert caught.value.message.count(problem.split("]")[0]) == 1
     assert problem in caught.value.message
+    assert caught.value.hint
 
 
 def test_a_missing_or_unreadable_schema(tmp_path: Path) -> None:

@@ -246,14 +246,29 @@ def test_names_of_functions_are_those_of_duckdbs_catalogue() -> None:
 
 @pytest.mark.parametrize(
     ("table", "spelled"),
-    [("trial", "trial"), ("größe", "größe"), ("my data-2024", '"my data-2024"'), ("a.b", '"a.b"'), ("semi", '"semi"')]
-    + [("select", '"select"'), ('a"b', '"a""b"'), ("2024", '"2024"'), ("--", '"--"')],
+    [
+        ("trial", "trial"),
+        ("größe", "größe"),
+        ("my data-2024", '"my data-2024"'),
+        ("a.b", '"a.b"'),
+        ("semi", '"semi"'),
+        ("select", '"select"'),
+        ('a"b', '"a""b"'),
+        ("2024", '"2024"'),
+        ("--", '"--"'),
+    ],
 )
 def test_a_wrong_table_is_told_the_right_one_as_it_must_be_written(table: str, spelled: str, patients: Schema) -> None:
     with pytest.raises(QueryRefused) as refused:
         plan_query("SELECT COUNT(*) FROM other", patients, table)
     assert str(refused.value.hint).endswith(f"FROM {spelled}")
     assert plan_query(f"SELECT COUNT(*) FROM {spelled}", patients, table).table == table
+
+
+def test_an_unknown_column_is_told_those_there_are() -> None:
+    with pytest.raises(QueryRefused) as refused:
+        plan_query("SELECT SUM(zzz) FROM t", schema(ward="plain VARCHAR", bill="encrypted DOUBLE"), "t")
+    assert refused.value.hint == "the schema names ward, bill, and nothing else"
 
 
 def test_a_syntax_error_may_be_the_table_without_its_quotes(patients: Schema) -> None:
