@@ -96,12 +96,15 @@ def schema(
     if target.exists():
         raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
     proposal = propose_schema(file)
-    console.out(schema_text(proposal))
-    asked = not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr)
-    if asked and not console.confirm(f"Write this to {console.printable(str(target))}?"):
-        console.say("nothing was written")
-        return
-    write_schema(proposal, target)
+    if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
+        console.out(schema_text(proposal))
+        if not console.confirm(f"Write this to {console.printable(str(target))}?"):
+            console.say("nothing was written")
+            return
+        write_schema(proposal, target)
+    else:
+        write_schema(proposal, target)  # first: a command that fails prints nothing
+        console.out(schema_text(proposal))
     if not ctx.obj.quiet:
         console.say(f"wrote {console.printable(str(target))}: review it before the first question")
 

@@ -14,7 +14,15 @@ from shared.errors import KeyFileError
 if TYPE_CHECKING:
     from client.keys import KeyInfo
 
-DEFAULT_KEY = Path.home() / ".config" / "cleave" / "key.json"
+DEFAULT_KEY = Path("~/.config/cleave/key.json")
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise KeyFileError(f"{path}: this account has no home directory", hint="name the file with --key") from None
+
 
 KeyPath = Annotated[
     Path,
@@ -22,6 +30,7 @@ KeyPath = Annotated[
         "--key",
         metavar="FILE",
         envvar="CLEAVE_KEY",
+        callback=_expanded,
         help="The key file; ~/.config/cleave/key.json if not named.",
         show_default=False,
     ),

@@ -107,7 +107,9 @@ class Schema:
 
 
 def schema_path(csv: Path) -> Path:
-    """`patients.csv` -> `patients.schema.toml` beside it."""
+    """`patients.csv` -> `patients.schema.toml` beside it. Raises InputError for a directory, which may have no name."""
+    if csv.is_dir():
+        raise InputError(f"{csv}: is a directory", hint="name one CSV file")
     return csv.with_suffix(".schema.toml")
 
 

@@ -154,3 +154,21 @@ def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
 def test_a_passphrase_is_no_argument(cli: Cli, tmp_path: Path) -> None:
     for option in ("--passphrase", "-p"):
         assert cli.run("key", "new", "--key", tmp_path / "key.json", option, "word").exit_code == 2
+
+
+def test_the_home_directory_is_looked_up_only_when_it_is_needed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.environment["HOME"] = str(tmp_path)
+    assert cli.run("key", "new", "--no-passphrase").exit_code == 0
+    assert cli.run("key", "show", "--key", "~/.config/cleave/key.json").exit_code == 0
+    assert (tmp_path / ".config" / "cleave" / "key.json").stat().st_mode & 0o777 == 0o600
+
+    def no_home(path: Path) -> Path:
+        if str(path).startswith("~"):
+            raise RuntimeError("Could not determine home directory.")
+        return path
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    assert "--key" in cli.fails(5, "key", "show")
+    assert cli.run("key", "show", "--key", tmp_path / ".config" / "cleave" / "key.json").exit_code == 0
