@@ -80,6 +80,8 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[di
             fate, destination, size = "sent in the clear", "plain", halves.plain_bytes(column.name)
         elif name in encrypted and column.kind is Kind.PLAIN:
             fate, destination = "read here for an encrypted column", "none"
+        elif name in encrypted and not encrypted[name]:  # COUNT of a column without NULLs is the number of rows
+            fate, destination = "read here, nothing of it sent", "none"
         elif name in encrypted:
             fate, destination, size = "encrypted", "sensitive", encrypted[name]
         else:
@@ -140,7 +142,7 @@ def leakage(plan: QueryPlan, rows: int, selected: int, groups: int, lanes: int) 
     if lanes:
         sensitive = [
             f"the number of selected rows: {selected}",
-            f"the sizes of {groups} groups under random numbers, not their names",
+            f"the sizes of {groups} group{'' if groups == 1 else 's'} under random numbers, not their names",
             f"the number of encrypted values a row has: {lanes} (narrow columns share one; it depends on the "
             "aggregates asked for, on how wide the columns' ranges are, and on whether they have NULLs at all)",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from client.schema import Schema
     from client.transport.base import Transport
 
+_DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
+
 
 def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
     """The rejoined table, then one line on how far to trust it and what it took."""
@@ -103,11 +105,15 @@ def _footer(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
 
 
 def _column_table(columns: Iterable[Mapping[str, Any]]) -> str:
-    headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("fate"), Heading("bytes", justify="right")]
+    headings = [Heading(name) for name in ("column", "kind", "type", "fate", "to")]
     return table(
-        headings,
+        [*headings, Heading("bytes", justify="right")],
         [
-            [column["name"], column["kind"], column["type"], column["fate"], f"{column['bytes']:,}"]
+            [
+                *(column[fact] for fact in ("name", "kind", "type", "fate")),
+                _DESTINATIONS[column["destination"]],
+                f"{column['bytes']:,}",
+            ]
             for column in columns
         ],
     )

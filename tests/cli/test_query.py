@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,17 @@ def test_the_plan_sends_nothing_and_needs_no_key(cli: Cli, table: Path) -> None:
     for section in ("Columns", "Profile sum60-pack", "Requests", "What the plain service will see"):
         assert section in text
     assert "600 rows, 600 selected, 6 groups. Nothing has been sent." in text
+    lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
+    assert re.search(r"sent in the clear +plain service", lines["ward"])
+    assert re.search(r"encrypted +sensitive service", lines["bill"])
+    assert re.search(r"not read, stays here +nobody", lines["notes"])
+
+
+def test_the_plan_of_a_count_that_needs_no_ciphertext(cli: Cli, table: Path) -> None:
+    plan = json.loads(cli.run("plan", table, "SELECT COUNT(age) FROM patients", "--json").stdout)
+    (age,) = (column for column in plan["columns"] if column["name"] == "age")
+    assert (age["bytes"], age["destination"]) == (0, "none")
+    assert plan["requests"]["sensitive"]["count"] == 0
 
 
 def test_an_answer_is_refused_before_the_key_is_opened(ready: Cli, table: Path) -> None:
