@@ -6,6 +6,7 @@ The whole path runs: CSV, split, encrypt, both services over the embedded transp
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from decimal import Decimal
 from fractions import Fraction
@@ -66,7 +67,7 @@ def compare(answer: QueryAnswer, expected: list[tuple[Any, ...]], ratios: list[f
 
 @given(draws)
 @settings(
-    max_examples=25,
+    max_examples=int(os.environ.get("CLEAVE_ORACLE_EXAMPLES", "25")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
