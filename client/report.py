@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from client.schema import Schema
     from client.transport.base import Transport
 
+_WIDE = 120  # characters; about what a terminal shows in one line
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
 
 
@@ -33,7 +34,13 @@ def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> st
         ]
         for row, bounds, exacts in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
-    return f"{table(headings, rows)}\n\n{_footer(answer, transport, seconds)}"
+    shown = table(headings, rows)
+    if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
+        figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
+        shown = table(
+            figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)]
+        )
+    return f"{shown}\n\n{_footer(answer, transport, seconds)}"
 
 
 def answer_json(answer: QueryAnswer) -> str:

@@ -37,6 +37,19 @@ def test_the_footer_and_the_head() -> None:
     ]
 
 
+def test_one_row_that_is_too_wide_is_shown_downwards() -> None:
+    wide = answer([["x" * 120, 3, 2.5]], [[None, None, 0.25]], [[None, None, False]])
+    assert answer_text(wide, TRANSPORT, 1.0).splitlines()[:5] == [
+        "column  from       " + " " * 115 + "value",
+        "------  ---------  " + "-" * 120,
+        "group   key        " + "x" * 120,
+        "n\\x1b   plain      " + " " * 119 + "3",
+        "sum     encrypted  " + " " * 110 + "2.5 ± 3e-1",
+    ]
+    two = answer([["x" * 120, 3, 2.5]] * 2, [[None, None, 0.25]] * 2, [[None, None, False]] * 2)
+    assert answer_text(two, TRANSPORT, 1.0).splitlines()[0].startswith("group ")
+
+
 def test_no_rows() -> None:
     empty = answer([], [], [])
     assert answer_text(empty, TRANSPORT, 0.0).splitlines()[2] == "-----  -----  ---------"
