@@ -22,6 +22,7 @@ PYTHON = "3.13"
 PLATFORMS = {"x86_64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}  # glibc 2.34 on Amazon Linux 2023
 PRUNED_FOLDERS = {"tests", "__pycache__", "include", "f2py"}
 PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
+PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the other
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
@@ -81,7 +82,7 @@ def prune(destination: Path) -> None:
     for path in sorted(destination.rglob("*"), reverse=True):
         if path.is_dir() and path.name in PRUNED_FOLDERS:
             shutil.rmtree(path)
-        elif path.suffix in PRUNED_SUFFIXES and path.is_file():
+        elif (path.suffix in PRUNED_SUFFIXES or path.match(PRUNED_FILES)) and path.is_file():
             path.unlink()
 
 
