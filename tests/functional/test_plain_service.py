@@ -129,12 +129,12 @@ def test_the_log_has_numbers_only(table: bytes, lines: list[str]) -> None:
 
 
 def test_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "PLAIN_SECONDS", 1.5)  # enough for a busy machine to get as far as the aggregates
     slow = "count(*) FILTER (WHERE list_sum(list_transform(range(3000), lambda x: x * x)) > 0)"
     asked = {"schema_hash": HASH, "rows": 1_000_000, "aggregates": [slow] * 100}
     response = call(app, "POST", AGGREGATE, json=asked)
     assert response.status_code == 422
-    assert response.json()["error"] == "stopped after 0.2 s"
+    assert response.json()["error"] == "stopped after 1.5 s"
 
 
 def run_in_lambda(memory: int, event: dict[str, Any], **env: str) -> tuple[dict[str, Any], str]:
