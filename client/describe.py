@@ -12,10 +12,9 @@ from client.schema import Kind
 from client.split import Halves, arrange
 from client.sql.plan import QueryPlan
 from client.table import Table
+from shared import limits
 from shared.moments import FILTERED, Run
 from shared.params import SUM60_PACK, Profile
-
-RESULT_BYTES = 66_500  # a result ciphertext: its second polynomial cannot be truncated
 
 
 def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile = SUM60_PACK) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile 
         runs.append((FILTERED, table.rows - selected))
     job = Job(profile, plan.arguments, halves.arguments(), arrange(runs, len(counts)), table.schema)
     slices = job.slices(streams)
-    answers = sum(len({group for group, _ in part.runs}) + 1 for part in slices) * RESULT_BYTES
+    results = sum(len({group for group, _ in part.runs} - {FILTERED}) + 1 for part in slices)  # and the sentinel
     described = {
         "table": table.name,
         "rows": table.rows,
@@ -49,8 +48,8 @@ def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile 
             "plain": {"count": len(parts), "bytes_up": sum(size for _, size in parts)},
             "sensitive": {
                 "count": len(slices),
-                "bytes_up": job.chunks * bytes_of_chunk(profile),
-                "bytes_down": answers,
+                "bytes_up": sum(part.stop - part.start for part in slices) * bytes_of_chunk(profile),
+                "bytes_down": results * limits.RESULT_BYTES,
             },
         },
         "leakage": leakage(plan, table.rows, selected, len(counts), job.lanes),

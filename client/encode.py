@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -134,7 +134,7 @@ class Layout:
         place = self.places[source]
         if place.is_exact:
             return Total(Fraction(value), Fraction(0))
-        unit = _power(-place.exponent)
+        unit = Fraction(2) ** -place.exponent
         bound = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * rows)
         return Total(value * unit, Fraction(bound) * unit)
 
@@ -158,8 +158,7 @@ def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits
         lane = next((lane for lane, bits in enumerate(used) if bits + field.bits_total <= width), len(used))
         if lane == len(used):
             used.append(0)
-        where = Field(lane, used[lane], field.shift, field.bits, field.bits_total, field.largest)
-        placed.setdefault(number, []).append(where)
+        placed.setdefault(number, []).append(replace(field, lane=lane, offset=used[lane]))
         used[lane] += field.bits_total
     lanes = len(used)
     places = []
@@ -195,16 +194,15 @@ def _exponent(source: Real, window: int, capacity_bits: int) -> int:
     return capacity_bits - math.ceil(math.log2(total)) - top
 
 
-def pack(layout: Layout, sources: Sequence[Source], order: NDArray[np.intp]) -> NDArray[np.int64]:
-    """The lanes (rows, lanes) of `sources` with their rows taken in `order`."""
-    matrix = np.zeros((len(order), layout.lanes), np.int64)
+def pack(layout: Layout, sources: Sequence[Source]) -> NDArray[np.int64]:
+    """The lanes (rows, lanes) of `sources`, of which there is at least one."""
+    matrix = np.zeros((len(sources[0].values), layout.lanes), np.int64)
     for source, place in zip(sources, layout.places, strict=True):
         if isinstance(source, Real):
-            matrix[:, place.lane] = _round_stochastically(np.ldexp(source.values[order], place.exponent))
+            matrix[:, place.lane] = _round_stochastically(np.ldexp(source.values, place.exponent))
             continue
-        values = source.values[order]
         for field in place.fields:
-            limb = (values >> np.uint64(field.shift)) & np.uint64((1 << field.bits) - 1)
+            limb = (source.values >> np.uint64(field.shift)) & np.uint64((1 << field.bits) - 1)
             matrix[:, field.lane] += (limb << np.uint64(field.offset + layout.guard)).astype(np.int64)
     return matrix
 
@@ -228,7 +226,3 @@ def polynomials(
         part = matrix[chunk * capacity : min((chunk + 1) * capacity, rows)]
         out[place, : part.size] = part.ravel()
     return out
-
-
-def _power(exponent: int) -> Fraction:
-    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)

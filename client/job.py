@@ -37,14 +37,22 @@ from client.split import Arrangement, Values
 from client.sql.plan import Argument
 from shared import limits
 from shared.errors import CheckFailed, WireError
-from shared.moments import FILTERED, Run, Segment, rows_per_chunk, segments, sentinel_label, sentinel_weights
+from shared.moments import (
+    FILTERED,
+    SENTINELS,
+    Run,
+    Segment,
+    rows_per_chunk,
+    segments,
+    sentinel_label,
+    sentinel_weights,
+)
 from shared.params import Profile
 from shared.seal import BATCH
 from shared.wire import MomentsRequest, MomentsResponse
 
 # A seeded ciphertext's file over its 8 N bytes of residues: headers, the seed, zstd's framing.
 _FILE_OVERHEAD = 512
-_HEAD_BYTES = 100_000
 MAX_GROUPS = limits.MAX_RESULTS - 1  # in one answer, beside the sentinel
 CHECKS = ("envelope", "groups", "sentinel", "residual", "range", "total")
 
@@ -101,7 +109,7 @@ class Job:
         sources: list[Source] = [self.prepared[i].sources[moment] for i, moment in self._keys]
         self.layout: Layout = plan_layout(sources, self.rows, self._window, profile.capacity_bits)
         self.lanes = self.layout.lanes
-        self._matrix = pack(self.layout, sources, np.arange(self.rows)) if self.lanes else None
+        self._matrix = pack(self.layout, sources) if self.lanes else None
         self._name = secrets.token_bytes(16)  # makes every job's sentinels its own
         self._integers: dict[int, list[int]] = {}  # by opaque group number, one a source
         self._counts: dict[int, int] = dict(arrangement.runs)
@@ -199,7 +207,7 @@ class Job:
         for index, chunk in zip(range(part.start, part.stop), segments(part.runs, capacity), strict=True):
             label = sentinel_label(index, chunk, capacity)
             expected += int(cipher.sentinels(self._name, index) @ sentinel_weights(label))
-        noise = SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * 16 * (part.stop - part.start))
+        noise = SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * SENTINELS * (part.stop - part.start))
         if abs(coefficient - (expected << SENTINEL_SHIFT)) > noise:
             raise CheckFailed(
                 "sentinel",
@@ -255,7 +263,7 @@ def bytes_of_chunk(profile: Profile) -> int:
 
 
 def chunks_per_request(profile: Profile) -> int:
-    return (limits.MAX_BODY_BYTES - _HEAD_BYTES) // bytes_of_chunk(profile)
+    return (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // bytes_of_chunk(profile)
 
 
 def _taken(valid: NDArray[np.bool_] | None, order: NDArray[np.intp]) -> NDArray[np.bool_] | None:

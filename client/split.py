@@ -18,8 +18,7 @@ from shared import limits
 from shared.errors import InputError, QueryRefused
 from shared.moments import FILTERED, Run
 
-# A request's head (SQL, JSON) besides its Parquet; the limits on both are in shared.limits.
-_PARQUET_BYTES = limits.MAX_BODY_BYTES - 100_000
+_PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _WHOLE_TABLE_ROWS = 1 << 18  # try this many rows in one Parquet file first
 
 
@@ -58,15 +57,15 @@ class Halves:
         if not selected:
             selected = ["1 AS one"]
         order_by = f"ORDER BY {', '.join([*order, 'random()'])}" if plan.plain_columns else ""
+        failure = None
         try:
             table.connection.execute(
                 f"CREATE OR REPLACE TABLE halves AS SELECT {', '.join(selected)} FROM {table.relation} {order_by}"
             )
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
-            kind = type(error).__name__
-        else:
-            return
-        raise self._blame(kind)
+            failure = type(error).__name__
+        if failure:
+            raise self._blame(failure)
 
     def _blame(self, kind: str) -> InputError:
         """Which expression DuckDB could not compute in some row."""

@@ -17,8 +17,11 @@ MAX_LANES = 256
 MAX_ROWS = 1_000_000
 # Rows in one job: sqrt(10.5 * 2^26) * 13.4 < 2^19, the widest guard the encoder ever sets aside.
 MAX_JOB_ROWS = 1 << 26
-# Result ciphertexts in one answer: 66 KB each (c1 cannot be truncated), the sentinel included.
-MAX_RESULTS = MAX_BODY_BYTES // 66_500
+# What SQL, JSON and lengths take of a body besides its blobs.
+HEAD_BYTES = 100_000
+# A result ciphertext's file: its second polynomial cannot be truncated. An answer holds so many, the sentinel included.
+RESULT_BYTES = 66_500
+MAX_RESULTS = MAX_BODY_BYTES // RESULT_BYTES
 # Runs of the row-to-group vector: more means that the rows were not sorted by group.
 MAX_RUNS = 100_000
 # A group number is opaque; 2^31 leaves it an int32.

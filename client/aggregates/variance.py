@@ -35,8 +35,11 @@ class Variance:
         if count == 1:
             return Answer(0.0, 0.0, exact=True)
         estimate = variance(moments, facts, self.freedom)
-        value, bound = of_doubles(estimate.value, estimate.bound, peak(estimate, count))
+        value, bound = self._doubles(estimate, peak(estimate, count))
         return Answer(value, bound, exact=False)
+
+    def _doubles(self, squared: Estimate, highest: Fraction) -> tuple[float, float]:
+        return of_doubles(squared.value, squared.bound, highest)
 
 
 def variance(moments: Mapping[Moment, Estimate], facts: ColumnFacts, freedom: int) -> Estimate:
