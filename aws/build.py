@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("functions", "shared")  # the source roots a handler may reach
 PYTHON = "3.13"
 PLATFORMS = {"x86_64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}  # glibc 2.34 on Amazon Linux 2023
 PRUNED_FOLDERS = {"tests", "__pycache__", "include", "f2py"}
@@ -27,32 +28,34 @@ LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth 
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
 
-def own_modules(entry: str) -> set[Path]:
-    """Files of the project that importing `entry` can reach, late imports included, relative to the root."""
+def own_modules(entry: str) -> dict[Path, Path]:
+    """Files of the project that importing `entry` can reach, late imports included, by where an artifact has them."""
     if _source(entry) is None:
         raise SystemExit(f"error: {entry} is not there")
-    found: set[Path] = set()
+    found: dict[Path, Path] = {}
     waiting = [entry]
     while waiting:
         module = waiting.pop()
-        path = _source(module)
-        if path is None or path in found:
+        found_at = _source(module)
+        if found_at is None or found_at[0] in found:
             continue
-        found.add(path)
+        name, path = found_at
+        found[name] = path
         waiting += _imports(path)
         if "." in module:
             waiting.append(module.rpartition(".")[0])
     return found
 
 
-def _source(module: str) -> Path | None:
+def _source(module: str) -> tuple[Path, Path] | None:
     path = module.replace(".", "/")
     candidates = (Path(f"{path}.py"), Path(path, "__init__.py"))
-    return next((candidate for candidate in candidates if (ROOT / candidate).is_file()), None)
+    places = ((candidate, ROOT / root / candidate) for candidate in candidates for root in SOURCES)
+    return next((place for place in places if place[1].is_file()), None)
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
@@ -132,10 +135,10 @@ def main() -> None:
     options = parser.parse_args()
     install(options.half, options.destination, options.architecture)
     prune(options.destination)
-    for path in own_modules(f"functions.{options.half}.app"):
-        target = options.destination / path
+    for name, path in own_modules(f"cleave_services.{options.half}.app").items():
+        target = options.destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / path, target)
+        shutil.copyfile(path, target)
     compile_all(options.destination)
 
 

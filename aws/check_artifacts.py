@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 LIMIT_MB = 250  # unzipped, layers included (AWS Lambda quotas)
-CLIENT_ONLY = {"client", "local", "tests", "sqlglot", "typer", "rich", "pandas", "cryptography", "boto3", "botocore"}
+CLIENT_ONLY = {"cleave", "tests", "sqlglot", "typer", "rich", "pandas", "cryptography", "boto3", "botocore"}
 FORBIDDEN = {
     "SensitiveFunction": CLIENT_ONLY | {"duckdb", "_duckdb"},
     "PlainFunction": CLIENT_ONLY | {"tenseal", "libtenseal", "_sealapi_cpp", "_tenseal_cpp", "numpy"},
@@ -32,7 +32,7 @@ def problems(function: str, weights: Counter[str]) -> list[str]:
     found = [f"{function} ships {', '.join(unwanted)}"] if unwanted else []
     if weights.total() >= LIMIT_MB * 1e6:
         found.append(f"{function} is {weights.total() / 1e6:.0f} MB unzipped, Lambda takes {LIMIT_MB}")
-    if "functions" not in weights:
+    if "cleave_services" not in weights:
         found.append(f"{function} has no handler")
     return found
 
@@ -47,7 +47,7 @@ def main() -> None:
         largest = ", ".join(f"{name} {size / 1e6:.1f}" for name, size in weights.most_common(SHOWN))
         print(f"{function}: {weights.total() / 1e6:.1f} MB unzipped of {LIMIT_MB} ({largest}, ...)")
         found += problems(function, weights)
-        if not list((build / function).glob("functions/__pycache__/*.cpython-313.pyc")):
+        if not list((build / function).glob("cleave_services/__pycache__/*.cpython-313.pyc")):
             print(
                 f"warning: {function} SHIPS NO BYTECODE: no Python 3.13 and no Lambda image was there to compile it\n"
                 "hint: it works, but each cold start takes about twice as long; install Python 3.13 and build again"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aws.events import TABLE, decrypt_totals
 from aws.make_events import KEY_NAME
-from client.keys import open_key
+from cleave.ckks.key_file import open_key
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from client.encode import polynomials
-from client.encrypt import Cipher
-from client.keys import SecretKey
-from shared import wire
-from shared.moments import SENTINELS
-from shared.wire import MomentsRequest, PlainRequest
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.layout import polynomials
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared import wire
+from cleave_shared.moments import SENTINELS
+from cleave_shared.wire import MomentsRequest, PlainRequest
 
 MOMENTS, OPERATE_ENCRYPTED = "/v1/sensitive/moments", "/v1/sensitive"
 AGGREGATE, OPERATE = "/v1/plain/aggregate", "/v1/plain"

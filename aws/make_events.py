@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from aws.events import make_events
-from client.keys import SecretKey, create_key, open_key
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import SecretKey
 
 KEY_NAME = "throwaway.key.json"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from functions.plain.app import app as plain
-from functions.sensitive.app import app as sensitive
+from cleave_services.plain.app import app as plain
+from cleave_services.sensitive.app import app as sensitive
 
 DOCS = Path(__file__).parent.parent / "docs"
 APPLICATIONS = {"sensitive": sensitive, "plain": plain}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aws.events import make_events
-from client.keys import create_key, open_key
+from cleave.ckks.key_file import create_key, open_key
 from tests.aws.sam import BUILD, IMAGE
 from tests.functional import many_chunks
 from tests.functional.runtime_api import Function
@@ -85,8 +85,12 @@ def main() -> None:
     moments, aggregate = made["sensitive-moments"].event, made["plain-aggregate"].event
     full = many_chunks.event(key, FULL_CHUNKS)
     functions = {
-        ("SensitiveFunction", "functions.sensitive.app.handler"): {"first": moments, "warm": moments, "full": full},
-        ("PlainFunction", "functions.plain.app.handler"): {"first": aggregate, "warm": aggregate},
+        ("SensitiveFunction", "cleave_services.sensitive.app.handler"): {
+            "first": moments,
+            "warm": moments,
+            "full": full,
+        },
+        ("PlainFunction", "cleave_services.plain.app.handler"): {"first": aggregate, "warm": aggregate},
     }
     print(f"milliseconds at 1 CPU in {IMAGE}, median of {runs} (least - most)")
     for (logical_id, handler), events in functions.items():

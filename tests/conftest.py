@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from client.keys import SecretKey, create_key, open_key
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import SecretKey
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from shared import wire
+from cleave_shared import wire
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for package in ("shared", "functions", "client", "local") for path in (ROOT / package).rglob("*.py")]
+PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
+SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
+
+# Room -> the rooms it may import. `flow` is the modules directly in cleave/; `files` is one module of its own.
+ROOMS = {
+    "files": set(),
+    "aggregates": set(),
+    "transport": set(),
+    "table": {"files"},
+    "propose": {"table"},
+    "sql": {"aggregates", "table"},
+    "ckks": {"aggregates", "files", "sql", "table"},
+    "flow": {"aggregates", "ckks", "files", "sql", "table", "transport"},
+    "cli": {"ckks", "flow", "propose", "sql", "table", "transport"},
+    "local": {"cli", "transport"},
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -28,43 +44,97 @@ def roots(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imports(path)}
 
 
+def module_of(path: Path, package: str) -> str:
+    parts = path.relative_to(ROOT / PACKAGES[package]).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The room of a module of `cleave`, late imports of which count as well."""
+    parts = module.split(".")
+    if len(parts) > 1 and (parts[1] in ROOMS or len(parts) > 2):
+        return parts[1]
+    return "flow"
+
+
+def test_sources_are_found() -> None:
+    assert all(len(files) > 5 for files in SOURCES.values())
+
+
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("shared", {"functions", "client", "local"}),
-        ("functions", {"client", "local"}),
-        ("client", {"functions", "local"}),
+        ("cleave_shared", {"cleave_services", "cleave"}),
+        ("cleave_services", {"cleave"}),
+        ("cleave", {"cleave_services"}),
     ],
 )
 def test_dependencies_go_one_way(package: str, forbidden: set[str]) -> None:
-    files = list((ROOT / package).rglob("*.py"))
-    assert files
-    for path in files:
-        assert not roots(path) & forbidden, path
+    for path in SOURCES[package]:
+        if room_of(module_of(path, package)) != "local":  # the composition root
+            assert not roots(path) & forbidden, path
+
+
+def graph() -> dict[str, set[str]]:
+    """Module -> the modules of the project it imports, late imports and those for types alone included."""
+    modules = {module_of(path, package): path for package, files in SOURCES.items() for path in files}
+    found: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = imports(path) & modules.keys()
+        # `from package import module` names the package too, without needing anything of it
+        found[module] = {
+            name for name in names if not any(other.startswith(f"{name}.") for other in names) and name != module
+        }
+    return found
+
+
+def test_rooms_import_only_what_they_may() -> None:
+    for module, imported in graph().items():
+        if module.split(".")[0] != "cleave" or module == "cleave":  # the public names come from everywhere
+            continue
+        room = room_of(module)
+        assert room in ROOMS, f"{module} stands in no known room"
+        others = {room_of(name) for name in imported if name.startswith("cleave.")} - {room}
+        assert others <= ROOMS[room], f"{module} imports from {sorted(others - ROOMS[room])}"
+
+
+def test_rooms_are_in_order() -> None:
+    """The allowed edges hold no circle, so that neither can the rooms."""
+    assert tuple(TopologicalSorter(ROOMS).static_order())
+
+
+def test_there_is_no_import_circle() -> None:
+    edges = graph()
+    edges.pop("cleave")  # lazy: it loads nothing until asked for a name
+    try:
+        tuple(TopologicalSorter(edges).static_order())
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
 
 
 def test_one_module_imports_tenseal() -> None:
-    assert [path.relative_to(ROOT).as_posix() for path in SOURCES if "tenseal" in roots(path)] == ["shared/seal.py"]
+    users = [path.name for files in SOURCES.values() for path in files if "tenseal" in roots(path)]
+    assert users == ["seal.py"]
 
 
 def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
     handlers = {"SecretKey", "KeyGenerator", "Decryptor", "Encryptor"}
     users = set()
-    for path in SOURCES:
+    for path in SOURCES["cleave_shared"] + SOURCES["cleave_services"] + SOURCES["cleave"]:
         tree = ast.walk(ast.parse(path.read_text()))
         if any(isinstance(node, ast.Attribute) and node.attr in handlers for node in tree):
             users.add(path.relative_to(ROOT).as_posix())
-    assert users == {"client/encrypt.py"}
+    assert users == {"client/cleave/ckks/cipher.py"}
 
 
 def test_services_never_import_key_code_or_heavy_libraries() -> None:
     heavy = {"boto3", "botocore", "pandas", "sqlglot", "typer", "rich", "cryptography", "httpx", "stdnum"}
-    for path in (ROOT / "functions").rglob("*.py"):
+    for path in SOURCES["cleave_services"]:
         assert not roots(path) & heavy, path
-    for path in (ROOT / "functions" / "sensitive").rglob("*.py"):
+    for path in (ROOT / "functions" / "cleave_services" / "sensitive").rglob("*.py"):
         assert "duckdb" not in roots(path), path
-    for path in (ROOT / "functions" / "plain").rglob("*.py"):
-        assert not {"shared.seal", "tenseal"} & imports(path), path
+    for path in (ROOT / "functions" / "cleave_services" / "plain").rglob("*.py"):
+        assert not {"cleave_shared.seal", "tenseal"} & imports(path), path
 
 
 def fields(model: type[BaseModel]) -> set[str]:

@@ -18,20 +18,25 @@ PINNED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 @pytest.mark.parametrize(("half", "other"), [("sensitive", "plain"), ("plain", "sensitive")])
 def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> None:
-    modules = {str(path) for path in own_modules(f"functions.{half}.app")}
-    assert {f"functions/{half}/app.py", "functions/http.py", "functions/__init__.py", "shared/wire.py"} <= modules
-    assert {path.split("/")[0] for path in modules} == {"functions", "shared"}
-    assert not any(path.startswith(f"functions/{other}/") for path in modules)
+    modules = {str(path) for path in own_modules(f"cleave_services.{half}.app")}
+    assert {
+        f"cleave_services/{half}/app.py",
+        "cleave_services/http.py",
+        "cleave_services/__init__.py",
+        "cleave_shared/wire.py",
+    } <= modules
+    assert {path.split("/")[0] for path in modules} == {"cleave_services", "cleave_shared"}
+    assert not any(path.startswith(f"cleave_services/{other}/") for path in modules)
 
 
 def test_only_the_sensitive_function_reaches_seal() -> None:
-    assert Path("shared/seal.py") in own_modules("functions.sensitive.app")
-    assert Path("shared/seal.py") not in own_modules("functions.plain.app")
+    assert Path("cleave_shared/seal.py") in own_modules("cleave_services.sensitive.app")
+    assert Path("cleave_shared/seal.py") not in own_modules("cleave_services.plain.app")
 
 
 def test_a_handler_that_is_not_there_stops_the_build() -> None:
-    with pytest.raises(SystemExit, match=r"functions\.nowhere\.app"):
-        own_modules("functions.nowhere.app")
+    with pytest.raises(SystemExit, match=r"cleave_services\.nowhere\.app"):
+        own_modules("cleave_services.nowhere.app")
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -52,7 +57,7 @@ def test_locks_hold_hashes_and_no_address(lock: str) -> None:
 
 @pytest.mark.parametrize("function", FORBIDDEN)
 def test_an_artifact_with_what_its_half_must_not_have_is_refused(function: str) -> None:
-    fine = Counter({"functions": 10_000, "fastapi": 2_000_000})
+    fine = Counter({"cleave_services": 10_000, "fastapi": 2_000_000})
     assert problems(function, fine) == []
     for name in FORBIDDEN[function]:
         assert problems(function, fine + Counter({name: 1})) == [f"{function} ships {name}"]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from aws.events import TABLE, decrypt_totals, make_events
-from client.keys import SecretKey
+from cleave.ckks.secret_key import SecretKey
 from tests.aws import sam
 
 pytestmark = pytest.mark.sam
@@ -69,7 +69,7 @@ def post(url: str, event: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("half", ["sensitive", "plain"])
 def test_the_emulator_gives_each_event_its_outcome(half: str, key: SecretKey) -> None:
-    with emulator(f"functions.{half}.app.handler") as url:
+    with emulator(f"cleave_services.{half}.app.handler") as url:
         for name, case in make_events(key).items():
             if name.startswith(half):
                 reply = post(url, case.event)

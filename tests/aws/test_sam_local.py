@@ -17,7 +17,7 @@ import pytest
 
 from aws.events import TABLE, decrypt_totals, make_events
 from aws.make_events import write_events
-from client.keys import SecretKey
+from cleave.ckks.secret_key import SecretKey
 from tests.aws import sam
 from tests.functional import many_chunks
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from functions.plain.app import app as plain
-from functions.sensitive.app import app as sensitive
+from cleave_services.plain.app import app as plain
+from cleave_services.sensitive.app import app as sensitive
 from tests.aws import stack
 
 HALVES = ("both", "sensitive", "plain")

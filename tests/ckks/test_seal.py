@@ -1,15 +1,15 @@
-"""SEAL's files and transforms as shared/seal.py reads them, against SEAL's own encoder."""
+"""SEAL's files and transforms as cleave_shared.seal reads them, against SEAL's own encoder."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from client.encrypt import Cipher
-from client.keys import SecretKey
-from shared import seal
-from shared.errors import WireError
-from shared.params import SUM60_PACK, Profile
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared import seal
+from cleave_shared.errors import WireError
+from cleave_shared.params import SUM60_PACK, Profile
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 from typer.testing import CliRunner, Result
 
-from client.cli import create_cli
-from client.transport.base import Transport
-from local.embedded import embedded_services
+from cleave.cli.app import create_cli
+from cleave.local.embedded import embedded_services
+from cleave.transport.base import Transport
 
 
 @dataclass

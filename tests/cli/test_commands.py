@@ -13,13 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from client import cli as commands
-from shared import errors
-from shared.errors import CheckFailed, CleaveError, InputError, KeyFileError, QueryRefused, ServiceError, WireError
+from cleave.cli import app as commands
+from cleave_shared import errors
+from cleave_shared.errors import (
+    CheckFailed,
+    CleaveError,
+    InputError,
+    KeyFileError,
+    QueryRefused,
+    ServiceError,
+    WireError,
+)
 from tests.cli.runner import Cli
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from local.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 
 
 def test_help_tells_every_exit_code(cli: Cli) -> None:
@@ -168,7 +176,7 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "pydantic", "rich", "cryptography"
-    code = f"import sys, local.main; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, cleave.local.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
 

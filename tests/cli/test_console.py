@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from client import console
-from client.console import Heading, printable, table
+from cleave.cli import console
+from cleave.cli.console import Heading, printable, table
 
 
 @pytest.mark.parametrize(

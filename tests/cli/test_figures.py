@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.figures import encrypted, plain
+from cleave.cli.figures import encrypted, plain
 
 
 @pytest.mark.parametrize(

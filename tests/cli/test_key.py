@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from client.keys import describe_key, open_key
-from shared.errors import KeyFileError
+from cleave.ckks.key_file import describe_key, open_key
+from cleave_shared.errors import KeyFileError
 from tests.cli.runner import Cli
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +128,7 @@ def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
     main, side = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
     with subprocess.Popen(
-        [sys.executable, "-c", "from local.main import main; main()", "key", "new", "--key", str(path)],
+        [sys.executable, "-c", "from cleave.local.main import main; main()", "key", "new", "--key", str(path)],
         stdin=side,
         stdout=subprocess.PIPE,
         stderr=side,

@@ -16,14 +16,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from client.transport.base import Transport
-from shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave.transport.base import Transport
+from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 from tests.cli.runner import Cli
 from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
-COMMAND = [sys.executable, "-c", "from local.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 QUESTION = (
     "SELECT ward, COUNT(*) AS n, SUM(bill) AS total, AVG(age) AS age, STDDEV(weight) AS spread "
     "FROM patients GROUP BY ward ORDER BY ward"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from client.pipeline import QueryAnswer
-from client.report import answer_json, answer_text, plan_json
-from client.sql.finish import Result
-from client.sql.plan import Output
+from cleave.cli.report import answer_json, answer_text, plan_json
+from cleave.pipeline import QueryAnswer
+from cleave.sql.finish import Result
+from cleave.sql.plan import Output
 
 TRANSPORT: Any = SimpleNamespace(requests=1, sent=999, received=1_234_567)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from client.schema import load_schema
+from cleave.table.schema import load_schema
 from tests.cli.runner import Cli
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def test_names_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("answer", "options", "written"), [("y", [], True), ("", [], False), (None, ["--yes"], True)])
 def test_on_a_terminal_it_asks_first(csv: Path, answer: str | None, options: list[str], written: bool) -> None:
     main, side = pty.openpty()
-    command = [sys.executable, "-c", "from local.main import main; main()", "schema", str(csv), *options]
+    command = [sys.executable, "-c", "from cleave.local.main import main; main()", "schema", str(csv), *options]
     with subprocess.Popen(command, stdin=side, stdout=subprocess.PIPE, stderr=side, cwd=ROOT) as process:
         os.close(side)
         said = b""

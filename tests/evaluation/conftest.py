@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.keys import SecretKey
+from cleave.ckks.secret_key import SecretKey
 from tests.evaluation.schemes import Scheme, ckks_scheme, plain_scheme
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from client.encrypt import Cipher
-from shared.moments import SENTINELS
-from shared.plaintext import PlaintextEvaluator
-from shared.seal import SealEvaluator
+from cleave.ckks.cipher import Cipher
+from cleave_shared.moments import SENTINELS
+from cleave_shared.plaintext import PlaintextEvaluator
+from cleave_shared.seal import SealEvaluator
 
 
 class PlainCipher:
-    """`client.encrypt.Cipher` without encryption, for `shared.plaintext`."""
+    """`cleave.ckks.cipher.Cipher` without encryption, for `cleave_shared.plaintext`."""
 
     def __init__(self, degree: int) -> None:
         self.degree = degree

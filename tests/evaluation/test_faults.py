@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.aggregates.base import Moment
-from client.encrypt import Cipher
-from client.job import Job, Slice
-from client.keys import SecretKey
-from client.split import Arrangement, Values
-from client.sql.plan import Argument
-from functions.sensitive.app import moments
-from functions.sensitive.evaluate import Chunk, evaluate
-from shared import seal
-from shared.errors import CheckFailed, WireError
-from shared.moments import FILTERED, Segment, rows_per_chunk, segments
-from shared.params import SUM60_PACK
-from shared.seal import SealEvaluator, ring
-from shared.wire import GroupTotals, MomentsRequest, MomentsResponse
+from cleave.aggregates.base import Moment
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.columns import Values
+from cleave.ckks.job import Arrangement, Job, Slice
+from cleave.ckks.secret_key import SecretKey
+from cleave.sql.plan import Argument
+from cleave_services.sensitive.app import moments
+from cleave_services.sensitive.evaluate import Chunk, evaluate
+from cleave_shared import seal
+from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.moments import FILTERED, Segment, rows_per_chunk, segments
+from cleave_shared.params import SUM60_PACK
+from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse
 
 FAULTS = tomllib.loads((Path(__file__).parents[1] / "vectors" / "faults.toml").read_text())["fault"]
 ARGUMENT = Argument(sql='"x"', type="BIGINT", decimals=0, columns=("x",), moments=frozenset({Moment.COUNT, Moment.SUM}))

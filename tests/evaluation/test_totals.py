@@ -8,11 +8,11 @@ import signal
 import numpy as np
 import pytest
 
-from functions.sensitive import workers
-from functions.sensitive.evaluate import Chunk, evaluate
-from functions.sensitive.workers import evaluate_in_parallel
-from shared.errors import ServiceError, WireError
-from shared.moments import FILTERED, Run, rows_per_chunk, segments, sentinel_label, sentinel_weights
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.evaluate import Chunk, evaluate
+from cleave_services.sensitive.workers import evaluate_in_parallel
+from cleave_shared.errors import ServiceError, WireError
+from cleave_shared.moments import FILTERED, Run, rows_per_chunk, segments, sentinel_label, sentinel_weights
 from tests.evaluation.schemes import Scheme
 
 SHIFT = 20  # scale of the test's integers: leaves room for the noise of CKKS
@@ -45,7 +45,7 @@ def check(scheme: Scheme, matrix: np.ndarray, runs: list[Run], found, chunks: li
         coefficients = scheme.cipher.decrypt([blob])[0][:lanes]
         rows = sum(n for g, n in runs if g == group)
         error = np.abs(coefficients - (wanted[group] << SHIFT)).max()
-        assert error <= 7.54 * scheme.noise * rows**0.5  # CKKS.md section 3; 0 on the plaintext backend
+        assert error <= 7.54 * scheme.noise * rows**0.5  # docs/ckks.md section 3; 0 on the plaintext backend
     capacity = rows_per_chunk(scheme.degree, lanes)
     sentinel = sum(
         int(scheme.cipher.sentinels(JOB, c.index) @ sentinel_weights(sentinel_label(c.index, c.segments, capacity)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared import wire
-from shared.wire import GroupTotals, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared import wire
+from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 
 KEY_ID = "0" * 31 + "a"
 SCHEMA = "0" * 31 + "b"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from shared import wire
+from cleave_shared import wire
 
 CANARY = "canary-4711-secret"  # stands for a cell value: must never be seen in an error or a log
 

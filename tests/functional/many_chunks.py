@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from aws.events import GUARD, MOMENTS, TABLE, moments_request, proxy_event
-from client.encrypt import Cipher
-from client.keys import SecretKey
-from shared import wire
-from shared.moments import rows_per_chunk
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared import wire
+from cleave_shared.moments import rows_per_chunk
 
 CHUNKS = 16
 TOTAL = CHUNKS * sum(map(sum, TABLE.values()))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from shared.wire import FRAMES_TYPE
+from cleave_shared.wire import FRAMES_TYPE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SERVE = [sys.executable, "-c", "from local.main import main; main()", "serve", "--port", "0"]
+SERVE = [sys.executable, "-c", "from cleave.local.main import main; main()", "serve", "--port", "0"]
 
 
 @contextlib.contextmanager

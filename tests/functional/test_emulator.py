@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, proxy_event
-from client.keys import SecretKey
-from shared import limits, wire
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared import limits, wire
 from tests.functional import many_chunks
 from tests.functional.runtime_api import Function, FunctionError
 
-SENSITIVE, PLAIN = "functions.sensitive.app.handler", "functions.plain.app.handler"
+SENSITIVE, PLAIN = "cleave_services.sensitive.app.handler", "cleave_services.plain.app.handler"
 NO_SHARED_MEMORY = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime client is for Linux")
 
@@ -100,7 +100,10 @@ def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(event
 
 
 def test_a_handler_that_is_not_there_is_an_error() -> None:
-    with Function("functions.plain.app.nothing") as function, pytest.raises(FunctionError, match="HandlerNotFound"):
+    with (
+        Function("cleave_services.plain.app.nothing") as function,
+        pytest.raises(FunctionError, match="HandlerNotFound"),
+    ):
         function.invoke({})
 
 

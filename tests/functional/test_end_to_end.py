@@ -21,20 +21,22 @@ from typing import Any
 import duckdb
 import pytest
 
-from client import job, split
-from client.keys import SecretKey
-from client.pipeline import QueryAnswer, run_query
-from client.schema import load_schema
-from client.sql.plan import QueryPlan, operation_sql, plan_query
-from client.table import Table, open_table
-from client.transport.base import EnvelopeTransport, Service, Transport
-from client.transport.endpoint import read_endpoints
-from client.transport.http import connect_http
-from client.transport.lambda_ import Functions
-from functions.plain.app import handler as plain_handler
-from functions.sensitive.app import handler as sensitive_handler
-from local.embedded import embedded_services
-from shared.operations import AGGREGATE_OF
+from cleave import split
+from cleave.ckks import job
+from cleave.ckks.secret_key import SecretKey
+from cleave.local.embedded import embedded_services
+from cleave.pipeline import QueryAnswer, run_query
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import operation_sql, plan_query
+from cleave.table.schema import load_schema
+from cleave.table.table import Table, open_table
+from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.endpoint import read_endpoints
+from cleave.transport.http import connect_http
+from cleave.transport.lambda_ import Functions
+from cleave_services.plain.app import handler as plain_handler
+from cleave_services.sensitive.app import handler as sensitive_handler
+from cleave_shared.operations import AGGREGATE_OF
 from tests.functional.serving import served
 
 ROWS = 700

@@ -13,10 +13,10 @@ import pytest
 
 from aws.events import MOMENTS, make_events
 from aws.make_events import KEY_NAME, write_events
-from client.keys import SecretKey
-from functions.plain.app import handler as plain
-from functions.sensitive.app import handler as sensitive
-from shared import wire
+from cleave.ckks.secret_key import SecretKey
+from cleave_services.plain.app import handler as plain
+from cleave_services.sensitive.app import handler as sensitive
+from cleave_shared import wire
 
 EVENTS = Path(__file__).parents[2] / "events"
 NAMES = sorted(path.stem for path in EVENTS.glob("*.json") if path.name != KEY_NAME)

@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from functions import http
-from shared import limits, wire
-from shared.errors import InputError, ServiceError, WireError
+from cleave_services import http
+from cleave_shared import limits, wire
+from cleave_shared.errors import InputError, ServiceError, WireError
 from tests.functional.gateway import CANARY, CONTEXT, call, http_event, rest_event
 
 FRAMES = {"content-type": wire.FRAMES_TYPE}

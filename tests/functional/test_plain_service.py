@@ -14,9 +14,9 @@ import duckdb
 import httpx
 import pytest
 
-from functions.plain.app import app, handler
-from shared import limits, wire
-from shared.wire import PlainRequest, PlainResponse
+from cleave_services.plain.app import app, handler
+from cleave_shared import limits, wire
+from cleave_shared.wire import PlainRequest, PlainResponse
 from tests.functional.gateway import CANARY, CONTEXT, call, http_event, rest_event
 
 AGGREGATE = "/v1/plain/aggregate"
@@ -149,7 +149,7 @@ def run_in_lambda(memory: int, event: dict[str, Any], **env: str) -> tuple[dict[
     """Call the handler in a process of its own that takes itself for a function of `memory` MB without numpy."""
     code = (
         "import sys, json; sys.modules['numpy'] = sys.modules['pandas'] = None\n"
-        "from functions.plain.app import handler\n"
+        "from cleave_services.plain.app import handler\n"
         "json.dump(handler(json.load(sys.stdin), None), sys.stdout)"
     )
     done = subprocess.run(

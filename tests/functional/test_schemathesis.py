@@ -6,8 +6,8 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 
-from functions.plain.app import app as plain
-from functions.sensitive.app import app as sensitive
+from cleave_services.plain.app import app as plain
+from cleave_services.sensitive.app import app as sensitive
 
 BUDGET = settings(
     max_examples=40,

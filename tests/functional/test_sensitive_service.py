@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from client.keys import SecretKey
-from client.simple import Question
-from functions.sensitive.app import app
-from shared.errors import CheckFailed, InputError
+from cleave.ckks.secret_key import SecretKey
+from cleave.simple import Question
+from cleave_services.sensitive.app import app
+from cleave_shared.errors import CheckFailed, InputError
 from tests.functional.gateway import call
 
 DATA = {"age": [34, 61, None, 18, 47], "bill": [Decimal("12.50"), Decimal("99.99"), 7, 0, Decimal("-3.1")]}

@@ -19,17 +19,17 @@ from botocore.response import StreamingBody
 from botocore.session import Session
 from botocore.stub import ANY, Stubber
 
-from client.transport import retry
-from client.transport.aws import open_session, sigv4_signer
-from client.transport.base import EnvelopeTransport, Service, Transport
-from client.transport.connect import Target, connect
-from client.transport.endpoint import read_endpoints
-from client.transport.http import connect_http
-from client.transport.lambda_ import Functions, proxy_event, read_functions
-from functions.plain.app import handler as plain_handler
-from shared import wire
-from shared.errors import InputError, ServiceError
-from shared.wire import FRAMES_TYPE
+from cleave.transport import retry
+from cleave.transport.aws import open_session, sigv4_signer
+from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.connect import Target, connect
+from cleave.transport.endpoint import read_endpoints
+from cleave.transport.http import connect_http
+from cleave.transport.lambda_ import Functions, proxy_event, read_functions
+from cleave_services.plain.app import handler as plain_handler
+from cleave_shared import wire
+from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.wire import FRAMES_TYPE
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES
 from tests.functional.scripted import Asked, Reply, scripted
 

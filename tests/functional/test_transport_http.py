@@ -14,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from client.transport import retry
-from client.transport.base import EnvelopeTransport, Service
-from client.transport.endpoint import execute_api_region, read_endpoints
-from client.transport.http import connect_http
-from shared import limits, wire
-from shared.errors import InputError, ServiceError
-from shared.wire import JSON_TYPE
+from cleave.transport import retry
+from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.endpoint import execute_api_region, read_endpoints
+from cleave.transport.http import connect_http
+from cleave_shared import limits, wire
+from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.wire import JSON_TYPE
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES
 from tests.functional.scripted import Reply, scripted
 

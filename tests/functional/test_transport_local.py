@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from client.transport.base import Service, Transport
-from client.transport.embedded import connect_embedded
-from client.transport.endpoint import read_endpoints
-from client.transport.http import connect_http
-from local.embedded import embedded_services
-from shared import limits
-from shared.errors import ServiceError
+from cleave.local.embedded import embedded_services
+from cleave.transport.base import Service, Transport
+from cleave.transport.embedded import connect_embedded
+from cleave.transport.endpoint import read_endpoints
+from cleave.transport.http import connect_http
+from cleave_shared import limits
+from cleave_shared.errors import ServiceError
 from tests.functional.envelopes import MOMENTS, ROWS
 from tests.functional.serving import ROOT, SERVE, served
 

@@ -15,16 +15,16 @@ from botocore.session import Session
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
 
-from client.keys import SecretKey
-from client.pipeline import run_query
-from client.schema import load_schema, schema_path
-from client.sql.plan import plan_query
-from client.table import open_table
-from client.transport.base import Transport
-from client.transport.connect import Target, connect
-from functions.plain.app import handler as plain
-from functions.sensitive.app import handler as sensitive
-from shared.errors import ServiceError
+from cleave.ckks.secret_key import SecretKey
+from cleave.pipeline import run_query
+from cleave.sql.planner import plan_query
+from cleave.table.schema import load_schema, schema_path
+from cleave.table.table import open_table
+from cleave.transport.base import Transport
+from cleave.transport.connect import Target, connect
+from cleave_services.plain.app import handler as plain
+from cleave_services.sensitive.app import handler as sensitive
+from cleave_shared.errors import ServiceError
 from tests.property.tables import Draw, oracle, write
 from tests.property.test_oracle import Silent, compare
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from client.keys import SecretKey
-from client.pipeline import QueryAnswer, run_query
-from client.schema import load_schema, schema_path
-from client.sql.plan import plan_query
-from client.table import open_table
-from local.embedded import embedded_services
+from cleave.ckks.secret_key import SecretKey
+from cleave.local.embedded import embedded_services
+from cleave.pipeline import QueryAnswer, run_query
+from cleave.sql.planner import plan_query
+from cleave.table.schema import load_schema, schema_path
+from cleave.table.table import open_table
 from tests.property.tables import Draw, draws, oracle, query, write
 
 

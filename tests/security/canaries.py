@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from client.keys import SecretKey
-from shared import seal
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared import seal
 
 PASSPHRASE = "PassCanary-5d1e-horse"
 QUESTION = (

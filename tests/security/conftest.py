@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from client.keys import SecretKey, create_key, open_key
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import SecretKey
 from tests.cli.runner import cli
 from tests.functional.conftest import lines
 from tests.functional.serving import served

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from client.transport.answers import Answer
-from client.transport.base import Carrier, Service
-from shared import limits, wire
-from shared.errors import ServiceError
-from shared.wire import Envelope, GroupTotals, MomentsResponse, PlainResponse, TypedColumn
+from cleave.transport.answers import Answer
+from cleave.transport.base import Carrier, Service
+from cleave_shared import limits, wire
+from cleave_shared.errors import ServiceError
+from cleave_shared.wire import Envelope, GroupTotals, MomentsResponse, PlainResponse, TypedColumn
 
 Alter = Callable[[bytes], bytes]
 MODELS: dict[Service, type[Envelope]] = {Service.SENSITIVE: MomentsResponse, Service.PLAIN: PlainResponse}

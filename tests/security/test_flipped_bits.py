@@ -16,15 +16,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from client.transport.answers import Answer
-from client.transport.base import Carrier, EnvelopeTransport, Service, Transport
-from client.transport.endpoint import read_endpoints
-from client.transport.http import connect_http
-from client.transport.retry import ONCE
-from local.embedded import embedded_services
-from shared import wire
-from shared.errors import ServiceError
-from shared.wire import Envelope, MomentsRequest, PlainRequest
+from cleave.local.embedded import embedded_services
+from cleave.transport.answers import Answer
+from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.endpoint import read_endpoints
+from cleave.transport.http import connect_http
+from cleave.transport.retry import ONCE
+from cleave_shared import wire
+from cleave_shared.errors import ServiceError
+from cleave_shared.wire import Envelope, MomentsRequest, PlainRequest
 from tests.cli.runner import Cli
 from tests.security.canaries import QUESTION, canaries
 from tests.security.faulty import flipped

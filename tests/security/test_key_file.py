@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from client import passphrase
-from client.keys import change_passphrase, create_key, describe_key, export_public, open_key
-from shared.errors import KeyFileError
+from cleave.ckks.key_file import change_passphrase, create_key, describe_key, export_public, open_key
+from cleave.cli import passphrase
+from cleave_shared.errors import KeyFileError
 from tests.security.canaries import PASSPHRASE
 from tests.security.conftest import WrappedKey
 

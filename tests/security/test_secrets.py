@@ -19,11 +19,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from client import pipeline
-from client.transport.base import Service
-from functions.sensitive import workers
-from shared import wire
-from shared.wire import MomentsRequest, PlainRequest
+from cleave import pipeline
+from cleave.transport.base import Service
+from cleave_services.sensitive import workers
+from cleave_shared import wire
+from cleave_shared.wire import MomentsRequest, PlainRequest
 from tests.cli.runner import Cli
 from tests.functional.serving import served
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, QUESTION, Canaries, canaries, traces
@@ -31,7 +31,7 @@ from tests.security.conftest import Places, WrappedKey
 from tests.security.ways import WAYS, Record, recorded
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from local.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -158,7 +158,7 @@ def _break_the_engine(patch: pytest.MonkeyPatch, _: Path) -> None:
     def broken(*_: object) -> None:
         raise ValueError("WardCanary-7f3a-1 827364518000000")
 
-    patch.setattr("functions.plain.engine.verify", broken)
+    patch.setattr("cleave_services.plain.engine.verify", broken)
 
 
 def _break_the_client(patch: pytest.MonkeyPatch, _: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from client import job, pipeline, split
-from client.transport.answers import Answer
-from client.transport.base import EnvelopeTransport, Service, Transport
-from local.embedded import embedded_services
+from cleave import pipeline, split
+from cleave.ckks import job
+from cleave.local.embedded import embedded_services
+from cleave.transport.answers import Answer
+from cleave.transport.base import EnvelopeTransport, Service, Transport
 from tests.cli.runner import Cli
 from tests.security import faulty
 from tests.security.canaries import QUESTION, canaries

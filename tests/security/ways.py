@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from client.transport import answers
-from client.transport.base import Carrier, EnvelopeTransport, Service, Transport
-from client.transport.connect import Target, connect
-from client.transport.lambda_ import Functions
-from functions.plain.app import handler as plain
-from functions.sensitive.app import handler as sensitive
-from local.embedded import embedded_services
+from cleave.local.embedded import embedded_services
+from cleave.transport import answers
+from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.connect import Target, connect
+from cleave.transport.lambda_ import Functions
+from cleave_services.plain.app import handler as plain
+from cleave_services.sensitive.app import handler as sensitive
 
 
 @dataclass(frozen=True)

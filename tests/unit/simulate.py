@@ -11,13 +11,14 @@ from typing import Any
 
 import duckdb
 
-from client.aggregates.base import Answer, ColumnFacts, Estimate, Moment
-from client.rejoin import Groups, merge
-from client.schema import Column, CsvDialect, Kind, Schema
-from client.sql.finish import Result, finish
-from client.sql.plan import Argument, QueryPlan, plan_query
-from shared.moments import FILTERED
-from shared.wire import PlainResponse, TypedColumn
+from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.sql.finish import Result, finish
+from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.planner import plan_query
+from cleave.sql.rejoin import Groups, merge
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave_shared.moments import FILTERED
+from cleave_shared.wire import PlainResponse, TypedColumn
 
 
 def schema(**columns: str) -> Schema:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from client.aggregates import AGGREGATES, DECLARED
-from client.aggregates.base import Answer, ColumnFacts, Estimate, Moment
-from client.aggregates.doubles import nearest, square_root, upper
-from client.aggregates.product import exponential
+from cleave.aggregates import AGGREGATES, DECLARED
+from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.doubles import nearest, square_root, upper
+from cleave.aggregates.product import exponential
 
 FLOAT_AGGREGATES = ("SUM", "AVG", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP", "PRODUCT")
 Doubles = NDArray[np.float64]

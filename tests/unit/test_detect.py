@@ -11,9 +11,9 @@ import stdnum.de.idnr
 import stdnum.luhn
 import stdnum.nl.bsn
 
-from client.detect import Facts, propose_kind
-from client.detect_words import names_a_person, parts, runs
-from client.schema import Kind
+from cleave.propose.detect import Facts, propose_kind
+from cleave.propose.detect_words import names_a_person, parts, runs
+from cleave.table.schema import Kind
 
 P, E, S, L = Kind.PLAIN, Kind.ENCRYPTED, Kind.SEALED, Kind.LOCAL
 
@@ -192,8 +192,8 @@ def test_names_are_cut_into_parts() -> None:
 
 
 def test_a_saved_schema_needs_no_detectors() -> None:
-    """python-stdnum, tomlkit and the sniffing are loaded by `propose_schema` only."""
-    code = "import sys, client.table, client.schema; print(*sys.modules)"
+    """python-stdnum, tomlkit and the sniffing are loaded by `propose` only."""
+    code = "import sys, cleave.table.table, cleave.table.schema; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "duckdb" in loaded
-    assert not {"stdnum", "tomlkit", "client.detect", "client.csv_propose", "hypothesis"} & set(loaded)
+    assert not {"stdnum", "tomlkit", "cleave.propose.detect", "cleave.propose.propose", "hypothesis"} & set(loaded)

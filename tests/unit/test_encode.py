@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.encode import Exact, Layout, Real, Source, pack, plan_layout
-from shared.errors import CheckFailed
+from cleave.ckks.layout import Exact, Layout, Real, Source, pack, plan_layout
+from cleave_shared.errors import CheckFailed
 
 CAPACITY = 58
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from client import keys
-from client.keys import SecretKey, change_passphrase, create_key, describe_key, export_public, open_key
-from shared.errors import KeyFileError
+from cleave.ckks import key_file
+from cleave.ckks.key_file import change_passphrase, create_key, describe_key, export_public, open_key
+from cleave.ckks.secret_key import SecretKey
+from cleave_shared.errors import KeyFileError
 
 
 def never() -> bytes:
@@ -21,7 +22,7 @@ def never() -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick_argon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "_ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
+    monkeypatch.setattr(key_file, "_ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
 
 
 def test_a_wrapped_key_opens_with_its_passphrase_only(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.plain import engine
-from functions.plain.database import Database
-from functions.plain.expressions import FORBIDDEN_FUNCTIONS
-from shared import limits
-from shared.errors import WireError
-from shared.wire import PlainRequest, PlainResponse, TypedColumn
+from cleave_services.plain import engine
+from cleave_services.plain.database import Database
+from cleave_services.plain.expressions import FORBIDDEN_FUNCTIONS
+from cleave_shared import limits
+from cleave_shared.errors import WireError
+from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
 
 CANARY = "canary-4711-secret"
 
@@ -70,7 +70,7 @@ def ask(table: bytes | None, rows: int, **asked: Any) -> PlainResponse:
 def oracle(table: bytes | None, rows: int, tmp_path: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET disabled_optimizers = 'compressed_materialization'")  # see functions/plain/database.py
+    connection.execute("SET disabled_optimizers = 'compressed_materialization'")  # see cleave_services.plain.database
     path = tmp_path / "oracle.parquet"
     path.write_bytes(table or b"")
     source = f"FROM read_parquet('{path}')" if table else f"SELECT true AS nothing FROM range({rows})"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from client.rejoin import merge
-from client.schema import Schema
-from client.sql.plan import QueryPlan, plan_query
-from shared.errors import QueryRefused, ServiceError
-from shared.wire import PlainResponse, TypedColumn
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import plan_query
+from cleave.sql.rejoin import merge
+from cleave.table.schema import Schema
+from cleave_shared.errors import QueryRefused, ServiceError
+from cleave_shared.wire import PlainResponse, TypedColumn
 from tests.unit.simulate import ask_plain, schema
 
 

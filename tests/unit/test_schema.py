@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.csv_types import canonical, decimals_of
-from client.schema import (
+from cleave.propose.propose import propose
+from cleave.table.schema import (
     Column,
     CsvDialect,
     Kind,
     Schema,
     dump_schema,
     load_schema,
-    propose_schema,
     schema_path,
     write_schema,
 )
-from client.table import open_table
-from shared.errors import InputError
+from cleave.table.table import open_table
+from cleave.table.types import canonical, decimals_of
+from cleave_shared.errors import InputError
 from tests.samples import make_patients
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -239,7 +239,7 @@ def test_proposes(case: str, tmp_path: Path) -> None:
     content, dialect, types, rows = PROPOSES[case]
     path = tmp_path / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    schema = propose_schema(path)
+    schema = propose(path)
     assert schema.dialect == CsvDialect(**dialect)
     assert [column.type for column in schema.columns] == types
     assert [column.decimals for column in schema.columns] == [decimals_of(canonical(type_)) for type_ in types]
@@ -264,13 +264,13 @@ def test_proposes_nothing_for_what_cannot_be_read(content: str | bytes, problem:
     path = tmp_path / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InputError, match=problem):
-        propose_schema(path)
+        propose(path)
 
 
 def test_what_the_reviewer_must_know_is_said(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("bill,weight,code,day\n" + "1.5,1.234,007,01/02/2024\n" * 30 + "unknown,2.345,008,02/02/2024\n")
-    reasons = [column.reason for column in propose_schema(path).columns]
+    reasons = [column.reason for column in propose(path).columns]
     for reason, part in zip(
         reasons,
         (

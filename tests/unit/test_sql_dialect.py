@@ -6,8 +6,8 @@ import duckdb
 import pytest
 import sqlglot
 
-from client.sql.dialect import FaithfulDuckDB, identity, write
-from client.sql.fidelity import same_statement
+from cleave.sql.dialect import FaithfulDuckDB, identity, write
+from cleave.sql.fidelity import same_statement
 
 EXPRESSIONS = """
 a / 2; a // 2; a % 3; a ^ 2; a ** 2; 2 ** 3 ** 2; -2 ^ 2; - -a; -a - -b; a - (b - (d - 1)); (a + b) * (d - 1) / 2

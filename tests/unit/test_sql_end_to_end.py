@@ -6,8 +6,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from client.schema import Schema
-from shared.errors import QueryRefused
+from cleave.table.schema import Schema
+from cleave_shared.errors import QueryRefused
 from tests.unit.simulate import differences, number, schema, simulate
 
 COLUMNS = {

@@ -9,12 +9,12 @@ from fractions import Fraction
 
 import pytest
 
-from client.aggregates.base import Answer
-from client.rejoin import Groups
-from client.schema import Schema
-from client.sql.finish import Result, finish
-from client.sql.plan import plan_query
-from shared.errors import QueryRefused
+from cleave.aggregates.base import Answer
+from cleave.sql.finish import Result, finish
+from cleave.sql.planner import plan_query
+from cleave.sql.rejoin import Groups
+from cleave.table.schema import Schema
+from cleave_shared.errors import QueryRefused
 from tests.unit.simulate import schema
 
 

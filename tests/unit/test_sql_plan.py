@@ -5,11 +5,12 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from client.aggregates.base import Moment
-from client.schema import Schema
-from client.sql import functions
-from client.sql.plan import Output, operation_sql, plan_query
-from shared.errors import QueryRefused
+from cleave.aggregates.base import Moment
+from cleave.sql import functions
+from cleave.sql.plan import Output
+from cleave.sql.planner import operation_sql, plan_query
+from cleave.table.schema import Schema
+from cleave_shared.errors import QueryRefused
 from tests.unit.simulate import schema
 
 

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.csv_types import canonical, decimals_of
-from client.schema import Column, CsvDialect, Kind, Schema, load_schema, propose_schema, schema_path
-from client.table import open_table
-from shared.errors import InputError
+from cleave.propose.propose import propose
+from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, schema_path
+from cleave.table.table import open_table
+from cleave.table.types import canonical, decimals_of
+from cleave_shared.errors import InputError
 
 CANARY = "Kanarienvogel-4711"
 Rows = list[tuple[Any, ...]]
@@ -395,7 +396,7 @@ def test_a_failed_recoding_leaves_no_thread_and_no_file_descriptor(tmp_path: Pat
 
 def test_the_sample_table_and_its_reviewed_schema() -> None:
     path = Path(__file__).parents[1] / "samples" / "patients.csv"
-    proposed, reviewed = propose_schema(path), load_schema(schema_path(path))
+    proposed, reviewed = propose(path), load_schema(schema_path(path))
     changed = [new.name for old, new in zip(proposed.columns, reviewed.columns, strict=True) if old.kind != new.kind]
     assert changed == ["admitted"]
     with open_table(path, reviewed) as table:

@@ -1,0 +1,37 @@
+"""The secret key once it is opened, and the keys derived from it."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from cleave_shared.params import Profile
+
+
+class SecretKey:
+    """An opened key. Its secrets are reachable by `cleave.ckks.cipher` only and never shown."""
+
+    __slots__ = ("_master", "key_id", "profile", "secret")
+
+    def __init__(self, key_id: str, profile: Profile, secret: bytes, master: bytes) -> None:
+        self.key_id = key_id
+        self.profile = profile
+        self.secret = secret  # SEAL's file of the CKKS secret key
+        self._master = master
+
+    def __repr__(self) -> str:
+        return f"SecretKey({self.key_id})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a secret key is not serialised")  # forked workers inherit it; nothing sends it
+
+    def derive(self, purpose: str) -> bytes:
+        """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from the master key."""
+        return HKDFExpand(SHA256(), 32, b"cleave/1/" + purpose.encode()).derive(self._master)
+
+    def tag(self, text: str) -> str:
+        """32 hex digits that stand for `text` on the wire: without the key no guess at it can be confirmed."""
+        return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]

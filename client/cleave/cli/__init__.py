@@ -1,0 +1,1 @@
+"""The command line: commands, console, reports, and how figures are shown."""

@@ -1,0 +1,223 @@
+"""The command line: what each command takes, and in which order its steps are done.
+
+Everything heavy is imported inside the command that needs it, so that `cleave --help` and `cleave key show` are
+immediate. Services and the local server are handed in (see cleave.local.main): the client imports neither.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cleave.cli import console, passphrase
+from cleave.cli.group import Group, Serve, Settings
+from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.sql.plan import QueryPlan
+    from cleave.table.schema import Schema
+    from cleave.transport.base import Transport
+
+HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
+EPILOG = (
+    "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
+    "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
+    "or the way to it failed, 7 an answer failed its checks, 130 interrupted, 141 the reader of stdout left."
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE.csv", help="The table.", show_default=False)]
+Sql = Annotated[
+    str | None, typer.Argument(metavar="SQL", help="One SELECT over the table, which is named like its file.")
+]
+Operation = Annotated[
+    str | None,
+    typer.Option("--op", metavar="OP", help="Instead of SQL: sum, product, mean, count, var or stddev of all numbers."),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", metavar="FILE", help="The schema, where it is not FILE.schema.toml beside the table."),
+]
+
+
+def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer.Typer:
+    """The whole command line over `embedded` services and a local server."""
+    app = typer.Typer(
+        cls=Group,
+        help=HELP,
+        epilog=EPILOG,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+    )
+
+    @app.callback()
+    def root(
+        ctx: typer.Context,
+        debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, which may quote data.")] = False,
+        quiet: Annotated[bool, typer.Option("--quiet", help="Results and errors only.")] = False,
+        _version: Annotated[
+            bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+        ] = False,
+    ) -> None:
+        ctx.obj = Settings(embedded, serve_locally, debug=debug, quiet=quiet)
+
+    app.command()(schema)
+    app.add_typer(key_commands(), name="key")
+    app.command()(plan)
+    app.command()(query)
+    app.command()(serve)
+    return app
+
+
+def schema(
+    ctx: typer.Context,
+    file: File,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to, if not FILE.schema.toml beside it.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
+) -> None:
+    """Propose which columns are sensitive, for review.
+
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes.
+    An existing file stays as it is.
+    """
+    from cleave.cli.report import schema_text  # noqa: PLC0415
+    from cleave.propose.propose import propose  # noqa: PLC0415
+    from cleave.table.schema import schema_path, write_schema  # noqa: PLC0415
+
+    target = output or schema_path(file)
+    if target.exists():
+        raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
+    proposal = propose(file)
+    if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
+        console.out(schema_text(proposal))
+        if not console.confirm(f"Write this to {console.printable(str(target))}?"):
+            console.say("nothing was written")
+            return
+        write_schema(proposal, target)
+    else:
+        write_schema(proposal, target)  # first: a command that fails prints nothing
+        console.out(schema_text(proposal))
+    if not ctx.obj.quiet:
+        console.say(f"wrote {console.printable(str(target))}: review it before the first question")
+
+
+def plan(file: File, sql: Sql = None, op: Operation = None, schema: SchemaFile = None, as_json: Json = False) -> None:
+    """Show what a question would send where.
+
+    Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
+    """
+    _exactly_one(sql, op)
+    from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
+    from cleave.describe import describe_plan  # noqa: PLC0415
+    from cleave.pipeline import REQUESTS_UNDER_WAY  # noqa: PLC0415
+    from cleave.table.table import open_table  # noqa: PLC0415
+
+    contract = _schema_of(file, schema)
+    with open_table(file, contract) as table:
+        description = describe_plan(table, _planned(file, contract, sql, op), REQUESTS_UNDER_WAY)
+    console.out(plan_json(description) if as_json else plan_text(description))
+
+
+def query(
+    ctx: typer.Context,
+    file: File,
+    sql: Sql = None,
+    op: Operation = None,
+    schema: SchemaFile = None,
+    key: KeyPath = DEFAULT_KEY,
+    passphrase_fd: PassphraseFd = None,
+    as_json: Json = False,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Base URL of both services, or SENSITIVE_URL,PLAIN_URL."),
+    ] = None,
+    functions: Annotated[
+        str | None, typer.Option("--lambda", metavar="SENSITIVE,PLAIN", help="Invoke two Lambda functions instead.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(metavar="NAME", help="AWS profile to sign with.")] = None,
+    region: Annotated[str | None, typer.Option(metavar="NAME", help="AWS region to sign for.")] = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign with AWS credentials though the host is not API Gateway's own.")
+    ] = False,
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")
+    ] = False,
+) -> None:
+    """Answer a question through both services.
+
+    The sensitive half is encrypted here, and what comes back is checked before anything is shown.
+    """
+    _exactly_one(sql, op)
+    started = time.perf_counter()
+    from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
+    from cleave.cli.report import answer_json, answer_text  # noqa: PLC0415
+    from cleave.pipeline import run_query  # noqa: PLC0415
+    from cleave.table.table import open_table  # noqa: PLC0415
+    from cleave.transport.connect import Target, connect  # noqa: PLC0415
+
+    contract = _schema_of(file, schema)
+    planned = _planned(file, contract, sql, op)
+    describe_key(key)  # a missing key is told before the table is read
+    settings: Settings = ctx.obj
+    with open_table(file, contract) as table:
+        opened = open_key(key, passphrase.current(passphrase_fd))
+        transport = connect(Target(endpoint, functions, profile, region, sign, insecure_http), settings.embedded)
+        try:
+            with console.progress(quiet=settings.quiet) as progress:
+                answer = run_query(table, planned, opened, transport, progress)
+        finally:
+            transport.close()
+    console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))
+
+
+def serve(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+) -> None:
+    """Run both services on this machine over HTTP."""
+    settings: Settings = ctx.obj
+    from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
+
+    def ready(url: str) -> None:
+        console.say(f"listening on {url}")
+        if not is_loopback(url):
+            console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
+
+    settings.serve(host, port, ready, log=not settings.quiet)
+
+
+def _exactly_one(sql: str | None, op: str | None) -> None:
+    if (sql is None) == (op is None):
+        raise typer.BadParameter("one question is needed: either SQL or --op")
+
+
+def _schema_of(file: Path, named: Path | None) -> Schema:
+    from cleave.table.schema import load_schema, schema_path  # noqa: PLC0415
+
+    if not file.exists():
+        raise InputError(f"{file}: no such file")
+    return load_schema(named or schema_path(file))
+
+
+def _planned(file: Path, contract: Schema, sql: str | None, op: str | None) -> QueryPlan:
+    from cleave.sql.planner import operation_sql, plan_query  # noqa: PLC0415
+
+    return plan_query(sql if sql is not None else operation_sql(str(op), contract, file.stem), contract, file.stem)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - 20 ms
+
+        console.out(f"cleave {version('cleave')}")
+        raise typer.Exit

@@ -1,0 +1,107 @@
+"""How every command ends: errors as `error:` and `hint:` on stderr, and the exit codes of cleave_shared.errors."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+from typer.core import TyperGroup
+
+from cleave.cli import console
+from cleave_shared.errors import CleaveError
+
+if TYPE_CHECKING:
+    from cleave.transport.base import Transport
+
+INTERRUPTED = 130
+READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
+_ANYWHERE = ("--debug", "--quiet")
+
+
+class Serve(Protocol):
+    def __call__(self, host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every command has at hand: `ctx.obj`."""
+
+    embedded: Callable[[], Transport]
+    serve: Serve
+    debug: bool
+    quiet: bool
+
+
+class Group(TyperGroup):
+    def main(  # type: ignore[override]  # everything else is passed by name
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run and exit. --debug and --quiet may stand anywhere."""
+        given = list(sys.argv[1:] if args is None else args)
+        options = given[: given.index("--")] if "--" in given else given
+        moved = [word for word in options if word in _ANYWHERE]
+        given = moved + [word for word in options if word not in _ANYWHERE] + given[len(options) :]
+        try:
+            code = super().main(given, standalone_mode=False, **extra)
+        except typer.TyperException as error:
+            command = getattr(getattr(error, "ctx", None), "command_path", "cleave")
+            console.report_error(error.format_message(), f"{command} --help shows what it takes")
+            code = error.exit_code
+        except typer.Abort:
+            code = INTERRUPTED
+        if standalone_mode or code:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        with _Interrupts() as interrupts:
+            try:
+                return super().invoke(ctx)
+            except BrokenPipeError:
+                console.abandon_stdout()
+                raise typer.Exit(READER_LEFT) from None
+            except (typer.TyperException, typer.Exit, typer.Abort):
+                raise
+            except Exception as error:  # noqa: BLE001 - the last place before the user
+                if interrupts.noticed:  # what breaks after Ctrl-C breaks because of it
+                    raise typer.Exit(INTERRUPTED) from None
+                if ctx.obj is not None and ctx.obj.debug:
+                    console.say(traceback.format_exc().rstrip())
+                raise typer.Exit(_report(error)) from None
+
+
+class _Interrupts:
+    """Remembers Ctrl-C: DuckDB turns it into an error of its own, and a process it ended looks like one that died."""
+
+    def __init__(self) -> None:
+        self.noticed = False
+
+    def __enter__(self) -> _Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._notice)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        self.noticed = True
+        signal.default_int_handler(number, frame)
+
+
+def _report(error: Exception) -> int:
+    """Tell the error; give its exit code."""
+    if isinstance(error, CleaveError):
+        console.report_error(error.message, error.hint)
+        return error.exit_code
+    console.report_error(
+        f"unexpected {type(error).__name__}", "this is a defect of Cleave; --debug shows where, and may quote values"
+    )
+    return 1

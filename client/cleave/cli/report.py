@@ -1,0 +1,181 @@
+"""The answer of a query and the plan of one, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from cleave.cli import figures
+from cleave.cli.console import Heading, printable, table
+
+if TYPE_CHECKING:
+    from cleave.pipeline import QueryAnswer
+    from cleave.table.schema import Schema
+    from cleave.transport.base import Transport
+
+_WIDE = 120  # characters; about what a terminal shows in one line
+_DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
+
+
+def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
+    """The rejoined table, then one line on how far to trust it and what it took."""
+    result = answer.result
+    headings = [
+        Heading(column.name, column.source, "left" if column.source == "key" else "right") for column in result.columns
+    ]
+    rows = [
+        [
+            figures.encrypted(value, bound, exact) if column.source == "encrypted" else figures.plain(value)
+            for column, value, bound, exact in zip(result.columns, row, bounds, exacts, strict=True)
+        ]
+        for row, bounds, exacts in zip(result.rows, result.bounds, result.exact, strict=True)
+    ]
+    shown = table(headings, rows)
+    if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
+        figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
+        shown = table(
+            figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)]
+        )
+    return f"{shown}\n\n{_footer(answer, transport, seconds)}"
+
+
+def answer_json(answer: QueryAnswer) -> str:
+    """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text."""
+    result = answer.result
+    return _dump(
+        {
+            "columns": [{"name": column.name, "source": column.source} for column in result.columns],
+            "rows": result.rows,
+            "bounds": result.bounds,
+            "exact": result.exact,
+            "checks": answer.checks,
+            "plan": answer.plan,
+            "timings": answer.timings,
+        }
+    )
+
+
+def plan_json(plan: Mapping[str, Any]) -> str:
+    return _dump(plan)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """What `cleave.describe.describe_plan` found, section by section."""
+    sections = [
+        f"{printable(plan['table'])}: {_counted(plan['rows'], 'row')}, {plan['selected_rows']:,} selected, "
+        f"{_counted(plan['groups'], 'group')}. Nothing has been sent.",
+        "Columns\n" + _indented(_column_table(plan["columns"])),
+    ]
+    if plan["encrypted"]:
+        sections.append("Encrypted columns made for this query\n" + _indented(_encrypted_table(plan["encrypted"])))
+    profile, plain, sensitive = plan["profile"], plan["requests"]["plain"], plan["requests"]["sensitive"]
+    sections.append(
+        f"Profile {profile['name']}\n"
+        f"  ring degree {profile['degree']}, {profile['modulus_bits']} bits of modulus, at least "
+        f"{profile['security_bits']} bits of estimated security\n"
+        f"  a total may take {profile['capacity_bits']} bits; {_counted(profile['lanes'], 'encrypted value')} a row; "
+        f"{_counted(profile['keys_uploaded'], 'key')} uploaded"
+    )
+    sections.append(
+        "Requests\n"
+        f"  plain service      {_counted(plain['count'], 'request')}, {_bytes(plain['bytes_up'])} up\n"
+        f"  sensitive service  {_counted(sensitive['count'], 'request')}, {_bytes(sensitive['bytes_up'])} up, "
+        f"about {_bytes(sensitive['bytes_down'])} down"
+    )
+    for party, lessons in plan["leakage"].items():
+        if lessons:
+            sections.append(
+                f"What {'' if party.startswith('both') else 'the '}{party} will see\n"
+                + "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
+            )
+    return "\n\n".join(sections)
+
+
+def schema_text(schema: Schema) -> str:
+    """A proposed schema, to be judged column by column."""
+    headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
+    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
+
+
+def _footer(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
+    passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
+    return (
+        f"{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
+        f"{_counted(transport.requests, 'request')}, {_bytes(transport.sent)} up, "
+        f"{_bytes(transport.received)} down, "
+        f"{seconds:.2f} s."
+    )
+
+
+def _column_table(columns: Iterable[Mapping[str, Any]]) -> str:
+    headings = [Heading(name) for name in ("column", "kind", "type", "fate", "to")]
+    return table(
+        [*headings, Heading("bytes", justify="right")],
+        [
+            [
+                *(column[fact] for fact in ("name", "kind", "type", "fate")),
+                _DESTINATIONS[column["destination"]],
+                f"{column['bytes']:,}",
+            ]
+            for column in columns
+        ],
+    )
+
+
+def _encrypted_table(columns: Iterable[Mapping[str, Any]]) -> str:
+    headings = [
+        Heading("of"),
+        Heading("type"),
+        Heading("total of"),
+        Heading("scale", justify="right"),
+        Heading("error of a total", justify="right"),
+    ]
+    return table(
+        headings,
+        [
+            [
+                column["argument"],
+                column["type"],
+                column["moment"],
+                f"2^{column['log2_scale']}",
+                "exact" if column["exact"] else f"at most {column['bound']:.1e}",
+            ]
+            for column in columns
+        ],
+    )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return _counted(number, "byte")
+
+
+def _dump(value: Any) -> str:
+    """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which is none."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_dump(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "[" + ", ".join(map(_dump, value)) + "]"
+    if value is None or isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return f"{value:f}"
+    if isinstance(value, Fraction):
+        return _dump(value.numerator) if value.denominator == 1 else _dump(float(value))
+    return json.dumps(figures.plain(value))

@@ -1,0 +1,1 @@
+"""What `cleave schema` alone needs: how a file is written, its types, and which columns are sensitive."""

@@ -1,0 +1,191 @@
+"""What column names say: words in English, German, French and Spanish, without accents and in one piece.
+
+`date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word here: a name is cut into parts,
+and every run of neighbouring parts is looked up. Parts are never searched inside (`page` is no `age`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from cleave.table.schema import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`number` and `text`: what a column of that meaning should be, by its type."""
+
+    label: str
+    number: Kind
+    text: Kind
+    words: frozenset[str]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _topic(label: str, number: Kind, text: Kind, words: str) -> Topic:
+    return Topic(label, number, text, _words(words))
+
+
+SECRET = _topic(
+    "a password or secret",
+    Kind.LOCAL,
+    Kind.LOCAL,
+    "password passwd pwd secret token apikey privatekey pin passwort kennwort motdepasse contrasena clave cvv cvc",
+)
+ADDRESS = _topic(
+    "an address",
+    Kind.SEALED,
+    Kind.SEALED,
+    "address addr street housenumber houseno postcode postalcode zip zipcode plz postleitzahl strasse"
+    " hausnummer anschrift adresse wohnort rue codepostal direccion calle codigopostal domicilio",
+)
+# The first that fits decides: a birth year is no calendar year, an account balance is money.
+TOPICS = (
+    _topic(
+        "an e-mail address",
+        Kind.SEALED,
+        Kind.SEALED,
+        "email mail emailaddress emailadresse mailadresse courriel correo correoelectronico epost",
+    ),
+    _topic(
+        "a phone number",
+        Kind.SEALED,
+        Kind.SEALED,
+        "phone telephone tel mobile mobilephone cell cellphone fax msisdn phonenumber phoneno telefon"
+        " telefonnummer handy handynummer mobil rufnummer portable telefono movil celular",
+    ),
+    _topic(
+        "a date of birth",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "dob birth birthdate birthday born birthyear dateofbirth geburt geburtsdatum geburtstag geburtsjahr"
+        " gebdat naissance datenaissance nacimiento fechanacimiento",
+    ),
+    _topic(
+        "an amount of money",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "salary income wage wages pay payment amount bill billing price cost costs charge charges fee fees"
+        " balance credit debit debt loan revenue turnover sales tax bonus invoice total paid premium claim"
+        " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
+        " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
+        " sueldo ingreso ingresos importe precio coste costo factura",
+    ),
+    _topic(
+        "a bank account",
+        Kind.SEALED,
+        Kind.SEALED,
+        "iban bic swift account accountnumber accountno bankaccount sortcode routingnumber konto kontonummer"
+        " bankverbindung compte cuenta",
+    ),
+    _topic(
+        "a payment card",
+        Kind.SEALED,
+        Kind.SEALED,
+        "card cardnumber cardno creditcard ccnumber pan kreditkarte kartennummer cartebancaire tarjeta",
+    ),
+    _topic(
+        "an official number of a person",
+        Kind.SEALED,
+        Kind.SEALED,
+        "ssn socialsecurity nationalid nin nino nhs nhsnumber passport taxid tin steuerid steuernummer svnummer"
+        " versichertennummer sozialversicherungsnummer ausweis ausweisnummer personalausweis reisepass insee nir"
+        " securitesociale passeport dni nie nif curp rfc cpf bsn pesel aadhaar driverslicense driverlicense"
+        " drivinglicence numberplate licenseplate kennzeichen pasaporte",
+    ),
+    _topic(
+        "a name of a person",
+        Kind.SEALED,
+        Kind.SEALED,
+        "firstname lastname fullname surname forename givenname familyname middlename maidenname patientname"
+        " customername clientname employeename username login nickname vorname nachname familienname kundenname"
+        " patientenname benutzername prenom nomdefamille apellido apellidos nombre",
+    ),
+    ADDRESS,
+    _topic(
+        "a place on the map",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "lat latitude lon lng long longitude gps geo coordinates coordinate breitengrad langengrad laengengrad",
+    ),
+    _topic(
+        "a device or connection",
+        Kind.SEALED,
+        Kind.SEALED,
+        "ip ipaddress ipadresse mac macaddress deviceid imei cookie session sessionid useragent",
+    ),
+    _topic(
+        "a special category of personal data (GDPR Art. 9) or close to one",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "diagnosis diagnoses diagnose disease condition illness icd icd10 symptom symptoms medication drug"
+        " treatment therapy prescription allergy allergies disability hiv religion ethnicity ethnic race"
+        " nationality orientation party union gender sex maritalstatus married conviction krankheit medikament"
+        " behandlung befund geschlecht familienstand gewerkschaft staatsangehorigkeit staatsangehoerigkeit"
+        " maladie traitement sexe genre diagnostic diagnostico enfermedad tratamiento sexo genero",
+    ),
+    _topic(
+        "a measure of a person",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "age weight height bmi bloodpressure systolic diastolic pulse heartrate temperature temp glucose"
+        " cholesterol hemoglobin haemoglobin hba1c creatinine oxygen spo2 dose dosage score insulin blood smoker"
+        " smoking pregnant pregnancies insured insurance lengthofstay los alter gewicht groesse grosse blutdruck"
+        " puls raucher schwanger versichert poids taille edad peso altura fumador",
+    ),
+    _topic(
+        "a date of care",
+        Kind.ENCRYPTED,
+        Kind.SEALED,
+        "admission admitted discharge discharged visit death died deceased aufnahme aufnahmedatum entlassung"
+        " entlassungsdatum todesdatum deces ingresado alta",
+    ),
+)
+
+FREE_TEXT = _words(
+    "note notes comment comments remark remarks description freetext memo message text body feedback review"
+    " anamnesis history bemerkung bemerkungen notiz notizen kommentar beschreibung freitext commentaire"
+    " commentaires remarque remarques nota notas comentario comentarios observaciones observations"
+)
+IDENTIFIER = _words(
+    "id ids uid uuid guid identifier key mrn no nr num number nummer numero reference ref kundennummer"
+    " patientennummer personalnummer matrikelnummer aktenzeichen fallnummer index rownum"
+)
+PERSON = _words(
+    "patient patients customer client employee user member person subject student applicant contact doctor"
+    " nurse owner first last full middle given family kunde patienten mitarbeiter arzt cliente empleado paciente"
+)
+NAME = _words("name names nom")
+CALENDAR = _words(
+    "year month quarter week weekday day hour jahr monat quartal woche wochentag annee mois trimestre semaine"
+    " ano mes semana"
+)
+
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def parts(name: str) -> list[str]:
+    """`"GrößeInCm"` -> `["grosse", "in", "cm"]`."""
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    return [part.lower() for part in _PART.findall(plain)]
+
+
+def runs(name: str) -> frozenset[str]:
+    """Every run of up to four neighbouring parts, in one piece; between words, little ones (`date_of_birth`) stay."""
+    found = parts(name)
+    return frozenset(
+        "".join(found[start:stop])
+        for start in range(len(found))
+        for stop in range(start + 1, min(start + 4, len(found)) + 1)
+    )
+
+
+def names_a_person(name: str) -> bool:
+    """`name`, `last_name`, `patient name`, but not `ward_name` or `product name`."""
+    found = set(parts(name))
+    return bool(found & NAME) and found <= NAME | PERSON

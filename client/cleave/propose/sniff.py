@@ -1,0 +1,91 @@
+"""How a CSV file is written: encoding, delimiter, quote, header. Numbers and dates are looked at later."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from cleave.table.schema import CsvDialect
+from cleave.table.source import check_readable, open_text, reader, undecodable
+from cleave_shared.errors import InputError
+
+_DELIMITERS = (",", ";", "\t", "|")
+_RECORDS = 1000
+_BLOCK = 1 << 20
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+# What no header is: a date, an e-mail address, a number other than a year.
+_NO_HEADER = re.compile(r"\d{4}-\d\d-\d\d.*|[^@\s]+@[^@\s]+\.\w+|(?!(?:19|20)\d\d$)[+-]?\d*[.,]?\d+")
+
+
+def sniff(path: Path) -> CsvDialect:
+    """Raises InputError for a file that is missing, empty or not text."""
+    check_readable(path)
+    dialect = CsvDialect(encoding=_encoding(path))
+    dialect = replace(dialect, delimiter=max(_DELIMITERS, key=lambda one: _fit(path, replace(dialect, delimiter=one))))
+    if _single_quoted(_records(path, replace(dialect, quote=""))):
+        dialect = replace(dialect, quote="'")
+    first = _records(path, dialect)[:1]
+    return replace(dialect, header=not any(_NO_HEADER.fullmatch(field.strip()) for fields in first for field in fields))
+
+
+def _encoding(path: Path) -> str:
+    """By byte order mark, else UTF-8 if all of the file is, else a Western single-byte encoding."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+        for mark, encoding in _MARKS:
+            if head.startswith(mark):
+                return encoding
+        if b"\0" in head:
+            raise InputError(
+                f"{path}: holds NUL bytes, so it is not text", hint="save it as UTF-8, or UTF-16 with a byte order mark"
+            )
+        file.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            file.seek(0)
+            seen: set[int] = set()
+            while block := file.read(_BLOCK):
+                seen.update(block)
+        else:
+            return "utf-8"
+    # Windows-1252 has printable characters where Latin-1 has controls, save for five bytes it leaves out
+    controls = seen & set(range(0x80, 0xA0))
+    return "latin-1" if not controls or controls & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
+
+
+def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:
+    with open_text(path, dialect.encoding) as file:
+        try:
+            return list(islice(filter(None, reader(file, dialect, strict=False)), _RECORDS))
+        except csv.Error:
+            return []
+        except UnicodeError:
+            raise undecodable(path, dialect.encoding) from None
+
+
+def _fit(path: Path, dialect: CsvDialect) -> tuple[float, int]:
+    """How well a delimiter explains the file: records as wide as the first one, then the width."""
+    records = _records(path, dialect)
+    width = len(records[0]) if records else 0
+    if width < 2:
+        return 0.0, 0
+    return sum(len(fields) == width for fields in records) / len(records), width
+
+
+def _single_quoted(records: Sequence[Sequence[str]]) -> bool:
+    """Whether apostrophes enclose fields: in every record after the header, and no double quote anywhere."""
+    if any('"' in field for fields in records for field in fields):
+        return False
+    return len(records) > 1 and all(
+        any(len(field) > 1 and (field[0] == "'" or field[-1] == "'") for field in fields) for fields in records[1:]
+    )

@@ -1,0 +1,77 @@
+"""What DuckDB itself says of names and types, asked of empty tables in a private database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import duckdb
+from sqlglot import Tokenizer, TokenType
+
+from cleave.sql.dialect import quote
+from cleave.sql.engine import connect
+from cleave.sql.fidelity import same_statement
+from cleave.table.schema import Column
+from cleave_shared.errors import QueryRefused
+
+Described = list[tuple[str, str]]  # (name, type) of each result column
+
+
+class Catalog:
+    """Empty tables whose statements are described, never run. Use as a context manager through `contextlib.closing`."""
+
+    def __init__(self, table: str, columns: Sequence[Column]) -> None:
+        self._connection = connect()
+        self._table = table
+        # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
+        self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def create(self, table: str, columns: Described) -> None:
+        described = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
+        self._connection.execute(f"CREATE TABLE {quote(table)} ({described})")
+
+    def describe(self, statement: str) -> Described:
+        """Raises QueryRefused with DuckDB's own reason, without the values of the query's literals."""
+        try:
+            rows = self._connection.execute(f"DESCRIBE {statement}").fetchall()
+        except duckdb.Error as error:
+            keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
+            hint = keyword if isinstance(error, duckdb.ParserException) else None
+            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
+        return [(str(row[0]), str(row[1])) for row in rows]
+
+    def require_same(self, statement: str, rewritten: str) -> None:
+        """Raises QueryRefused unless DuckDB's parser makes the same of both, or if it makes nothing of the first."""
+        if not same_statement(self._connection, statement, rewritten):
+            self.describe(statement)
+            raise QueryRefused(
+                "part of the query is in a spelling that is not understood",
+                hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
+            )
+
+    def types(self, expressions: Sequence[str]) -> tuple[str, ...]:
+        """The types of expressions, all scalar or all aggregates, over the table."""
+        if not expressions:
+            return ()
+        selected = ", ".join(f"({sql})" for sql in expressions)
+        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {quote(self._table)}"))
+
+
+def _reason(error: duckdb.Error, statement: str) -> str:
+    """The first lines of a binder's message; of others, which may quote values, the class only."""
+    if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
+        return type(error).__name__
+    text = re.split(r"\n\s*(?:\n|LINE |Candidate)", str(error))[0].replace("\n", " ").strip()
+    literals = [
+        token.text for token in Tokenizer(dialect="duckdb").tokenize(statement) if _is_literal(token.token_type)
+    ]
+    for literal in sorted(filter(None, literals), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(literal)}(?!\w)", "...", text)
+    return text
+
+
+def _is_literal(kind: TokenType) -> bool:
+    return kind in (TokenType.STRING, TokenType.NUMBER, TokenType.NATIONAL_STRING, TokenType.RAW_STRING)

@@ -1,0 +1,290 @@
+"""Cuts a resolved question into the parts of a QueryPlan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from sqlglot import exp
+
+from cleave.aggregates import AGGREGATES
+from cleave.aggregates.base import Moment
+from cleave.sql.catalog import Catalog, Described
+from cleave.sql.dialect import identity, quote, write
+from cleave.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
+from cleave.sql.functions import FOLLOWS_ROW_ORDER
+from cleave.sql.parse import Question
+from cleave.sql.plain import Decomposition, decompose, is_exact
+from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan
+from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
+from cleave.table.schema import Kind, Schema
+from cleave_shared import limits
+from cleave_shared.errors import QueryRefused
+
+GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
+_NO_WHERE = "filter inside the aggregate instead: SUM(x) FILTER (WHERE ...) works on encrypted columns"
+
+
+class Cutter:
+    def __init__(self, question: Question, resolved: Resolved, schema: Schema, catalog: Catalog) -> None:
+        self._question = question
+        self._resolved = resolved
+        self._schema = schema
+        self._catalog = catalog
+        # a constant stays one: some functions take nothing else
+        self._keys = {identity(key): f"k{i}" for i, key in enumerate(resolved.keys) if key.find(exp.Column)}
+        self._arguments: dict[str, exp.Expression] = {}  # by identity
+        self._moments: dict[str, set[Moment]] = {}
+        self._encrypted: dict[tuple[str, str], int] = {}  # (SQL name of the declaration, argument) -> place
+        self._plain: dict[str, exp.Expression] = {}
+
+    def plan(self) -> QueryPlan:
+        question, resolved = self._question, self._resolved
+        self._refuse_rows()
+        for key in resolved.keys:
+            self._require_plain_rows(key, "GROUP BY")
+        if resolved.where is not None:
+            self._require_plain_rows(resolved.where, "WHERE")
+        items = [self._final(item.expression) for item in resolved.items]
+        having = self._final(resolved.having) if resolved.having is not None else None
+        # a number standing alone would be the place of an output
+        order_by = [self._ordering(each) for each in resolved.orderings if each.this.find(exp.Column, exp.Anonymous)]
+
+        described = self._catalog.describe(question.text)
+        where = write(resolved.where) if resolved.where is not None else None
+        key_types = self._catalog.types([write(key) for key in resolved.keys])
+        keys = tuple(
+            write(key) if key.find(exp.Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
+            for key, type_ in zip(resolved.keys, key_types, strict=True)
+        )
+        arguments = self._typed_arguments()
+        encrypted = self._typed_encrypted(arguments)
+        plain = self._typed_plain()
+        finals = self._typed_finals(items, described, key_types, plain, encrypted)
+        outputs = tuple(
+            Output(name, _source(final, item)) for (name, _), final, item in zip(described, finals, items, strict=True)
+        )
+        sent = [*resolved.keys, *self._plain.values(), *([resolved.where] if resolved.where is not None else [])]
+        plan = QueryPlan(
+            sql=question.text,
+            table=question.table,
+            where=where,
+            keys=keys,
+            key_types=key_types,
+            plain_columns=self._names(sent),
+            arguments=arguments,
+            encrypted=encrypted,
+            plain=plain,
+            outputs=outputs,
+            finals=finals,
+            having=write(having) if having is not None else None,
+            order_by=tuple(order_by),
+            limit=question.limit,
+            offset=question.offset,
+        )
+        if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
+            raise QueryRefused(
+                "the plain half asks for too many expressions", hint=f"at most {limits.MAX_EXPRESSIONS} at a time"
+            )
+        return plan
+
+    def _names(self, nodes: Iterable[exp.Expression]) -> tuple[str, ...]:
+        read = {column.name for node in nodes for column in columns_of(node, self._schema)}
+        return tuple(column.name for column in self._schema.columns if column.name in read)
+
+    def _encrypted_in(self, node: exp.Expression) -> str | None:
+        """The name of the first encrypted column `node` reads."""
+        return next((c.name for c in columns_of(node, self._schema) if c.kind is Kind.ENCRYPTED), None)
+
+    # what is refused before anything else
+
+    def _refuse_rows(self) -> None:
+        resolved = self._resolved
+        nodes = [item.expression for item in resolved.items] + [o.this for o in resolved.orderings]
+        if resolved.having is not None:
+            nodes.append(resolved.having)
+        if self._question.is_grouped or any(has_aggregate(node) for node in nodes):
+            return
+        for node in nodes:
+            if name := self._encrypted_in(node):
+                raise single_value(name)
+        raise QueryRefused(
+            "the query asks for single rows", hint="ask for aggregates, such as AVG(x), or add GROUP BY ALL"
+        )
+
+    def _require_plain_rows(self, node: exp.Expression, clause: str) -> None:
+        if has_aggregate(node):
+            hint = "HAVING filters groups by their aggregates" if clause == "WHERE" else "group by plain columns"
+            raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
+        if name := self._encrypted_in(node):
+            hint = _NO_WHERE if clause == "WHERE" else "make it plain in the schema, or add a coarser plain column"
+            raise QueryRefused(
+                f"{clause} on {name!r}: the column is encrypted, nobody but you can see which rows it means", hint=hint
+            )
+
+    # expressions over keys and aggregates
+
+    def _final(self, node: exp.Expression) -> exp.Expression:
+        """`node` over the table of groups."""
+        root = exp.Paren(this=node.copy())
+        self._cut(root.this)
+        cut: exp.Expression = root.this.pop()
+        return cut
+
+    def _cut(self, node: exp.Expression) -> None:
+        place = self._keys.get(identity(node))
+        if place is None and is_aggregate(node):
+            place = self._aggregate(node)
+        if place is not None:
+            node.replace(exp.column(place))
+            return
+        if isinstance(node, exp.Column):
+            if name := self._encrypted_in(node):
+                raise single_value(name)
+            raise QueryRefused(
+                f"{node.name!r} is neither grouped by nor in an aggregate",
+                hint=f"add it to GROUP BY, or use ANY_VALUE({node.name})",
+            )
+        for child in list(node.iter_expressions()):
+            self._cut(child)
+
+    def _ordering(self, ordered: exp.Ordered) -> str:
+        direction = "DESC" if ordered.args.get("desc") else "ASC"
+        nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
+        return f"{write(self._final(ordered.this))} {direction} NULLS {nulls}"
+
+    def _aggregate(self, node: exp.Expression) -> str:
+        call = call_of(node)
+        inner = [*call.expressions, *([node.expression.this] if isinstance(node, exp.Filter) else [])]
+        if any(has_aggregate(each) for each in inner):
+            raise QueryRefused("an aggregate cannot stand inside another", hint="ask for the inner one by itself")
+        if self._encrypted_in(node) is not None:
+            return self._encrypted_aggregate(node, call)
+        if (
+            call is node
+            and call.name == "count"
+            and (not call.expressions or isinstance(call.expressions[0], exp.Star))
+        ):
+            return "n"
+        if call.name in FOLLOWS_ROW_ORDER and not any(each.find(exp.Order) for each in call.expressions):
+            raise QueryRefused(
+                f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
+                hint=f"order inside the call: {call.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
+            )
+        known = self._plain.setdefault(identity(node), node.copy())
+        return f"p{[id(each) for each in self._plain.values()].index(id(known))}"
+
+    def _encrypted_aggregate(self, node: exp.Expression, call: exp.Anonymous) -> str:
+        name = call.name.upper()
+        declared = AGGREGATES.get(name)
+        if declared is None:
+            raise not_declared(name, str(self._encrypted_in(node)))
+        if len(call.expressions) > 1 or not call.expressions:
+            raise QueryRefused(f"{name} of an encrypted column takes one argument")
+        argument = call.expressions[0]
+        if isinstance(argument, exp.Distinct):
+            raise QueryRefused(
+                f"{name}(DISTINCT ...) over an encrypted column: equal values cannot be recognised under encryption",
+                hint=SUPPORTED,
+            )
+        if argument.find(exp.Order):
+            raise QueryRefused(
+                f"ORDER BY inside {name} over an encrypted column", hint="leave it out: order is no matter"
+            )
+        if isinstance(argument, exp.Star):
+            argument = exp.Literal.number(1)
+        if isinstance(node, exp.Filter):
+            argument = exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=argument.copy())])
+        key = identity(argument)
+        self._arguments.setdefault(key, argument.copy())
+        self._moments.setdefault(key, set())
+        return f"e{self._encrypted.setdefault((name, key), len(self._encrypted))}"
+
+    # types
+
+    def _typed_arguments(self) -> tuple[Argument, ...]:
+        texts = [write(node) for node in self._arguments.values()]
+        types = self._catalog.types(texts)
+        only_counted = {key for key in self._arguments if all(n == "COUNT" for n, k in self._encrypted if k == key)}
+        typed: list[Argument] = []
+        for (key, node), sql, type_ in zip(self._arguments.items(), texts, types, strict=True):
+            if key not in only_counted:
+                require_encodable(type_)
+            decimals = decimals_of(type_)
+            moments = frozenset[Moment]().union(
+                *(AGGREGATES[name].needs(decimals) for name, argument in self._encrypted if argument == key)
+            )
+            names = tuple(column.name for column in columns_of(node, self._schema))
+            typed.append(Argument(sql, type_, decimals, names, moments))
+        return tuple(typed)
+
+    def _typed_encrypted(self, arguments: tuple[Argument, ...]) -> tuple[EncryptedAggregate, ...]:
+        places = {key: i for i, key in enumerate(self._arguments)}
+        return tuple(
+            EncryptedAggregate(AGGREGATES[name], places[key], AGGREGATES[name].result_type(arguments[places[key]].type))
+            for name, key in self._encrypted
+        )
+
+    def _typed_plain(self) -> tuple[PlainAggregate, ...]:
+        nodes = list(self._plain.values())
+        types = self._catalog.types([write(node) for node in nodes])
+        decomposed = [decompose(node, type_) for node, type_ in zip(nodes, types, strict=True)]
+        part_types = iter(self._catalog.types([part for each in decomposed for part in each.parts]))
+        return tuple(
+            _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts))
+            for node, type_, each in zip(nodes, types, decomposed, strict=True)
+        )
+
+    def _typed_finals(
+        self,
+        items: list[exp.Expression],
+        described: Described,
+        key_types: tuple[str, ...],
+        plain: tuple[PlainAggregate, ...],
+        encrypted: tuple[EncryptedAggregate, ...],
+    ) -> tuple[Final, ...]:
+        """Raises QueryRefused where our reading of an item has another type than DuckDB's own."""
+        self._catalog.create(
+            GROUPS,
+            [(f"k{i}", type_) for i, type_ in enumerate(key_types)]
+            + [("n", "BIGINT")]
+            + [(f"p{i}", each.type) for i, each in enumerate(plain)]
+            + [(f"e{i}", each.type) for i, each in enumerate(encrypted)],
+        )
+        texts = [write(item) for item in items]
+        ours = self._catalog.describe(f"SELECT {', '.join(texts)} FROM {quote(GROUPS)}")
+        for number, ((_, type_), (_, expected)) in enumerate(zip(ours, described, strict=True), 1):
+            if type_ != expected:
+                raise QueryRefused(
+                    f"select item {number} would come out as {type_} instead of {expected}",
+                    hint="write its constants and casts more plainly",
+                )
+        return tuple(
+            Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()))
+            for sql, (_, type_), item in zip(texts, described, items, strict=True)
+        )
+
+
+def _plain_aggregate(
+    node: exp.Expression, type_: str, decomposition: Decomposition, part_types: tuple[str, ...]
+) -> PlainAggregate:
+    return PlainAggregate(
+        sql=write(node),
+        type=type_,
+        parts=decomposition.parts,
+        part_types=part_types,
+        combine=decomposition.combine,
+        weighted_mean=decomposition.weighted_mean,
+        exact=is_exact(node, type_),
+    )
+
+
+def _places(final: exp.Expression, letter: str) -> tuple[int, ...]:
+    names = {column.name for column in final.find_all(exp.Column)}
+    return tuple(sorted(int(name[1:]) for name in names if name[0] == letter))
+
+
+def _source(final: Final, item: exp.Expression) -> Literal["key", "plain", "encrypted"]:
+    if final.encrypted:
+        return "encrypted"
+    return "key" if any(column.name[0] == "k" for column in item.find_all(exp.Column)) and not final.plain else "plain"

@@ -1,0 +1,232 @@
+"""From text to the clauses of one SELECT over one table; whatever else SQL can say is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
+
+from cleave.sql.dialect import FaithfulDuckDB, quote, write
+from cleave.sql.functions import SET_RETURNING, UNSTEADY
+from cleave_shared import limits
+from cleave_shared.errors import QueryRefused
+
+ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One select item; `name` is its alias, if it has one."""
+
+    expression: exp.Expression
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The clauses of one SELECT. `keys` None: GROUP BY ALL; an ordering's `this` may be the word ALL."""
+
+    text: str
+    rewritten: str  # by sqlglot: what of the statement it understood
+    table: str
+    alias: str | None
+    items: tuple[Item, ...]
+    where: exp.Expression | None
+    keys: tuple[exp.Expression, ...] | None
+    is_grouped: bool
+    having: exp.Expression | None
+    orderings: tuple[exp.Ordered, ...]
+    limit: int | None
+    offset: int
+
+
+def parse(sql: str, table: str) -> Question:
+    """Read one SELECT over `table`.
+
+    Raises QueryRefused, with the position of a syntax error, and the reason and the alternative for anything else.
+    """
+    if len(sql) > limits.MAX_SQL_CHARS:
+        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
+    select = _one_select(sql, table)
+    _refuse_clauses(select)
+    _refuse_nodes(select)
+    source = _source(select, table)
+    group = select.args.get("group")
+    is_all = bool(group and group.args.get("all"))
+    order = select.args.get("order")
+    return Question(
+        text=sql,
+        rewritten=_write(select),
+        table=table,
+        alias=source.alias or None,
+        items=tuple(_item(expression) for expression in select.expressions),
+        where=_condition(select, "where"),
+        keys=None if is_all else tuple(_keys(group)),
+        is_grouped=group is not None,
+        having=_condition(select, "having"),
+        orderings=tuple(order.expressions) if order else (),
+        limit=_limit(select.args.get("limit")),
+        offset=_number(select.args["offset"].expression, "OFFSET") if select.args.get("offset") else 0,
+    )
+
+
+def _one_select(sql: str, table: str) -> exp.Select:
+    try:
+        statements = [each for each in sqlglot.parse(sql, read=FaithfulDuckDB) if each is not None]
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        # sqlglot's column is where the offending word ends
+        column = first["col"] - len(first.get("highlight") or " ") + 1 if first else 0
+        place = f" at line {first['line']}, column {column}" if first else ""
+        quoted = "" if _spelled(table) == table else f", and this table is FROM {_spelled(table)}"
+        raise QueryRefused(f"syntax error{place}", hint=f"the dialect is DuckDB's{quoted}") from None
+    except RecursionError:
+        raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
+    except SqlglotError:
+        raise QueryRefused("the query holds a quote or comment that does not end") from None
+    if not statements:
+        raise QueryRefused("the query is empty", hint=f"for example: SELECT COUNT(*) FROM {_spelled(table)}")
+    if len(statements) > 1:
+        raise QueryRefused(f"{len(statements)} statements, one at a time", hint=ONE_TABLE)
+    statement = statements[0]
+    if isinstance(statement, exp.SetOperation):
+        raise QueryRefused(f"{statement.key.upper()} of queries is not supported", hint="ask them one at a time")
+    if not isinstance(statement, exp.Select):
+        raise QueryRefused("only SELECT is supported", hint=ONE_TABLE)
+    return statement
+
+
+def _write(select: exp.Select) -> str:
+    try:
+        return write(select)
+    except UnsupportedError:
+        raise QueryRefused("the query holds what no DuckDB statement can", hint=ONE_TABLE) from None
+
+
+_CLAUSES = {
+    "with_": ("WITH (common table expressions)", ONE_TABLE),
+    "joins": ("a join", ONE_TABLE),
+    "laterals": ("LATERAL", ONE_TABLE),
+    "pivots": ("PIVOT", ONE_TABLE),
+    "distinct": ("SELECT DISTINCT", "GROUP BY ALL gives each combination once"),
+    "qualify": ("QUALIFY", "HAVING filters groups"),
+    "windows": ("WINDOW", "window functions need single rows; GROUP BY gives one answer a group"),
+    "sample": ("USING SAMPLE", "sample the CSV beforehand"),
+    "into": ("INTO", "redirect the output instead, with --json for programs"),
+    "locks": ("FOR UPDATE", "leave it out"),
+}
+_UNDERSTOOD = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset"}
+
+
+def _refuse_clauses(select: exp.Select) -> None:
+    for name, value in select.args.items():
+        if value and name not in _UNDERSTOOD:
+            what, hint = _CLAUSES.get(name, (name.strip("_").upper().replace("_", " "), ONE_TABLE))
+            raise QueryRefused(f"{what} is not supported", hint=hint)
+
+
+_WINDOW = "GROUP BY gives one answer a group; single rows stay where they are"
+_NODES: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
+    ((exp.Query, exp.Exists), "a subquery", "ask the inner question first and write its answer as a literal"),
+    ((exp.Window,), "a window function", _WINDOW),
+    ((exp.Placeholder, exp.Parameter, exp.SessionParameter), "a parameter", "write the value itself"),
+    ((exp.PositionalColumn,), "a column by its number", "write the column's name"),
+    ((exp.Dot,), "a call or field after a dot", "write function(column) instead of column.function()"),
+    ((exp.IgnoreNulls, exp.RespectNulls), "IGNORE or RESPECT NULLS", "use FILTER (WHERE x IS NOT NULL)"),
+    ((exp.WithinGroup,), "WITHIN GROUP", "write quantile_cont(x, 0.5) or mode(x)"),
+    ((exp.GroupingSets, exp.Rollup, exp.Cube), "GROUPING SETS, ROLLUP or CUBE", "ask once for each set of keys"),
+    ((exp.TableSample,), "TABLESAMPLE", "sample the CSV beforehand"),
+    ((exp.Command,), "this statement", ONE_TABLE),
+)
+
+
+def _refuse_nodes(select: exp.Select) -> None:
+    for node in select.walk():
+        if node is select:
+            continue
+        for kinds, what, hint in _NODES:
+            if isinstance(node, kinds):
+                raise QueryRefused(f"{what} is not supported", hint=hint)
+        if isinstance(node, exp.Star) and not _is_count_star(node):
+            raise QueryRefused("* is not supported", hint="name the aggregates you want; `--op` asks for all columns")
+        if isinstance(node, exp.Anonymous):
+            _refuse_function(node.name.lower())
+        elif isinstance(node, exp.Unnest | exp.Explode):
+            _refuse_function("unnest")
+
+
+def _refuse_function(name: str) -> None:
+    if name == "columns":
+        raise QueryRefused("COLUMNS() is not supported", hint="name the columns; `--op` asks for all of them")
+    if name in UNSTEADY:
+        raise QueryRefused(f"{name}() does not follow from the table", hint="write the value itself as a literal")
+    if name in SET_RETURNING:
+        raise QueryRefused(f"{name}() makes rows and is not supported", hint="reshape the CSV beforehand")
+    if name in ("grouping", "grouping_id"):
+        raise QueryRefused(f"{name.upper()}() is not supported", hint="ask once for each set of keys")
+
+
+def _is_count_star(star: exp.Star) -> bool:
+    call = star.parent
+    is_count = isinstance(call, exp.Anonymous) and call.name.lower() == "count" and len(call.expressions) == 1
+    return is_count and not any(star.args.values())
+
+
+def _source(select: exp.Select, table: str) -> exp.Table:
+    clause = select.args.get("from_")
+    if clause is None:
+        raise QueryRefused("the query has no FROM", hint=f"FROM {_spelled(table)}")
+    source = clause.this
+    if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+        raise QueryRefused("FROM must name the table", hint=f"FROM {_spelled(table)}")
+    if any(value for name, value in source.args.items() if name not in ("this", "alias")):
+        raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
+    alias = source.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise QueryRefused("new column names after FROM are not supported", hint=f"FROM {_spelled(table)}")
+    if source.name.lower() != table.lower():
+        raise QueryRefused(f"there is no table {source.name!r}", hint=f"this one is {table!r}: FROM {_spelled(table)}")
+    return source
+
+
+def _spelled(name: str) -> str:
+    """`name` with quotes where DuckDB wants them: around all but plain words that mean nothing else."""
+    tokens = sqlglot.tokenize(name, read=FaithfulDuckDB) if name.isidentifier() else []
+    return name if [token.token_type for token in tokens] == [TokenType.VAR] else quote(name)
+
+
+def _item(expression: exp.Expression) -> Item:
+    if isinstance(expression, exp.Alias):
+        return Item(expression.this, expression.alias)
+    return Item(expression, None)
+
+
+def _keys(group: exp.Group | None) -> Iterator[exp.Expression]:
+    for expression in group.expressions if group else ():
+        if isinstance(expression, exp.Tuple):
+            yield from expression.expressions
+        else:
+            yield expression
+
+
+def _condition(select: exp.Select, clause: str) -> exp.Expression | None:
+    node = select.args.get(clause)
+    return node.this if node else None
+
+
+def _limit(node: exp.Expression | None) -> int | None:
+    if node is None:
+        return None
+    options = node.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise QueryRefused("LIMIT with percent or ties is not supported", hint="give a number of groups")
+    return _number(node.args["count"] if isinstance(node, exp.Fetch) else node.expression, "LIMIT")
+
+
+def _number(node: exp.Expression | None, clause: str) -> int:
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        return int(node.name)
+    raise QueryRefused(f"{clause} must be a whole number", hint=f"for example: {clause} 10")

@@ -1,0 +1,102 @@
+"""A question cut in three: the plain service's part, the moments of encrypted arguments, and what is left to finish.
+
+    SELECT ward, AVG(age) / 2 AS half FROM patients WHERE bed > 3 GROUP BY ward HAVING COUNT(*) > 5
+           keys  encrypted: avg of argument age             where          keys          final SQL
+
+The final SQL runs in the client over a table with one row a group: keys k0.., its size n, plain aggregates p0.., and
+encrypted ones e0.. .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cleave.aggregates.base import Aggregate, Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An expression that an encrypted column occurs in; the client computes it row by row and encrypts that.
+
+    `decimals`: digits after the point of exact types (integers and booleans 0), None for floats; of no meaning where
+    `moments` is COUNT alone, which takes any type.
+    """
+
+    sql: str
+    type: str
+    decimals: int | None
+    columns: tuple[str, ...]
+    moments: frozenset[Moment]
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedAggregate:
+    aggregate: Aggregate
+    argument: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAggregate:
+    """`parts` are asked of the service, the aggregate itself first.
+
+    `combine` makes the answer for several parts of the rows from them: {0}, {1}, ... stand for the parts' columns and
+    {mean} for a column that `weighted_mean` is the SQL of, evaluated beside each part. None: it cannot be made.
+    """
+
+    sql: str
+    type: str
+    parts: tuple[str, ...]
+    part_types: tuple[str, ...]
+    combine: str | None
+    weighted_mean: str | None
+    exact: bool  # DuckDB gives the same value for any order of rows
+
+    @property
+    def decomposable(self) -> bool:
+        return self.combine is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`source` is `encrypted` if any encrypted aggregate is inside."""
+
+    name: str
+    source: Literal["key", "plain", "encrypted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted` and `.plain` it reads."""
+
+    sql: str
+    type: str
+    encrypted: tuple[int, ...]
+    plain: tuple[int, ...]
+    operations: int  # nodes of the expression: each may round
+
+    @property
+    def is_bare(self) -> bool:
+        return self.sql in ([f"e{i}" for i in self.encrypted] or [f"p{i}" for i in self.plain])
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name."""
+
+    sql: str
+    table: str
+    where: str | None
+    keys: tuple[str, ...]
+    key_types: tuple[str, ...]
+    plain_columns: tuple[str, ...]  # what WHERE, keys and plain aggregates read: nothing else is sent
+    arguments: tuple[Argument, ...]
+    encrypted: tuple[EncryptedAggregate, ...]
+    plain: tuple[PlainAggregate, ...]
+    outputs: tuple[Output, ...]
+    finals: tuple[Final, ...]  # one an output
+    having: str | None
+    order_by: tuple[str, ...]
+    limit: int | None
+    offset: int

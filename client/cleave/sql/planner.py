@@ -1,0 +1,49 @@
+"""From the text of a question to its QueryPlan."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from cleave.sql.plan import QueryPlan
+from cleave.table.schema import Kind, Schema
+from cleave.table.types import is_number
+from cleave_shared.errors import QueryRefused
+from cleave_shared.operations import AGGREGATE_OF
+
+
+def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
+    """Plan one SELECT over `table`, the file's stem. Nothing is read, computed or sent.
+
+    Raises QueryRefused, with the reason and what to do instead, for what cannot be answered.
+    """
+    # sqlglot takes 60 ms to import: what only handles plans need not wait for it
+    from cleave.sql.catalog import Catalog  # noqa: PLC0415
+    from cleave.sql.cut import Cutter  # noqa: PLC0415
+    from cleave.sql.parse import parse  # noqa: PLC0415
+    from cleave.sql.resolve import resolve  # noqa: PLC0415
+
+    question = parse(sql, table)
+    usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+    with closing(Catalog(question.table, usable)) as catalog:
+        catalog.require_same(question.text, question.rewritten)
+        return Cutter(question, resolve(question, schema), schema, catalog).plan()
+
+
+def operation_sql(operation: str, schema: Schema, table: str) -> str:
+    """The query `--op` stands for: that aggregate of every numeric column, plain or encrypted.
+
+    Raises QueryRefused for an unknown operation and where there is no such column.
+    """
+    from cleave.sql.dialect import quote  # noqa: PLC0415 - see plan_query
+
+    function = AGGREGATE_OF.get(operation.lower())
+    if function is None:
+        raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
+    items = [
+        f"{function}({quote(column.name)}) AS {quote(f'{operation.lower()}({column.name})')}"
+        for column in schema.columns
+        if column.kind in (Kind.PLAIN, Kind.ENCRYPTED) and is_number(column.type)
+    ]
+    if not items:
+        raise QueryRefused("no plain or encrypted column is a number", hint="declare their types in the schema")
+    return f"SELECT {', '.join(items)} FROM {quote(table)}"

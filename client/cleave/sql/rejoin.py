@@ -1,0 +1,209 @@
+"""The plain service's answers about consecutive parts of the rows, merged into one answer about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import duckdb
+
+from cleave.sql.engine import connect
+from cleave.sql.plan import QueryPlan
+from cleave_shared.errors import QueryRefused, ServiceError
+from cleave_shared.moments import FILTERED, Run
+from cleave_shared.wire import PlainResponse, TypedColumn
+
+Texts = tuple[str | None, ...]
+_ANOTHER = "is it Cleave's plain service, of the same release?"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """One entry a group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them.
+
+    `runs` numbers all rows of all parts by place in that order, -1: filtered out.
+    """
+
+    key_types: tuple[str, ...]
+    keys: list[Texts]
+    counts: list[int]
+    plain: list[Texts]
+    plain_types: tuple[str, ...]
+    runs: list[Run]
+
+
+def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
+    """Groups come in the order they are first seen; without keys there is always one.
+
+    Raises QueryRefused where a group lies in several parts and one of its aggregates cannot be put together from them,
+    ServiceError for an answer that does not fit the plan.
+    """
+    part_types = tuple(type_ for each in plan.plain for type_ in each.part_types)
+    for response in responses:
+        _check(plan.key_types, part_types, response)
+    if len(responses) == 1:
+        return _single(plan, responses[0])
+    with closing(connect()) as connection:
+        try:
+            return _Merger(plan, part_types, connection).merge(responses)
+        except duckdb.Error as error:  # its message may quote values
+            raise ServiceError(
+                f"the plain service's answers cannot be merged ({type(error).__name__})", hint=_ANOTHER
+            ) from None
+
+
+def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: PlainResponse) -> None:
+    for what, columns, types in (("keys", response.keys, key_types), ("aggregates", response.aggregates, part_types)):
+        if len(columns) != len(types):
+            raise ServiceError(f"the plain service answered {len(columns)} {what}, {len(types)} asked", hint=_ANOTHER)
+        for number, (column, type_) in enumerate(zip(columns, types, strict=True)):
+            if column.type != type_:
+                raise ServiceError(f"the plain service's {what}[{number}] is not {type_}", hint=_ANOTHER)
+        if any(len(column.values) != len(response.counts) for column in columns):
+            raise ServiceError(f"the plain service's {what} are not one a group", hint=_ANOTHER)
+    if not key_types and len(response.counts) != 1:
+        raise ServiceError(f"the plain service answered {len(response.counts)} groups, one was asked", hint=_ANOTHER)
+    if key_types and not all(response.counts):
+        raise ServiceError("the plain service answered a group without rows", hint=_ANOTHER)
+    if key_types and len(set(_rows(response.keys, 0))) != len(response.counts):
+        raise ServiceError("the plain service answered a group more than once", hint=_ANOTHER)
+    if any(not FILTERED <= group < len(response.counts) for group, _ in response.runs):
+        raise ServiceError("the plain service numbers a row with a group that is not there", hint=_ANOTHER)
+
+
+def _single(plan: QueryPlan, response: PlainResponse) -> Groups:
+    firsts, place = [], 0
+    for aggregate in plan.plain:
+        firsts.append(response.aggregates[place])
+        place += len(aggregate.parts)
+    return Groups(
+        key_types=plan.key_types,
+        keys=_rows(response.keys, len(response.counts)),
+        counts=list(response.counts),
+        plain=_rows(firsts, len(response.counts)),
+        plain_types=tuple(aggregate.type for aggregate in plan.plain),
+        runs=list(response.runs),
+    )
+
+
+def _rows(columns: Sequence[TypedColumn], rows: int) -> list[Texts]:
+    return list(zip(*(column.values for column in columns), strict=True)) if columns else [()] * rows
+
+
+class _Merger:
+    """Does it in DuckDB, so that decimals and 128-bit integers stay exact and keys are compared by value.
+
+    Table `partials` has a row for each group of each response: response, number, n, k0.., a0..
+    """
+
+    def __init__(self, plan: QueryPlan, part_types: tuple[str, ...], connection: duckdb.DuckDBPyConnection) -> None:
+        self._plan = plan
+        self._part_types = part_types
+        self._connection = connection
+        self._keys = [f"k{i}" for i in range(len(plan.keys))]
+
+    def merge(self, responses: Sequence[PlainResponse]) -> Groups:
+        self._load(responses)
+        if not self._keys:
+            self._connection.execute("CREATE TABLE groups AS SELECT 0 AS place")
+        else:
+            named = ", ".join(self._keys)
+            self._connection.execute(
+                "CREATE TABLE groups AS SELECT row_number() OVER (ORDER BY first) - 1 AS place, * EXCLUDE (first) "
+                f"FROM (SELECT {named}, min((response, number)) AS first FROM partials GROUP BY {named})"
+            )
+        same = " AND ".join(f"partials.{key} IS NOT DISTINCT FROM groups.{key}" for key in self._keys) or "true"
+        partials = [f"partials.{name}" for name in ("response", "number", "n", *self._names())]
+        self._connection.execute(
+            f"CREATE TABLE placed AS SELECT groups.place, {', '.join(partials)} "
+            f"FROM groups LEFT JOIN partials ON {same}"
+        )
+        self._refuse_torn()
+        texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in self._keys)
+        keys: list[Texts] = self._fetch(f"SELECT {texts} FROM groups ORDER BY place") if self._keys else [()]
+        return Groups(
+            key_types=self._plan.key_types,
+            keys=keys,
+            counts=[int(row[0] or 0) for row in self._fetch("SELECT sum(n) FROM placed GROUP BY place ORDER BY place")],
+            plain=self._combined(len(keys)),
+            plain_types=tuple(aggregate.type for aggregate in self._plan.plain),
+            runs=self._runs(responses),
+        )
+
+    def _names(self) -> list[str]:
+        return [f"a{i}" for i in range(len(self._part_types))]
+
+    def _fetch(self, sql: str) -> list[tuple[str | None, ...]]:
+        return self._connection.execute(sql).fetchall()
+
+    def _load(self, responses: Sequence[PlainResponse]) -> None:
+        columns = [("response", "BIGINT"), ("number", "BIGINT"), ("n", "BIGINT")]
+        columns += list(zip(self._keys, self._plan.key_types, strict=True))
+        columns += list(zip(self._names(), self._part_types, strict=True))
+        described = ", ".join(f"{name} {type_}" for name, type_ in columns)
+        self._connection.execute(f"CREATE TABLE partials ({described})")
+        selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_})" for _, type_ in columns)
+        for index, response in enumerate(responses):
+            groups = len(response.counts)
+            values: list[Sequence[object]] = [[index] * groups, range(groups), response.counts]
+            values += [column.values for column in (*response.keys, *response.aggregates)]
+            texts = [[None if value is None else str(value) for value in column] for column in values]
+            self._connection.execute(f"INSERT INTO partials SELECT {selected}", texts)
+
+    def _refuse_torn(self) -> None:
+        indivisible = next((aggregate for aggregate in self._plan.plain if not aggregate.decomposable), None)
+        if indivisible and self._fetch("SELECT place FROM placed GROUP BY place HAVING count(*) > 1 LIMIT 1"):
+            raise QueryRefused(
+                f"{indivisible.sql} cannot be put together from several requests, and the plain columns need several",
+                hint="ask for it by itself so that fewer columns are sent, narrow WHERE, or group more finely",
+            )
+
+    def _combined(self, groups: int) -> list[Texts]:
+        if not self._plan.plain:
+            return [()] * groups
+        means, selected, first = [], [], 0
+        for i, aggregate in enumerate(self._plan.plain):
+            parts = [f"a{first + part}" for part in range(len(aggregate.parts))]
+            first += len(parts)
+            if aggregate.weighted_mean is not None:
+                means.append(f", {aggregate.weighted_mean.format(*parts)} AS m{i}")
+            # what one part says of a group is the answer; NULL there is NULL
+            whole = f"max({parts[0]})" if aggregate.combine is None else aggregate.combine.format(*parts, mean=f"m{i}")
+            selected.append(
+                f"CAST(CASE WHEN count(response) = 1 THEN any_value({parts[0]}) "
+                f"ELSE CAST({whole} AS {aggregate.type}) END AS VARCHAR)"
+            )
+        return self._fetch(
+            f"SELECT {', '.join(selected)} FROM (SELECT *{''.join(means)} FROM placed "
+            "WINDOW same_group AS (PARTITION BY place)) GROUP BY place ORDER BY place"
+        )
+
+    def _runs(self, responses: Sequence[PlainResponse]) -> list[Run]:
+        places = {
+            (response, number): int(str(place))
+            for response, number, place in self._fetch(
+                "SELECT response, number, place FROM placed WHERE response IS NOT NULL"
+            )
+        }
+        return list(
+            _joined(
+                (FILTERED if group == FILTERED else places[index, group], rows)  # type: ignore[index]
+                for index, response in enumerate(responses)
+                for group, rows in response.runs
+            )
+        )
+
+
+def _joined(runs: Iterable[Run]) -> Iterable[Run]:
+    """Neighbouring runs of one group made one."""
+    last: Run | None = None
+    for group, rows in runs:
+        if last is not None and last[0] == group:
+            last = (group, last[1] + rows)
+            continue
+        if last is not None:
+            yield last
+        last = (group, rows)
+    if last is not None:
+        yield last

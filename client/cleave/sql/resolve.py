@@ -1,0 +1,182 @@
+"""Names: columns in the schema's spelling, aliases replaced by what they stand for, ordinals by the item they count.
+
+DuckDB's order, tried out: a column comes before an alias, except as a whole ORDER BY term; in HAVING a group key comes
+before an alias, and that before other columns.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from sqlglot import exp
+
+from cleave.sql.dialect import column, identity, write
+from cleave.sql.functions import AGGREGATE_NAMES, UNSTEADY
+from cleave.sql.parse import Item, Question
+from cleave.table.schema import Column, Kind, Schema
+from cleave_shared.errors import QueryRefused
+
+_NAMED = 20  # columns a hint names at most
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The clauses of a question, in which every name is a column of the schema, quoted and spelled as there."""
+
+    items: tuple[Item, ...]
+    where: exp.Expression | None
+    keys: tuple[exp.Expression, ...]
+    having: exp.Expression | None
+    orderings: tuple[exp.Ordered, ...]
+
+
+def resolve(question: Question, schema: Schema) -> Resolved:
+    """Raises QueryRefused for unknown names and for columns that are not to be computed on."""
+    return _Resolver(question, schema).resolve()
+
+
+def columns_of(node: exp.Expression, schema: Schema) -> list[Column]:
+    """The columns a resolved expression reads, once each."""
+    return [schema.column(name) for name in dict.fromkeys(found.name for found in node.find_all(exp.Column))]
+
+
+def call_of(node: exp.Expression) -> exp.Anonymous:
+    """The call of an aggregate that may have a FILTER."""
+    return cast(exp.Anonymous, node.this if isinstance(node, exp.Filter) else node)
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    call = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(call, exp.Anonymous) and call.name in AGGREGATE_NAMES
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    return any(is_aggregate(each) for each in node.find_all(exp.Anonymous))
+
+
+class _Resolver:
+    def __init__(self, question: Question, schema: Schema) -> None:
+        self._question = question
+        self._columns = {each.name.lower(): each for each in schema.columns}
+        self._qualifiers = {(question.alias or question.table).lower()}
+        self._items: list[Item] = []
+        self._aliases: dict[str, exp.Expression] = {}
+        self._keys: frozenset[str] = frozenset()
+
+    def resolve(self) -> Resolved:
+        question = self._question
+        for item in question.items:
+            expression = self._expand(item.expression, self._column_first)
+            self._items.append(Item(expression, item.name))
+            if item.name is not None:
+                self._aliases.setdefault(item.name.lower(), expression)
+        where = self._expand(question.where, self._column_first) if question.where else None
+        keys = self._group_keys()
+        self._keys = frozenset(identity(key) for key in keys)
+        having = self._expand(question.having, self._key_first) if question.having else None
+        orderings = tuple(each for term in question.orderings for each in self._ordering(term))
+        return Resolved(tuple(self._items), where, keys, having, orderings)
+
+    def _group_keys(self) -> tuple[exp.Expression, ...]:
+        written = self._question.keys
+        if written is None:
+            keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
+            if len(keys) < len(self._items) and not any(key.find(exp.Column) for key in keys):
+                keys = []  # constants beside aggregates: one group even of no rows
+        else:
+            keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
+        return tuple({identity(key): key for key in keys}.values())
+
+    def _ordering(self, term: exp.Ordered) -> Iterator[exp.Ordered]:
+        if isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL":
+            terms: Sequence[exp.Expression] = [item.expression for item in self._items]
+        else:
+            ordinal = self._ordinal(term.this, "ORDER BY")
+            alias = self._alias(term.this)
+            terms = [ordinal or alias or self._expand(term.this, self._column_first)]
+        for expression in terms:
+            ordered = term.copy()
+            ordered.set("this", expression.copy())
+            yield ordered
+
+    def _ordinal(self, node: exp.Expression, clause: str) -> exp.Expression | None:
+        if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+            return None
+        number = int(node.name)
+        if not 1 <= number <= len(self._items):
+            raise QueryRefused(f"{clause} {number}: there are {len(self._items)} select items, counted from 1")
+        return self._items[number - 1].expression
+
+    def _alias(self, node: exp.Expression) -> exp.Expression | None:
+        if isinstance(node, exp.Column) and not node.table:
+            return self._aliases.get(node.name.lower())
+        return None
+
+    def _expand(self, node: exp.Expression, choose: Callable[[exp.Column], exp.Expression | None]) -> exp.Expression:
+        root = exp.Paren(this=node.copy())  # so that the outermost node has a parent to be replaced in
+        for found in list(root.find_all(exp.Column)):
+            found.replace(choose(found) or self._unknown(found))
+        for each in root.walk():
+            each.comments = None
+            if isinstance(each, exp.Anonymous):
+                each.set("this", each.name.lower())
+        expanded: exp.Expression = root.this.pop()
+        return expanded
+
+    def _column_first(self, found: exp.Column) -> exp.Expression | None:
+        return self._column(found) or _bracketed(self._alias(found))
+
+    def _key_first(self, found: exp.Column) -> exp.Expression | None:
+        known = self._column(found)
+        if known is not None and (identity(known) in self._keys or _in_aggregate(found)):
+            return known
+        return _bracketed(self._alias(found)) or known
+
+    def _column(self, found: exp.Column) -> exp.Expression | None:
+        if found.args.get("db") or (found.table and found.table.lower() not in self._qualifiers):
+            raise QueryRefused(f"there is no table or field for {write(found)}", hint="write the column's name alone")
+        known = self._columns.get(found.name.lower())
+        if known is None:
+            return None
+        if known.kind in (Kind.SEALED, Kind.LOCAL):
+            reason = "is never computed on" if known.kind is Kind.SEALED else "never leaves this machine"
+            raise QueryRefused(
+                f"column {known.name!r} is {known.kind} and {reason}",
+                hint="make it plain or encrypted in the schema to ask about it",
+            )
+        return column(known.name)
+
+    def _spelled(self, name: str) -> str:
+        return self._columns[name].name if name in self._columns else name
+
+    def _unknown(self, found: exp.Column) -> exp.Expression:
+        name = found.name
+        if name.lower() in UNSTEADY:
+            raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
+        near = difflib.get_close_matches(name.lower(), [*self._columns, *self._aliases], n=1)
+        hints = []
+        if near:
+            hints.append(f"did you mean {self._spelled(near[0])!r}?")
+        if found.this.quoted:
+            hints.append("text goes in single quotes")
+        if not hints:
+            names = ", ".join(column.name for column in list(self._columns.values())[:_NAMED])
+            hints.append(f"the schema names {names}{', ...' if len(self._columns) > _NAMED else ''}, and nothing else")
+        hint = "; ".join(hints)
+        raise QueryRefused(f"there is no column {name!r}", hint=hint)
+
+
+def _in_aggregate(node: exp.Expression) -> bool:
+    call = node.find_ancestor(exp.Anonymous)
+    while call is not None:
+        if call.name.lower() in AGGREGATE_NAMES:
+            return True
+        call = call.find_ancestor(exp.Anonymous)
+    return False
+
+
+def _bracketed(node: exp.Expression | None) -> exp.Expression | None:
+    return exp.Paren(this=node.copy()) if node is not None else None

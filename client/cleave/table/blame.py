@@ -1,0 +1,159 @@
+"""Where and why a CSV cannot be read: file, line and column, never the value.
+
+Only reached when loading has failed, so it may take its time and read the file again.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from cleave.table.cast import Cast, number_pattern
+from cleave.table.schema import Column, CsvDialect, Schema
+from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
+from cleave.table.types import INTEGERS, digits_of
+from cleave_shared.errors import InputError
+
+_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+_INFINITE = re.compile(r"\s*[+-]?(inf|infinity|nan)\s*", re.IGNORECASE)
+
+
+class _Lines:
+    """Iterates over physical lines and remembers how the last one ended."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.end = ""
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.end = line[len(line.rstrip("\r\n")) :]
+        return line
+
+
+def explain(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, casts: list[Cast]) -> InputError:
+    """The first thing wrong with a file that DuckDB could not load: its encoding, else its structure, else a value."""
+    names = column_names(path, schema.dialect)
+    try:
+        return (
+            _malformed(path, schema.dialect, len(names))
+            or _unreadable(connection, path, schema, casts, len(names))
+            or InputError(f"{path}: cannot be read as CSV", hint="check [csv] in the schema")
+        )
+    except UnicodeError:
+        return undecodable(path, schema.dialect.encoding)
+
+
+def line_of(path: Path, dialect: CsvDialect, row: int) -> int:
+    """The line of the file (from 1) on which data row `row` (from 0) begins."""
+    single = len(column_names(path, dialect)) == 1
+    with open_text(path, dialect.encoding) as file:
+        records = reader(file, dialect)
+        to_skip = row + dialect.header
+        line = 1
+        for fields in records:
+            if fields or (single and line > 1):  # DuckDB skips blank lines, but of one column they are NULLs
+                if to_skip == 0:
+                    return line
+                to_skip -= 1
+            line = records.line_num + 1
+    return line
+
+
+def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None:
+    with open_text(path, dialect.encoding) as file:
+        lines = _Lines(iter(file))
+        records = reader(lines, dialect)
+        line, usual_end = 1, None
+        while True:
+            try:
+                fields = next(records, None)
+            except csv.Error as error:
+                if "field larger" in str(error):
+                    return InputError(
+                        f"{path}, line {line}: a field that begins here is longer than 8 MB",
+                        hint="a quote may not be closed; longer fields are not supported",
+                    )
+                return InputError(
+                    f"{path}, line {line}: a quoted field that begins here is not closed, or goes on after its quote",
+                    hint='inside quotes a quote is written twice: "a ""b"" c"',
+                )
+            if fields is None:
+                return None
+            if fields and len(fields) != width and not (len(fields) == width + 1 and not fields[-1]):
+                found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+                return InputError(
+                    f"{path}, line {line}: has {found}, the first record has {width}",
+                    hint="a field with the delimiter in it needs quotes, and lines that are no records must go",
+                )
+            usual_end = usual_end or lines.end
+            if lines.end and lines.end != usual_end:
+                return InputError(
+                    f"{path}, line {line}: ends in {_spell(lines.end)}, the lines before it in {_spell(usual_end)}",
+                    hint="convert all line ends to one kind, for instance with dos2unix",
+                )
+            line = records.line_num + 1
+
+
+def _spell(end: str) -> str:
+    return {"\n": "LF", "\r\n": "CR LF", "\r": "CR"}.get(end, "something else")
+
+
+def _unreadable(
+    connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, casts: list[Cast], width: int
+) -> InputError | None:
+    near = None
+    with duckdb_source(path, schema.dialect, width) as source:
+        try:
+            connection.execute(f"CREATE TEMP TABLE fields AS SELECT * FROM {source}")
+        except duckdb.Error as error:
+            near = re.search(r"on Line: (\d+)", str(error))
+            if not near:
+                return None
+    if near:
+        return InputError(f"{path}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
+    rows: list[int | None] = []
+    for start in range(0, len(casts), _BATCH):
+        firsts = ", ".join(f"min(rowid) FILTER (WHERE {one.unreadable})" for one in casts[start : start + _BATCH])
+        rows += connection.execute(f"SELECT {firsts} FROM fields").fetchall()[0]
+    found = min(((row, index) for index, row in enumerate(rows) if row is not None), default=None)
+    if found is None:
+        return None
+    row, index = found
+    column = schema.columns[index]
+    names = [name.lower() for name in column_names(path, schema.dialect)]
+    place = names.index(column.name.lower())
+    (text,) = connection.execute(f"SELECT c{place} FROM fields WHERE rowid = ?", [row]).fetchall()[0]
+    problem, hint = _describe(text, column, schema.dialect)
+    line = line_of(path, schema.dialect, row)
+    return InputError(f"{path}, line {line}, column {column.name!r}: {problem}", hint=hint)
+
+
+def _describe(text: str, column: Column, dialect: CsvDialect) -> tuple[str, str]:
+    """What is wrong with a field (message and hint, both without the field)."""
+    general = "correct it, add its spelling to null_tokens under [csv] if it means NULL, or change the column's type"
+    if _INFINITE.fullmatch(text):
+        return (
+            f"is infinite or not a number, which {column.type} in a column of kind {column.kind} cannot hold",
+            'leave the field empty, add "nan" to null_tokens under [csv], or make the column local',
+        )
+    if column.decimals is None or column.type == "BOOLEAN":
+        return f"is not a {column.type} as [csv] in the schema describes them", general
+    if not re.fullmatch(number_pattern(dialect, None), text, re.ASCII) or not re.search("[0-9]", text):
+        return f"is not a number as [csv] in the schema writes them, {column.type} expected", general
+    if "e" in text.lower():
+        return "has an exponent, which may have cost digits", "write all digits, or change the type to DOUBLE"
+    if not re.fullmatch(number_pattern(dialect, column.decimals), text, re.ASCII):
+        if column.type in INTEGERS:
+            return f"is not a whole number, {column.type} expected", "correct it, or declare decimals: DECIMAL(18,2)"
+        decimals = f"{column.decimals} digit{'s' if column.decimals != 1 else ''} after the point"
+        return f"has more than the declared {decimals}", "declare more, or change the type to DOUBLE"
+    size = f"{digits_of(column.type)} digits" if digits_of(column.type) else f"{INTEGERS[column.type]} bits"
+    return f"is too large for {column.type} ({size})", "widen the type, or for a long identifier use VARCHAR and sealed"

@@ -1,0 +1,93 @@
+"""From a CSV field to a value of a column's type, in SQL, without guessing.
+
+DuckDB's own casts are too kind for an exact answer: '1.005' becomes DECIMAL(18,2) 1.01, '1.5' BIGINT 2, '0x10' 16, a
+timestamp a DATE. A field must match the grammar of its type first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cleave.table.schema import Column, CsvDialect, Kind
+from cleave.table.source import literal
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """SQL over a text column: `value` raises an error for a field that `unreadable` is true for."""
+
+    value: str
+    unreadable: str
+
+
+def number_pattern(dialect: CsvDialect, decimals: int | None) -> str:
+    """Regular expression (RE2) of numbers with at most `decimals` digits after the point, trailing zeros aside.
+
+    None: a float, any digits and an exponent.
+    """
+    thousands, point = re.escape(dialect.thousands), re.escape(dialect.decimal)
+    whole = f"(?:[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]*)" if thousands else "[0-9]*"
+    if decimals is None:
+        return rf"\s*[+-]?{whole}(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*"
+    return rf"\s*[+-]?{whole}(?:{point}[0-9]{{0,{decimals}}}0*)?\s*"
+
+
+DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
+TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[ T]{TIME}Z?)?"
+
+
+def plain_number(field: str, dialect: CsvDialect) -> str:
+    """SQL that writes a number as DuckDB does: no thousands separator, a point before decimals."""
+    if dialect.thousands:
+        field = f"replace({field}, {literal(dialect.thousands)}, '')"
+    return field if dialect.decimal == "." else f"replace({field}, {literal(dialect.decimal)}, '.')"
+
+
+def is_null_token(field: str, tokens: tuple[str, ...]) -> str:
+    spellings = ", ".join(literal(token.strip().lower()) for token in tokens)
+    return f"lower(trim({field})) IN ({spellings})" if tokens else "false"
+
+
+def cast(field: str, column: Column, dialect: CsvDialect) -> Cast:
+    """How `column` is read from the text column `field` (an SQL name)."""
+    if column.type == "VARCHAR":
+        tokens = ", ".join(map(literal, dialect.text_null_tokens))
+        return Cast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
+    read = _read(field, column, dialect)
+    null = is_null_token(field, dialect.null_tokens)
+    if dialect.null_tokens and column.type in ("FLOAT", "DOUBLE"):
+        read = f"CASE WHEN NOT {null} THEN {read} END"  # 'nan' is a number to DuckDB
+    blank = f"trim({field}) = '' OR {null}"
+    value = f"coalesce({read}, CASE WHEN {field} IS NULL OR {blank} THEN NULL ELSE error('unreadable') END)"
+    return Cast(value, f"{read} IS NULL AND {field} IS NOT NULL AND NOT ({blank})")
+
+
+def _read(field: str, column: Column, dialect: CsvDialect) -> str:
+    """SQL of the value; NULL where the field is not one of the column's type."""
+    match column.type:
+        case "BOOLEAN":
+            return f"TRY_CAST(trim({field}) AS BOOLEAN)"
+        case "DATE" | "TIME" | "TIMESTAMP":
+            pattern = {"DATE": DATE, "TIME": TIME, "TIMESTAMP": TIMESTAMP}[column.type]
+            value = _matching(field, pattern, f"TRY_CAST({field} AS {column.type})")
+            if column.type == "DATE" and dialect.date_format:
+                return f"coalesce({value}, {formatted_date(field, dialect.date_format)})"
+            return value
+        case "FLOAT" | "DOUBLE":
+            number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
+            if dialect.thousands or dialect.decimal != ".":
+                number = _matching(field, number_pattern(dialect, None), number)
+            return f"CASE WHEN isfinite({number}) THEN {number} END" if column.kind == Kind.ENCRYPTED else number
+        case _:
+            number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
+            return _matching(field, number_pattern(dialect, column.decimals), number)
+
+
+def formatted_date(field: str, date_format: str) -> str:
+    return f"CAST(try_strptime(trim({field}), {literal(date_format)}) AS DATE)"
+
+
+def _matching(field: str, pattern: str, value: str) -> str:
+    return f"CASE WHEN regexp_full_match({field}, {literal(pattern)}) THEN {value} END"

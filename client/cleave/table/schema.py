@@ -1,0 +1,287 @@
+"""The schema: what each column of a CSV is, how sensitive it is, and how to read the file the same way again.
+
+    [csv]                       how the file is written
+    [columns.age]               one table a column, in the order of the file
+    kind = "encrypted"          plain | encrypted | sealed | local
+    type = "BIGINT"
+    lower = 0                   stated bounds, optional
+    reason = "name says: age"   why it was proposed so
+
+A column that the schema does not name is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cleave.files import write_atomically
+from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from tomlkit.items import Table as TomlTable
+
+# Written between groups of three digits, somewhere: the last three are U+00A0, U+202F and U+2019.
+THOUSANDS = (".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}")
+
+_PREAMBLE = """\
+Proposed by `cleave schema`: review every column, then ask.
+
+kind = "plain"      the plain service sees the values; WHERE and GROUP BY work on them
+       "encrypted"  a number or boolean the sensitive service adds up without ever seeing it
+       "sealed"     never computed on; `cleave put` stores it encrypted, `cleave pull` gives it back
+       "local"      never leaves this machine
+
+A number may also be given `lower` and `upper`: a value outside is refused, and sums can be planned tighter.
+"""
+
+
+class Kind(StrEnum):
+    PLAIN = "plain"
+    ENCRYPTED = "encrypted"
+    SEALED = "sealed"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others."""
+
+    name: str
+    kind: Kind
+    type: str
+    decimals: int | None = None
+    lower: Decimal | None = None
+    upper: Decimal | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """How the file is written. An empty field is NULL everywhere.
+
+    `null_tokens` are further spellings of NULL in columns that are not text, in any case and with blanks around;
+    `text_null_tokens` those in text columns, where they could as well be a name or a code, to the letter.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    encoding: str = "utf-8"
+    header: bool = True
+    decimal: str = "."
+    thousands: str = ""
+    null_tokens: tuple[str, ...] = ()
+    text_null_tokens: tuple[str, ...] = ()
+    date_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    columns: tuple[Column, ...]
+    dialect: CsvDialect
+
+    def column(self, name: str) -> Column:
+        """Find a column as DuckDB finds identifiers, whatever the case.
+
+        Raises InputError for one the schema does not name.
+        """
+        for column in self.columns:
+            if column.name.lower() == name.lower():
+                return column
+        known = ", ".join(column.name for column in self.columns[:20])
+        more = ", ..." if len(self.columns) > 20 else ""
+        raise InputError(f"there is no column {name!r}", hint=f"the schema names {known}{more}")
+
+    def hash(self) -> str:
+        """32 hex digits over names (in lower case), kinds, types and decimals, whatever the order of the columns."""
+        facts = sorted([c.name.lower(), c.kind.value, c.type, c.decimals] for c in self.columns)
+        return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def schema_path(csv: Path) -> Path:
+    """`patients.csv` -> `patients.schema.toml` beside it. Raises InputError for a directory, which may have no name."""
+    if csv.is_dir():
+        raise InputError(f"{csv}: is a directory", hint="name one CSV file")
+    return csv.with_suffix(".schema.toml")
+
+
+def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None:
+    """Raises InputError if the file is there and `overwrite` is not set."""
+    write_atomically(path, dump_schema(schema), error=InputError, overwrite=overwrite)
+
+
+def load_schema(path: Path) -> Schema:
+    """Raises InputError naming the file and the key of the first mistake."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such schema", hint="`cleave schema FILE.csv` proposes one") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text", hint="a schema is a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}", hint="texts stand in quotes, each table once") from None
+    try:
+        return _parse(document)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}", hint="`cleave schema FILE.csv -o OTHER.toml` shows a valid one") from None
+
+
+def dump_schema(schema: Schema) -> str:
+    """TOML with comments, to be reviewed by a person; `load_schema` reads it back."""
+    import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
+
+    document = tomlkit.document()
+    for line in _PREAMBLE.splitlines():
+        document.add(tomlkit.comment(line) if line else tomlkit.nl())
+    csv = tomlkit.table()
+    for key, value in asdict(schema.dialect).items():
+        if value is not None:
+            csv.add(key, list(value) if isinstance(value, tuple) else value)
+    csv["null_tokens"].comment("besides the empty field, in columns that are not text")
+    csv["text_null_tokens"].comment("in text columns, to the letter")
+    document.add(tomlkit.nl())
+    document.add("csv", csv)
+    columns = tomlkit.table(is_super_table=True)
+    for column in schema.columns:
+        columns.add(column.name, _dump_column(column))
+    document.add("columns", columns)
+    return tomlkit.dumps(document)
+
+
+def _dump_column(column: Column) -> TomlTable:
+    from tomlkit import table, value  # noqa: PLC0415 - see dump_schema
+
+    result = table()
+    result.add("kind", column.kind.value)
+    result.add("type", column.type)
+    if column.type.startswith("DECIMAL"):
+        result.add("decimals", column.decimals)
+    for key, bound in (("lower", column.lower), ("upper", column.upper)):
+        if bound is not None:
+            result.add(key, value(f"{bound:f}"))  # a float would lose digits
+    if column.reason:
+        result.add("reason", column.reason)
+    return result
+
+
+def _parse(document: Mapping[str, Any]) -> Schema:
+    _only_keys(document, ("csv", "columns"), "the schema")
+    dialect = _parse_dialect(_table(document.get("csv", {}), "[csv]"))
+    tables = _table(document.get("columns", {}), "[columns]")
+    if not tables:
+        raise ValueError("names no column: one [columns.NAME] for each is needed")
+    columns = tuple(_parse_column(name, _table(table, f"[columns.{name}]")) for name, table in tables.items())
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise ValueError(f"[columns.{column.name}]: differs from another column in upper and lower case only")
+        seen.add(column.name.lower())
+    return Schema(columns, dialect)
+
+
+def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
+    place = f"[columns.{name}]"
+    _only_keys(table, ("kind", "type", "decimals", "lower", "upper", "reason"), place)
+    kind = _text(table, "kind", place)
+    if kind not in list(Kind):
+        raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
+    stated_type = _text(table, "type", place)
+    try:
+        type_ = canonical(stated_type)
+    except ValueError as error:
+        raise ValueError(f"{place} type: {error}") from None
+    if kind == Kind.ENCRYPTED and not can_be_encrypted(type_):
+        raise ValueError(
+            f"{place} kind: {type_} cannot be encrypted for arithmetic, only whole numbers up to 64 bits, DECIMAL up "
+            "to 18 digits, FLOAT, DOUBLE and BOOLEAN; use sealed or local"
+        )
+    decimals = decimals_of(type_)
+    stated = table.get("decimals", decimals)
+    if isinstance(stated, bool) or stated != decimals:
+        raise ValueError(f"{place} decimals: does not fit {type_}; exact decimals are declared as DECIMAL(18,decimals)")
+    lower, upper = _bound(table, "lower", type_, place), _bound(table, "upper", type_, place)
+    if lower is not None and upper is not None and lower > upper:
+        raise ValueError(f"{place} lower: is above upper")
+    reason = _text(table, "reason", place) if "reason" in table else ""
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason)
+
+
+def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decimal | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if not is_number(type_):
+        raise ValueError(f"{place} {key}: {type_} has no bounds, only numbers do")
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not Decimal(value).is_finite():
+        raise ValueError(f"{place} {key}: must be a finite number")
+    return Decimal(value)
+
+
+def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
+    _only_keys(table, tuple(field.name for field in fields(CsvDialect)), "[csv]")
+    values: dict[str, Any] = dict(table)
+    for key in ("delimiter", "quote", "encoding", "decimal", "thousands", "date_format"):
+        if key in table:
+            values[key] = _text(table, key, "[csv]")
+    for key in ("null_tokens", "text_null_tokens"):
+        tokens = table.get(key, [])
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise ValueError(f"[csv] {key}: must be a list of texts")
+        values[key] = tuple(tokens)
+    if not isinstance(table.get("header", True), bool):
+        raise ValueError("[csv] header: must be true or false")
+    dialect = CsvDialect(**values)
+    _check_dialect(dialect)
+    return dialect
+
+
+def _check_dialect(dialect: CsvDialect) -> None:
+    if len(dialect.delimiter) != 1 or dialect.delimiter in "\r\n":
+        raise ValueError("[csv] delimiter: must be one character")
+    if len(dialect.quote) > 1 or dialect.quote == dialect.delimiter:
+        raise ValueError("[csv] quote: must be one character other than the delimiter, or empty for none")
+    if dialect.decimal not in (".", ","):
+        raise ValueError('[csv] decimal: must be "." or ","')
+    if dialect.thousands and (dialect.thousands == dialect.decimal or dialect.thousands not in THOUSANDS):
+        raise ValueError("[csv] thousands: must be a point, comma, blank or apostrophe other than decimal, or empty")
+    try:
+        "".encode(dialect.encoding)
+    except LookupError:
+        raise ValueError('[csv] encoding: is not known; usual ones are "utf-8", "utf-16" and "cp1252"') from None
+    if dialect.date_format is not None:
+        rest = dialect.date_format
+        for part in ("%d", "%m", "%Y" if "%Y" in rest else "%y"):
+            if rest.count(part) != 1:
+                raise ValueError('[csv] date_format: must hold %d, %m and %Y or %y once each, as in "%d.%m.%Y"')
+            rest = rest.replace(part, "")
+        if "%" in rest:
+            raise ValueError("[csv] date_format: knows %d, %m and %Y or %y only")
+
+
+def _only_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{place}: does not know the key {key!r}, only {', '.join(known)}")
+
+
+def _table(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: must be a table")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str, place: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f"{place} {key}: is missing" if value is None else f"{place} {key}: must be text in quotes")
+    return value

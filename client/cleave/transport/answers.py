@@ -1,0 +1,114 @@
+"""What an answer that is no envelope means: our own Problem, API Gateway's message, a proxy's page, anything else."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any
+
+from cleave_shared.errors import ServiceError
+
+_LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request
+_TITLE = re.compile(r"<title[^>]*>([^<]{1,200})</title>", re.IGNORECASE)
+
+_BY_STATUS = {
+    401: "the endpoint wants to be told who asks; add --profile or --sign for an AWS one",
+    403: "the caller may not invoke this API: check the credentials' policy, the region and the path of the endpoint",
+    404: "is this the base URL, stage included and without /v1/...?",
+    405: "is this the base URL, stage included and without /v1/...?",
+    413: "the service or a proxy before it takes less than Cleave sends",
+    415: "client and service must be of the same release",
+    422: "client and service must be of the same release",
+    429: "the service is throttling; ask again later, or raise the API's limits",
+    502: "the function failed or its answer was over 6 MB; its log tells",
+    503: "the service is not available at the moment; ask again later",
+    504: "the service took longer than 29 s; give the function more memory",
+}
+
+# What AWS says in its message (API Gateway, "InvalidSignatureException" and relatives), and what to do.
+_BY_MESSAGE = (
+    ("expired", "the AWS credentials have expired: log in again (aws sso login), or renew the session"),
+    ("valid region", "the request was signed for another region: name the API's own with --region"),
+    ("missing authentication token", "the request was not signed, or the path is not part of the API: check the URL"),
+    (
+        "security token included in the request is invalid",
+        "these AWS credentials are not known to AWS: check --profile",
+    ),
+    ("signature we calculated does not match", "check the secret access key, and that no proxy rewrites the request"),
+    ("not authorized to perform", "the caller's policy must allow execute-api:Invoke on this API"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back from a service or from whatever stands before it."""
+
+    status: int
+    content_type: str
+    body: bytes = field(repr=False)  # asyncio puts the repr of a task's result together even where nobody logs it
+
+
+def problem(service: str, status: int, body: bytes) -> ServiceError:
+    """The error to raise for an answer with a status other than 200."""
+    said, hint = _read(body)
+    if 300 <= status < 400:
+        return ServiceError(
+            f"{service} answered {status}: it has moved, and redirects are not followed",
+            hint="name the final URL yourself",
+            status=status,
+        )
+    message = f"{service} answered {status}" + (f": {said}" if said else "")
+    return ServiceError(message, hint=hint or _advice(said, status), status=status)
+
+
+def refuse_stray_error(service: str, body: bytes) -> None:
+    """Raise ServiceError for an error that came with status 200, as HTTP APIs and Lambda itself send them."""
+    if not body.startswith((b"{", b"<")) or len(body) > 100_000:
+        return
+    content = _json(body)
+    if isinstance(content, dict) and "version" in content:
+        return
+    said, hint = _read(body)
+    if said or hint or body.startswith(b"<"):
+        raise ServiceError(
+            f"{service} answered 200 with an error: {said or 'a page, no envelope'}",
+            hint=hint or "its answer may have been over 6 MB; its log tells",
+            status=200,
+        )
+
+
+def excerpt(text: str) -> str:
+    """One line without control characters: what others wrote may reach a terminal or a log."""
+    flat = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
+    flat = " ".join(flat.split())
+    return flat if len(flat) <= _LONGEST_MESSAGE else flat[:_LONGEST_MESSAGE] + "..."
+
+
+def _read(body: bytes) -> tuple[str, str | None]:
+    """Message and hint of an error body: {"error", "hint"}, {"message"}, {"errorMessage"}, a page's title, or none."""
+    content = _json(body)
+    if isinstance(content, dict):
+        hint = content.get("hint")
+        for name in ("error", "message", "Message", "errorMessage", "detail"):
+            if isinstance(content.get(name), str):
+                return excerpt(content[name]), excerpt(hint) if isinstance(hint, str) else None
+        return "", None
+    title = _TITLE.search(body[:10_000].decode("utf-8", "replace"))
+    return (f"a web page titled '{excerpt(title[1])}'" if title else ""), None
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _advice(said: str, status: int) -> str | None:
+    lowered = said.lower()
+    for fragment, hint in _BY_MESSAGE:
+        if fragment in lowered:
+            return hint
+    return _BY_STATUS.get(status, "its log tells" if status >= 500 else None)

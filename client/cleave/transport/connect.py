@@ -1,0 +1,61 @@
+"""From the options of a command to the transport they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cleave.transport.endpoint import execute_api_region, read_endpoints
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.transport.base import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the services are; neither `endpoint` nor `functions` means in this process."""
+
+    endpoint: str | None = None  # BASE or SENSITIVE_BASE,PLAIN_BASE
+    functions: str | None = None  # SENSITIVE,PLAIN
+    profile: str | None = None
+    region: str | None = None
+    sign: bool = False
+    insecure_http: bool = False
+
+
+def connect(target: Target, embedded: Callable[[], Transport]) -> Transport:
+    """Raises InputError for options that contradict each other, ServiceError where AWS credentials are missing."""
+    if target.endpoint is not None and target.functions is not None:
+        raise InputError("--endpoint and --lambda exclude each other")
+    if target.functions is not None:
+        return _lambda(target, target.functions)
+    if target.endpoint is not None:
+        return _http(target, target.endpoint)
+    if target.profile or target.region or target.sign:
+        raise InputError(
+            "--profile, --region and --sign are about a remote service: name it with --endpoint or --lambda"
+        )
+    return embedded()
+
+
+def _http(target: Target, endpoint: str) -> Transport:
+    from cleave.transport.http import connect_http  # noqa: PLC0415 - httpx takes 90 ms; embedded services do without
+
+    urls = read_endpoints(endpoint, insecure_http=target.insecure_http)
+    asked = target.sign or target.profile is not None or target.region is not None
+    signed = {service: url for service, url in urls.items() if asked or execute_api_region(url)}
+    if not signed:
+        return connect_http(urls)
+    from cleave.transport.aws import open_session, sigv4_signer  # noqa: PLC0415 - botocore takes 120 ms
+
+    session = open_session(target.profile, target.region)
+    return connect_http(urls, {service: sigv4_signer(session, url) for service, url in signed.items()})
+
+
+def _lambda(target: Target, functions: str) -> Transport:
+    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 120 ms
+    from cleave.transport.lambda_ import connect_lambda, read_functions  # noqa: PLC0415
+
+    return connect_lambda(read_functions(functions), open_session(target.profile, target.region))

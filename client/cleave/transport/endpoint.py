@@ -1,0 +1,57 @@
+"""Base URLs of services: what is accepted, and what each is for."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from cleave.transport.base import Service
+from cleave_shared.errors import InputError
+
+_EXECUTE_API = re.compile(r"(?:^|\.)execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
+
+
+def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
+    """URL of each service's one endpoint from `BASE` or `SENSITIVE_BASE,PLAIN_BASE`.
+
+    Raises InputError: not a base URL, or plain http to another machine.
+    """
+    bases = [_checked(part.strip(), insecure_http=insecure_http) for part in text.split(",")]
+    if len(bases) > 2:
+        raise InputError("--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's")
+    return {Service.SENSITIVE: bases[0] + Service.SENSITIVE.value, Service.PLAIN: bases[-1] + Service.PLAIN.value}
+
+
+def execute_api_region(url: str) -> str | None:
+    """The region in the host name of an API Gateway endpoint, None for any other host."""
+    match = _EXECUTE_API.search(urlsplit(url).hostname or "")
+    return match[1] if match else None
+
+
+def is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked(base: str, *, insecure_http: bool) -> str:
+    wanted = "an endpoint is a base URL like https://HOST/STAGE or http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(base)
+        parts.port  # noqa: B018 - reading it checks it
+    except ValueError:
+        raise InputError("the endpoint is not a URL", hint=wanted) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError("the endpoint is not an http or https URL", hint=wanted)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InputError("the endpoint carries a user name, a query or a fragment", hint=wanted)
+    if parts.scheme == "http" and not is_loopback(base) and not insecure_http:
+        raise InputError(
+            "the endpoint is plain http to another machine: anyone on the way could read the plain half",
+            hint="use https, or say --insecure-http if the network itself is private",
+        )
+    return base.rstrip("/")

@@ -1,0 +1,173 @@
+"""A fresh DuckDB in memory for one request: one table, then no way out of it.
+
+DuckDB's messages quote SQL and cell values, so none is passed on: only the place and the error's class are.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+import duckdb
+
+from cleave_shared import limits
+from cleave_shared.errors import ServiceError, WireError
+
+TABLE = "rows"
+_PULSE = 0.05  # seconds between interrupts, since one that falls between two statements is lost
+
+
+class Database:
+    """Use as a context manager: load a table, `lock`, then `run`. Stops after limits.PLAIN_SECONDS.
+
+    `columns` are the table's column names in lower case; `prefix` begins names no column has.
+    """
+
+    def __init__(self) -> None:
+        self.prefix = f"cleave_{secrets.token_hex(8)}_"
+        self.columns: frozenset[str] = frozenset()
+        self._done = threading.Event()
+        self._watchdog = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Database:
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": _threads(),
+                "memory_limit": _memory(),
+                "temp_directory": "",
+                "home_directory": "/nonexistent",  # Lambda's is read-only; nothing is ever written
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+                "allow_community_extensions": False,
+                "python_enable_replacements": False,
+            },
+        )
+        self._connection.execute("SET TimeZone = 'UTC'")
+        # DuckDB 2.0.0 sorts the text of a column that is all '-nan' in three bytes: '-na\0' comes out
+        self._connection.execute("SET disabled_optimizers = 'compressed_materialization'")
+        self._watchdog.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._watchdog.join()
+        self._connection.close()
+
+    def load_parquet(self, blob: bytes, rows: int) -> None:
+        """The Parquet file `blob` as the table, in its order. Raises WireError unless it has `rows` rows."""
+        with _as_file(blob) as path:
+            (found,) = self.fetch("SELECT sum(num_rows) FROM parquet_file_metadata(?)", "table", [path])[0]
+            if (found or 0) != rows:
+                raise WireError(f"table: {found or 0} rows, the envelope says {rows}")
+            self.run(f"CREATE TABLE {TABLE} AS FROM read_parquet(?, hive_partitioning = false)", "table", [path])
+        self._lock()
+
+    def load_nothing(self, rows: int) -> None:
+        """A table of `rows` rows in which there is nothing to ask for but their number."""
+        self.run(f'CREATE TABLE {TABLE} AS SELECT true AS "{self.prefix}" FROM range(?)', "rows", [rows])
+        self._lock()
+
+    def load_columns(self, columns: Sequence[tuple[str, str, Sequence[str | None]]]) -> None:
+        """(name, DuckDB type, values as DuckDB's text of them), columns of equal length."""
+        select = ", ".join(f'CAST(unnest(?::VARCHAR[]) AS {kind}) AS "{name}"' for name, kind, _ in columns)
+        self.run(f"CREATE TABLE {TABLE} AS SELECT {select}", "data", [list(values) for _, _, values in columns])
+        self._lock()
+
+    def run(self, sql: str, place: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
+        """Execute one statement; `place` names the part of the request that an error is about.
+
+        Raises WireError (422; 413 where memory is short) and ServiceError (500, DuckDB's own fault).
+        """
+        try:
+            return self._connection.execute(sql, parameters)
+        except duckdb.Error as error:
+            raise _translated(error, place) from None
+
+    def fetch(self, sql: str, place: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        try:
+            return self.run(sql, place, parameters).fetchall()
+        except duckdb.Error as error:
+            raise _translated(error, place) from None
+
+    def _lock(self) -> None:
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+        described = self._connection.execute(f"DESCRIBE {TABLE}").fetchall()
+        if len(described) > limits.MAX_PLAIN_COLUMNS:
+            raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", status=413)
+        self.columns = frozenset(row[0].lower() for row in described)
+
+    def _watch(self) -> None:
+        wait = limits.PLAIN_SECONDS
+        while not self._done.wait(wait):
+            self._connection.interrupt()
+            wait = _PULSE
+
+
+def lambda_megabytes() -> int | None:
+    """Memory of the Lambda function this runs in, None elsewhere."""
+    size = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+    return int(size) if size else None
+
+
+def _threads() -> int:
+    memory = lambda_megabytes()
+    return max(1, memory // limits.LAMBDA_MB_PER_CPU) if memory else os.cpu_count() or 1
+
+
+def _memory() -> str:
+    """DuckDB's buffers; the other 40% of a Lambda function are for Python, the request and what DuckDB mallocs."""
+    memory = lambda_megabytes()
+    return f"{memory * 6 // 10}MB" if memory else limits.PLAIN_MEMORY
+
+
+@contextmanager
+def _as_file(blob: bytes) -> Iterator[str]:
+    """A path to `blob`: in memory where the system has memfd, else a temporary file, removed afterwards."""
+    try:
+        descriptor = os.memfd_create("table")
+    except (AttributeError, OSError):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(blob)
+            file.flush()
+            yield file.name
+    else:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(blob)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+
+
+def _translated(error: duckdb.Error, place: str) -> WireError | ServiceError:
+    kind = type(error).__name__
+    if isinstance(error, duckdb.InterruptException):
+        return WireError(
+            f"stopped after {limits.PLAIN_SECONDS:g} s",
+            hint="send fewer rows a request or ask for a simpler expression",
+        )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return WireError(
+            "needs more memory than the service has", hint="send fewer rows or columns a request", status=413
+        )
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        return ServiceError(f"DuckDB failed at {place} ({kind})", status=500)
+    return WireError(f"{place}: DuckDB refuses it ({kind})", hint=_HINTS.get(kind))
+
+
+_HINTS = {
+    "BinderException": "check the names and types of columns, and that aggregates stand where they may",
+    "CatalogException": "there is no such function, or an extension would be needed",
+    "ParserException": "check the syntax",
+    "ConversionException": "a value does not fit the type it is cast to; TRY_CAST gives NULL instead",
+    "OutOfRangeException": "a result is too large for its type; DOUBLE holds larger ones",
+    "InvalidInputException": "a value is not one this function takes, or the table is not a Parquet file",
+    "PermissionException": "files, settings and extensions are out of reach",
+}

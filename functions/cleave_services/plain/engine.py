@@ -1,0 +1,184 @@
+"""Group and aggregate the plain half: who is in which group, and the plain answers a group.
+
+WHERE and the keys are evaluated once, into a table beside `rows` with a row for each of its rows:
+
+    rows          keyed                  groups (in order of first appearance)
+    a  b  ...     selected  k0  k1 ...   k0  k1 ... first  size  a0  a1 ...
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from cleave_services.plain.database import TABLE, Database
+from cleave_services.plain.expressions import require_aggregate, require_scalar
+from cleave_shared import limits
+from cleave_shared.errors import ServiceError, WireError
+from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
+
+Run = tuple[int, int]  # (group number, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """`counts` and the columns have one entry a group."""
+
+    counts: list[int]
+    keys: list[TypedColumn]
+    aggregates: list[TypedColumn]
+
+
+def aggregate(request: PlainRequest) -> PlainResponse:
+    """Answer one request. Raises WireError with a message that names parts of the request, never values."""
+    timings: dict[str, float] = {}
+    started = time.perf_counter()
+
+    def lap(stage: str) -> None:
+        nonlocal started
+        now = time.perf_counter()
+        timings[stage], started = now - started, now
+
+    with Database() as database:
+        if request.table is None:
+            database.load_nothing(request.rows)
+        else:
+            database.load_parquet(request.table, request.rows)
+        lap("load")
+        verify(database, request)
+        grouping = group(database, request.where, request.keys, request.aggregates)
+        lap("group")
+        runs = number_rows(database, len(request.keys), request.rows, grouping.counts)
+        lap("number")
+    return PlainResponse(
+        schema_hash=request.schema_hash,
+        rows=request.rows,
+        counts=grouping.counts,
+        keys=grouping.keys,
+        aggregates=grouping.aggregates,
+        runs=runs,
+        timings=timings,
+    )
+
+
+def verify(database: Database, request: PlainRequest) -> None:
+    """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
+    if request.where is not None:
+        require_scalar(database, request.where, "where")
+    for index, sql in enumerate(request.keys):
+        require_scalar(database, sql, f"keys[{index}]")
+    for index, sql in enumerate(request.aggregates):
+        require_aggregate(database, sql, f"aggregates[{index}]")
+
+
+def group(database: Database, where: str | None, keys: Sequence[str], aggregates: Sequence[str]) -> Grouping:
+    """Make the tables `keyed` and `groups` of expressions that can be trusted, read `groups`.
+
+    Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
+    """
+    _make_keyed(database, where, keys)
+    size = _make_groups(database, len(keys), aggregates)
+    if size > limits.MAX_PLAIN_GROUPS:
+        raise WireError(
+            f"{size:,} groups, at most {limits.MAX_PLAIN_GROUPS:,}",
+            hint="group by something coarser",
+            status=413,
+        )
+    columns = _read_columns(database, size)
+    counts = [int(value or 0) for value in columns[0].values]
+    return Grouping(counts, columns[1 : 1 + len(keys)], columns[1 + len(keys) :])
+
+
+def number_rows(database: Database, keys: int, rows: int, counts: Sequence[int]) -> list[Run]:
+    """The group number of every row, run-length coded in table order; -1: not selected.
+
+    Raises WireError over MAX_RUNS, and ServiceError where the numbers do not add up to `counts`.
+    """
+    if rows and list(counts) in ([rows], [0], []):
+        return [(0 if counts and counts[0] else limits.FILTERED, rows)]
+    p = database.prefix
+    same = "".join(f" AND keyed.{p}k{i} IS NOT DISTINCT FROM groups.{p}k{i}" for i in range(keys))
+    edges = cast(
+        list[tuple[int, int]],
+        database.fetch(
+            f"WITH numbered AS (SELECT keyed.rowid AS place, coalesce(groups.rowid, {limits.FILTERED}) AS number "
+            f"FROM {p}keyed AS keyed LEFT JOIN {p}groups AS groups ON keyed.{p}selected{same}), "
+            "compared AS (SELECT *, lag(number) OVER (ORDER BY place) AS before FROM numbered) "
+            f"SELECT place, number FROM compared WHERE number IS DISTINCT FROM before ORDER BY place "
+            f"LIMIT {limits.MAX_RUNS + 1}",
+            "keys",
+        ),
+    )
+    if len(edges) > limits.MAX_RUNS:
+        raise WireError(
+            f"group numbers change more than {limits.MAX_RUNS:,} times from row to row",
+            hint="sort the rows by the query's filter and keys, or send fewer a request",
+            status=413,
+        )
+    ends = [place for place, _ in edges[1:]] + [rows]
+    runs = [(number, end - place) for (place, number), end in zip(edges, ends, strict=True)] if edges else []
+    found = [0] * len(counts)
+    for number, length in runs:
+        if number != limits.FILTERED:
+            found[number] += length
+    if found != list(counts):
+        raise ServiceError("the rows of the groups do not add up", status=500)
+    return runs
+
+
+def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> None:
+    p = database.prefix
+    selected = "true" if where is None else f"coalesce(CAST(({where}\n) AS BOOLEAN), false)"
+    # a key is not evaluated where WHERE has said no: it may be an error there
+    columns = "".join(
+        f", ({sql}\n) AS {p}k{i}" if where is None else f", CASE WHEN {p}selected THEN ({sql}\n) END AS {p}k{i}"
+        for i, sql in enumerate(keys)
+    )
+    database.run(
+        f"CREATE TABLE {p}keyed AS SELECT {p}selected{columns} "
+        f"FROM (SELECT *, {selected} AS {p}selected FROM {TABLE}) AS {TABLE}",
+        "where or keys",
+    )
+
+
+def _make_groups(database: Database, keys: int, aggregates: Sequence[str]) -> int:
+    """Rows are aggregated beside their keys; groups are stored in order of first appearance. Returns their number."""
+    p = database.prefix
+    named = "".join(f", {p}k{i}" for i in range(keys))
+    wanted = "".join(f", ({sql}\n) AS {p}a{i}" for i, sql in enumerate(aggregates))
+    grouped = f"GROUP BY {named[2:]}" if keys else ""
+    database.run(
+        f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
+        f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
+        # a column of the table may be called rowid: no other one may stand beside it
+        f"FROM {TABLE} POSITIONAL JOIN (SELECT rowid AS {p}place, * FROM {p}keyed) WHERE {p}selected {grouped}"
+        f") ORDER BY {p}first",
+        "aggregates",
+    )
+    return cast(int, database.fetch(f"SELECT count(*) FROM {p}groups", "groups")[0][0])
+
+
+def _read_columns(database: Database, size: int) -> list[TypedColumn]:
+    """The table `groups` as text that casts back to each value exactly, which is tried before it is believed."""
+    p = database.prefix
+    described = cast(list[tuple[str, str]], database.fetch(f"DESCRIBE {p}groups", "groups"))
+    if 4 * size * len(described) > limits.MAX_JSON_BYTES:  # a value, its quotes and a comma are 4 bytes or more
+        raise WireError("the answer is too large", hint="ask for fewer groups a request", status=413)
+    texts = ", ".join(f"CAST({row[0]} AS VARCHAR)" for row in described)
+    values = database.fetch(f"SELECT {texts} FROM {p}groups ORDER BY rowid", "groups")
+    back = ", ".join(
+        f"coalesce(bool_and(CAST(CAST({row[0]} AS VARCHAR) AS {row[1]}) IS NOT DISTINCT FROM {row[0]}), true)"
+        for row in described
+    )
+    faithful = database.fetch(f"SELECT {back} FROM {p}groups", "answer")[0]
+    for row, same in zip(described, faithful, strict=True):
+        if not same:
+            kind = row[0].removeprefix(p)
+            raise WireError(f"{kind}: its type has no exact text", hint="cast it to VARCHAR or to a simpler type")
+    columns = zip(*values, strict=True) if values else ([] for _ in described)
+    return [
+        TypedColumn(type=row[1], values=list(cast(Sequence[str | None], column)))
+        for row, column in zip(described, columns, strict=True)
+    ]

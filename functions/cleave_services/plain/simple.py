@@ -1,0 +1,155 @@
+"""The simplest call: columns as JSON lists, one operation over every numeric column, optionally by group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+
+from cleave_services.plain import engine
+from cleave_services.plain.database import Database
+from cleave_shared import limits
+from cleave_shared.operations import AGGREGATE_OF, Operation
+
+_KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
+_HUGEINT = 1 << 127
+_SAFE = (1 << 53) - 1  # the largest integer every JSON reader keeps exactly
+_EXAMPLE: dict[str, Any] = {
+    "data": {"ward": ["A", "B", "A"], "age": [61, 47, 33]},
+    "operation": "mean",
+    "group_by": "ward",
+}
+
+Scalar = int | float | str | bool | None
+
+
+def _load_column(values: object) -> list[Any]:
+    if not isinstance(values, list):
+        raise ValueError("must be a list of values")
+    row = 0
+    expected = None
+    for kind, run in groupby(values, type):
+        if kind is not type(None):
+            name = _KINDS.get(kind)
+            if name is None:
+                raise ValueError(f"row {row + 1} is neither number, string, boolean nor null")
+            expected = expected or name
+            if name != expected:
+                raise ValueError(f"row {row + 1} is a {name}, an earlier row is a {expected}: one type a column")
+        row += sum(1 for _ in run)
+    for row, value in enumerate(values, 1):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"row {row} is not a finite number")
+        if isinstance(value, int) and not -_HUGEINT < value < _HUGEINT:
+            raise ValueError(f"row {row} is an integer of more than 127 bits")
+    return values
+
+
+Column = Annotated[
+    list[Any],
+    PlainValidator(_load_column),
+    WithJsonSchema({"type": "array", "items": {"type": ["number", "string", "boolean", "null"]}}),
+]
+
+
+class SimpleRequest(BaseModel):
+    """Columns of equal length and of one type each; `group_by` names one of them or several."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_EXAMPLE]})
+
+    data: dict[str, Column] = Field(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)
+    operation: Operation = Field(
+        description="of the values that are not null; var and stddev are the sample's (divided by n - 1)"
+    )
+    group_by: str | list[str] = Field(default_factory=list, max_length=limits.MAX_PLAIN_COLUMNS)
+
+    @property
+    def keys(self) -> list[str]:
+        return [self.group_by] if isinstance(self.group_by, str) else self.group_by
+
+    @property
+    def operands(self) -> list[str]:
+        """The numeric columns that are not grouped by; one of nothing but nulls counts as numeric."""
+        numeric = (name for name, values in self.data.items() if _duckdb_type(values) not in ("VARCHAR", "BOOLEAN"))
+        return [name for name in numeric if name not in self.keys]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SimpleRequest:
+        lengths = {len(values) for values in self.data.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"data: columns have from {min(lengths)} to {max(lengths)} rows, all must have as many")
+        if any(name not in self.data for name in self.keys) or len(set(self.keys)) < len(self.keys):
+            raise ValueError("group_by: must name columns of data, each once")
+        if not self.operands:
+            raise ValueError("data: there is no numeric column besides those of group_by")
+        return self
+
+
+class SimpleResponse(BaseModel):
+    """Without `group_by` a result is one value; with it, results and `groups` are columns with a row a group.
+
+    An integer of more than 53 bits and a number that is not finite ("inf", "nan") come as text.
+    """
+
+    operation: str
+    rows: int
+    groups: dict[str, list[Scalar]] | None
+    result: dict[str, Scalar | list[Scalar]]
+
+
+def answer(request: SimpleRequest) -> SimpleResponse:
+    """Evaluate with the same DuckDB as every other request. Raises WireError, e.g. for a result out of range."""
+    numbers = {name: f"c{index}" for index, name in enumerate(request.data)}
+    with Database() as database:
+        database.load_columns(
+            [(numbers[name], _duckdb_type(values), _texts(values)) for name, values in request.data.items()]
+        )
+        grouping = engine.group(
+            database,
+            None,
+            [numbers[name] for name in request.keys],
+            [f"{AGGREGATE_OF[request.operation]}({numbers[name]})" for name in request.operands],
+        )
+    rows = len(next(iter(request.data.values())))
+    results = [[_value(text, column.type) for text in column.values] for column in grouping.aggregates]
+    if not request.keys:
+        single: dict[str, Scalar | list[Scalar]] = {
+            name: values[0] for name, values in zip(request.operands, results, strict=True)
+        }
+        return SimpleResponse(operation=request.operation, rows=rows, groups=None, result=single)
+    groups = [[_value(text, column.type) for text in column.values] for column in grouping.keys]
+    return SimpleResponse(
+        operation=request.operation,
+        rows=rows,
+        groups=dict(zip(request.keys, groups, strict=True)),
+        result=dict(zip(request.operands, results, strict=True)),
+    )
+
+
+def _duckdb_type(values: Sequence[Scalar]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    if str in kinds:
+        return "VARCHAR"
+    if bool in kinds:
+        return "BOOLEAN"
+    if float in kinds or not kinds:
+        return "DOUBLE"
+    fits = all(-(1 << 63) <= value < 1 << 63 for value in values if isinstance(value, int))
+    return "BIGINT" if fits else "HUGEINT"
+
+
+def _texts(values: Sequence[Scalar]) -> list[str | None]:
+    return [None if value is None else str(value) for value in values]
+
+
+def _value(text: str | None, kind: str) -> Scalar:
+    if text is None or kind == "VARCHAR":
+        return text
+    if kind == "BOOLEAN":
+        return text == "true"
+    if kind in ("BIGINT", "HUGEINT"):
+        return int(text) if abs(int(text)) <= _SAFE else text
+    return float(text) if math.isfinite(float(text)) else text

@@ -1,0 +1,76 @@
+"""Every error Cleave raises on purpose.
+
+    CleaveError
+    |- InputError        bad CSV, schema, option or stored file           exit 3
+    |- QueryRefused      a question that cannot be answered               exit 4
+    |- KeyFileError      key file, passphrase, key id                     exit 5
+    |- ServiceError      a service or the way to it failed                exit 6
+    |- CheckFailed       an answer arrived and must not be believed       exit 7
+    |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
+
+Messages are safe to log: they never hold a cell value, a key or a passphrase.
+They say what was got and what was expected, and name file, column and row where there is one.
+"""
+
+from __future__ import annotations
+
+
+class CleaveError(Exception):
+    """Base of all errors raised on purpose.
+
+    `hint` says what the user can do about it; `exit_code` is the CLI's.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(CleaveError):
+    exit_code = 3
+
+
+class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault
+    """Raised by the planner, before anything is encrypted or sent."""
+
+    exit_code = 4
+
+
+class KeyFileError(CleaveError):
+    exit_code = 5
+
+
+class ServiceError(CleaveError):
+    """`status` is the HTTP status where there was an answer."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, hint: str | None = None, status: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
+    """A failure check (docs/ckks.md section 7) did not hold: no number is shown.
+
+    `check` is the check's name as `--json` and the documentation use it.
+    """
+
+    exit_code = 7
+
+    def __init__(self, check: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.check = check
+
+
+class WireError(CleaveError):
+    """`status` is the HTTP status the service answers with."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, hint: str | None = None, status: int = 422) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status

@@ -1,0 +1,229 @@
+"""The one module that imports TenSEAL: contexts, transforms, ciphertext files. Holds no secret key.
+
+SEAL's files are read and written here as well, because its Python binding gives no access to coefficients:
+a polynomial goes in as a coefficient-form ciphertext, SEAL transforms it, and its values come out of the
+saved file. That way every transform is SEAL's own and integers up to q/2 are encoded exactly (SEAL's slot
+encoder goes through float64 and loses integers above about 2^45). File layout: SEAL 4.3 `native/src/seal/
+{serialization.h, ciphertext.cpp, plaintext.cpp}`; it is checked by round trips in tests/ckks/test_seal.py.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+from tenseal import sealapi
+
+from cleave_shared.errors import WireError
+from cleave_shared.moments import Polynomial
+from cleave_shared.params import PROFILES, Profile
+
+api = sealapi  # for cleave.ckks.cipher, which alone handles keys
+Residues = NDArray[np.uint64]  # (polynomials, N) values modulo q
+
+_HEADER = struct.Struct("<HBBBBHQ")  # magic, header size, version major and minor, compression, reserved, size
+_MAGIC, _ZSTD = 0xA15E, 2
+_CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, primes, scale, correction factor
+_PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
+BATCH = 7  # polynomials a transform: larger buffers are mapped afresh each time (290 us a polynomial, 400 with 15)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Scratch(threading.local):
+    """Memory files of a thread: SEAL's binding saves to and loads from paths only."""
+
+    def __init__(self) -> None:
+        self.saved = os.memfd_create("seal-saved")
+        self.loaded = os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
+
+    def __del__(self) -> None:
+        os.close(self.saved)
+        os.close(self.loaded)
+
+
+_scratch = _Scratch()
+
+
+def _renew_scratch() -> None:
+    global _scratch  # noqa: PLW0603 - a forked child must not share its parent's files
+    _scratch = _Scratch()
+
+
+os.register_at_fork(after_in_child=_renew_scratch)
+
+
+def save(thing: Any) -> bytes:
+    """A SEAL object (or its seeded, serialisable form) as SEAL's own file, zstd compressed."""
+    file = _scratch.saved
+    thing.save(f"/proc/self/fd/{file}")
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def restore(thing: T, context: Any, blob: bytes) -> T:
+    """Load `blob` into the SEAL object `thing`.
+
+    Raises ValueError or SEAL's RuntimeError if it does not belong there.
+    """
+    if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
+        raise ValueError("not a whole SEAL file")  # else SEAL would read on into what the file held before
+    file = _scratch.loaded
+    os.pwrite(file, blob, 0)
+    thing.load(context, f"/proc/self/fd/{file}")  # type: ignore[attr-defined]
+    return thing
+
+
+def _unwrap(blob: bytes, size_inside: int = 0) -> bytes:
+    """What a SEAL file holds; `size_inside`, where known, lets zstd write it in one piece."""
+    magic, _, _, _, compression, _, size = _HEADER.unpack_from(blob)
+    if magic != _MAGIC or size > len(blob):
+        raise ValueError("not a SEAL file")
+    body = blob[_HEADER.size : size]
+    if compression != _ZSTD:
+        return body
+    if size_inside:
+        return zstandard.ZstdDecompressor().decompress(body, max_output_size=size_inside)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+
+
+def _wrap(*parts: bytes, compress: bool = False) -> bytes:
+    body = b"".join(parts)
+    if compress:
+        body = zstandard.ZstdCompressor(level=1).compress(body)
+    return _HEADER.pack(_MAGIC, _HEADER.size, 4, 3, _ZSTD if compress else 0, 0, _HEADER.size + len(body)) + body
+
+
+def _array(values: NDArray[np.uint64]) -> bytes:
+    return _wrap(struct.pack("<Q", values.size), np.ascontiguousarray(values).tobytes())
+
+
+def plaintext_values(plaintext: Any) -> NDArray[np.uint64]:
+    """The residues a SEAL plaintext holds: (primes * N,) in NTT form."""
+    array = _unwrap(_unwrap(save(plaintext))[_PLAINTEXT.size :])
+    return np.frombuffer(array, np.uint64, struct.unpack_from("<Q", array)[0], 8)
+
+
+class Ring:
+    """SEAL's objects for one profile, made once a process (about 40 ms) and inherited by forked workers."""
+
+    def __init__(self, profile: Profile) -> None:
+        parameters = api.EncryptionParameters(api.SCHEME_TYPE.CKKS)
+        parameters.set_poly_modulus_degree(profile.degree)
+        parameters.set_coeff_modulus(api.CoeffModulus.Create(profile.degree, list(profile.prime_bits)))
+        self.context = api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
+        if not self.context.parameters_set():
+            raise ValueError(f"profile {profile.name}: SEAL refuses its parameters")
+        self.profile = profile
+        self.degree = profile.degree
+        self.modulus: int = parameters.coeff_modulus()[0].value()
+        self.evaluator = api.Evaluator(self.context)
+        self._parms_id: Sequence[int] = self.context.first_parms_id()
+
+    def residues(self, polynomials: NDArray[np.int64]) -> Residues:
+        """Signed coefficients, each of magnitude below q/2, modulo q."""
+        return np.where(polynomials < 0, polynomials + self.modulus, polynomials).astype(np.uint64)
+
+    def centred(self, residues: Residues) -> NDArray[np.int64]:
+        """The inverse of `residues`."""
+        signed = residues.astype(np.int64)
+        return np.where(signed > self.modulus // 2, signed - self.modulus, signed)
+
+    def ntt(self, residues: Residues) -> Residues:
+        return self._transform(residues, self.evaluator.transform_to_ntt_inplace, ntt_form=False)
+
+    def inverse_ntt(self, residues: Residues) -> Residues:
+        return self._transform(residues, self.evaluator.transform_from_ntt_inplace, ntt_form=True)
+
+    def _transform(self, residues: Residues, transform: Callable[[Any], None], *, ntt_form: bool) -> Residues:
+        batches = []
+        for start in range(0, len(residues), BATCH):
+            count = len(residues[start : start + BATCH])
+            # SEAL refuses a ciphertext whose polynomials after the first are all zero; the padding is not
+            padded = np.empty((count + 1, self.degree), np.uint64)
+            padded[:count] = residues[start : start + BATCH]
+            padded[count] = 1
+            ciphertext = restore(api.Ciphertext(), self.context, self._ciphertext_file(padded, ntt_form=ntt_form))
+            transform(ciphertext)
+            batches.append(self._polynomials(ciphertext)[:count])
+        return np.concatenate(batches) if len(batches) > 1 else batches[0]
+
+    def plaintext(self, residues: NDArray[np.uint64]) -> Any:
+        """A SEAL plaintext of scale 1 from N residues in NTT form."""
+        head = _PLAINTEXT.pack(*self._parms_id, self.degree, 1.0)
+        return restore(api.Plaintext(), self.context, _wrap(head, _array(residues)))
+
+    def plaintexts(self, polynomials: Sequence[Polynomial]) -> list[Any]:
+        """SEAL plaintexts of scale 1 of signed integer polynomials, exact."""
+        return [self.plaintext(values) for values in self.ntt(self.residues(np.stack(polynomials)))]
+
+    def ciphertext(self, blob: bytes) -> Any:
+        """A ciphertext from a client or a service. Raises WireError if SEAL does not take it for this profile."""
+        try:
+            ciphertext = restore(api.Ciphertext(), self.context, blob)
+        except (RuntimeError, ValueError, IndexError):
+            # the binding's text may name a path; what matters is that the bytes are not a ciphertext of ours
+            raise WireError(f"not a ciphertext of profile {self.profile.name}") from None
+        if ciphertext.size() != 2 or list(ciphertext.parms_id()) != list(self._parms_id) or ciphertext.scale != 1.0:
+            raise WireError(f"not a fresh ciphertext or a result of profile {self.profile.name}")
+        return ciphertext
+
+    def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
+        """A file of a result whose phase is kept at the first `coefficients` coefficients only: half the bytes."""
+        if ciphertext.is_ntt_form():
+            self.evaluator.transform_from_ntt_inplace(ciphertext)
+        polynomials = self._polynomials(ciphertext).copy()
+        polynomials[0, coefficients:] = 0
+        return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
+
+    def _ciphertext_file(self, polynomials: Residues, *, ntt_form: bool, compress: bool = False) -> bytes:
+        head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, len(polynomials), self.degree, 1, 1.0, 1)
+        return _wrap(head, _array(polynomials), compress=compress)
+
+    def _polynomials(self, ciphertext: Any) -> Residues:
+        count = ciphertext.size() * self.degree
+        head = _CIPHERTEXT.size + _HEADER.size + 8  # the array's own header and length
+        inside = _unwrap(save(ciphertext), head + 8 * count)
+        return np.frombuffer(inside, np.uint64, count, head).reshape(-1, self.degree)
+
+
+@lru_cache(maxsize=len(PROFILES))
+def ring(profile: str) -> Ring:
+    """The ring of a named profile. Raises WireError for an unknown name."""
+    if profile not in PROFILES:
+        raise WireError(f"unknown profile; this service has {', '.join(PROFILES)}")
+    return Ring(PROFILES[profile])
+
+
+class SealEvaluator:
+    """The `Evaluator` over CKKS ciphertexts (cleave_shared.moments says how rows lie in them)."""
+
+    def __init__(self, of: Ring) -> None:
+        self._ring = of
+        self._evaluator = of.evaluator
+        self.degree = of.degree
+
+    def load(self, blob: bytes) -> Any:
+        return self._ring.ciphertext(blob)
+
+    def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]:
+        return self._ring.plaintexts(polynomials)
+
+    def multiply(self, ciphertext: Any, mask: Any) -> Any:
+        product = api.Ciphertext()
+        self._evaluator.multiply_plain(ciphertext, mask, product)
+        return product
+
+    def add(self, total: Any, ciphertext: Any) -> Any:
+        self._evaluator.add_inplace(total, ciphertext)
+        return total
+
+    def dump(self, ciphertext: Any, coefficients: int) -> bytes:
+        return self._ring.truncated(ciphertext, coefficients)
