@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from cleave.aggregates.base import Answer
+from cleave.aggregates.base import Figure
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.job import CHECKS, Job, Slice
 from cleave.ckks.secret_key import SecretKey
 from cleave.split import Halves, Part, arrange
-from cleave.sql.finish import Result, finish
+from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, merge
 from cleave.table.table import Table
@@ -50,8 +50,8 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryAnswer:
-    result: Result
+class Result:
+    result: ResultTable
     checks: dict[str, Any]
     plan: dict[str, Any]
     timings: dict[str, float]
@@ -70,7 +70,7 @@ class _Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
-def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transport, progress: Progress) -> QueryAnswer:
+def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transport, progress: Progress) -> Result:
     """Answer `plan` over `table` through `transport`.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails.
@@ -108,10 +108,10 @@ def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transpor
         "bytes_sent": transport.sent,
         "bytes_received": transport.received,
     }
-    return QueryAnswer(result, checks, requests, clock.seconds)
+    return Result(result, checks, requests, clock.seconds)
 
 
-def _answers(plan: QueryPlan, job: Job, number: int, rows: int) -> list[Answer]:
+def _answers(plan: QueryPlan, job: Job, number: int, rows: int) -> list[Figure]:
     moments = job.moments(number)
     return [
         each.aggregate.finish(moments[each.argument], job.prepared[each.argument].facts, rows)

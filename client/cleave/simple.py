@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.base import Aggregate, Answer
+from cleave.aggregates.base import Aggregate, Figure
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Values
 from cleave.ckks.job import Arrangement, Job, Slice
@@ -93,7 +93,7 @@ class Question:
         """Each column's figure (with group_by: by group number), checked. Raises CheckFailed."""
         return {name: self._figures(name, answer) for name in self._jobs}
 
-    def _figures(self, name: str, answer: Mapping[str, Any]) -> Answer | dict[int, Answer]:
+    def _figures(self, name: str, answer: Mapping[str, Any]) -> Figure | dict[int, Figure]:
         job, part, request = self._jobs[name]
         try:
             totals = answer["result"][name] if self._grouped else [answer["result"][name]]

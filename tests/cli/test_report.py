@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from cleave.cli.report import answer_json, answer_text, plan_json
-from cleave.pipeline import QueryAnswer
-from cleave.sql.finish import Result
+from cleave.pipeline import Result
+from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
 
 TRANSPORT: Any = SimpleNamespace(requests=1, sent=999, received=1_234_567)
 
 
-def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> QueryAnswer:
+def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> Result:
     columns = [Output("group", "key"), Output("n\x1b", "plain"), Output("sum", "encrypted")]
-    result = Result(columns=columns, types=["VARCHAR", "BIGINT", "DOUBLE"], rows=rows, bounds=bounds, exact=exact)
-    return QueryAnswer(result, {"total": "passed", "sentinel": "not needed"}, {"rows": 3}, {"plain": 0.5})
+    result = ResultTable(columns=columns, types=["VARCHAR", "BIGINT", "DOUBLE"], rows=rows, bounds=bounds, exact=exact)
+    return Result(result, {"total": "passed", "sentinel": "not needed"}, {"rows": 3}, {"plain": 0.5})
 
 
 def test_the_footer_and_the_head() -> None:

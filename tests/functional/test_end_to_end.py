@@ -25,7 +25,7 @@ from cleave import split
 from cleave.ckks import job
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import QueryAnswer, run_query
+from cleave.pipeline import Result, run_query
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import operation_sql, plan_query
 from cleave.table.schema import load_schema
@@ -174,12 +174,12 @@ def plan(sql: str, table: Table) -> QueryPlan:
     return plan_query(sql, table.schema, table.name)
 
 
-def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> QueryAnswer:
+def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> Result:
     table = world.tables[rows]
     return run_query(table, plan(sql, table), key, transport, Silent())
 
 
-def compare(answer: QueryAnswer, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
+def compare(answer: Result, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
     result = answer.result
     head = oracle.execute(sql).description or ()
     assert [column.name for column in result.columns] == [column[0] for column in head]

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import QueryAnswer, run_query
+from cleave.pipeline import Result, run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
@@ -31,7 +31,7 @@ class Silent:
     def advance(self, amount: int) -> None: ...
 
 
-def ask(path: Path, sql: str, key: SecretKey) -> QueryAnswer:
+def ask(path: Path, sql: str, key: SecretKey) -> Result:
     schema = load_schema(schema_path(path))
     with open_table(path, schema) as table:
         transport = embedded_services()
@@ -45,7 +45,7 @@ def fraction(value: Any) -> Fraction:
     return Fraction(int(value)) if isinstance(value, bool) else Fraction(value)
 
 
-def compare(answer: QueryAnswer, expected: list[tuple[Any, ...]], ratios: list[float]) -> None:
+def compare(answer: Result, expected: list[tuple[Any, ...]], ratios: list[float]) -> None:
     result = answer.result
     assert len(result.rows) == len(expected)
     for row, bounds, exact, wanted in zip(result.rows, result.bounds, result.exact, expected, strict=True):

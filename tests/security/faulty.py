@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cleave.transport.answers import Answer
 from cleave.transport.base import Carrier, Service
+from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import Envelope, GroupTotals, MomentsResponse, PlainResponse, TypedColumn
@@ -23,7 +23,7 @@ MODELS: dict[Service, type[Envelope]] = {Service.SENSITIVE: MomentsResponse, Ser
 class Faulty:
     """Hits the requests and answers of one service, or of both."""
 
-    def __init__(self, inner: Carrier, fault: str, service: str, earlier: dict[Service, Answer]) -> None:
+    def __init__(self, inner: Carrier, fault: str, service: str, earlier: dict[Service, Response]) -> None:
         self.inner = inner
         self.fault = fault
         self.service = service
@@ -33,7 +33,7 @@ class Faulty:
         self._met: dict[int, Any] = {}
         self._lock = threading.Lock()
 
-    def exchange(self, service: Service, body: bytes) -> Answer:
+    def exchange(self, service: Service, body: bytes) -> Response:
         if self.service not in ("both", service.name.lower()):
             return self.inner.exchange(service, body)
         with self._lock:
@@ -87,31 +87,31 @@ def other_version(body: bytes) -> bytes:
     return digested(body[36:68] + struct.pack("<I", len(head)) + head + body[72 + size :])
 
 
-def as_json(service: Service, answer: Answer) -> Answer:
+def as_json(service: Service, answer: Response) -> Response:
     model = wire.load(MODELS[service], answer.body, wire.FRAMES_TYPE)
-    return Answer(200, wire.JSON_TYPE, wire.dump_json(model))
+    return Response(200, wire.JSON_TYPE, wire.dump_json(model))
 
 
-def _body(alter: Alter) -> Callable[[Service, Answer], Answer]:
-    return lambda _, answer: Answer(answer.status, answer.content_type, alter(answer.body))
+def _body(alter: Alter) -> Callable[[Service, Response], Response]:
+    return lambda _, answer: Response(answer.status, answer.content_type, alter(answer.body))
 
 
-def _dropped(_service: Service, _answer: Answer) -> Answer:
+def _dropped(_service: Service, _answer: Response) -> Response:
     raise ServiceError("the service cut the connection", hint="its log tells")
 
 
-ANSWERS: dict[str, Callable[[Service, Answer], Answer]] = {
+ANSWERS: dict[str, Callable[[Service, Response], Response]] = {
     "no fault": lambda _, answer: answer,
     "answer cut short": _body(lambda body: body[: len(body) // 2]),
     "answer empty": _body(lambda _: b""),
     "answer with a byte more": _body(lambda body: body + b"\0"),
     "answer of frames that do not fit": _body(lambda body: digested(body[36:] + b"\0")),
-    "answer of malformed JSON": lambda service, answer: Answer(
+    "answer of malformed JSON": lambda service, answer: Response(
         200, wire.JSON_TYPE, as_json(service, answer).body[:-1] + b"]"
     ),
     "answer in JSON without a digest": as_json,
     "answer of another version": _body(other_version),
-    "answer of another content type": lambda _, answer: Answer(200, "text/plain", answer.body),
+    "answer of another content type": lambda _, answer: Response(200, "text/plain", answer.body),
     "one bit of the answer flipped": _body(flipped),
     "a name in the answer changed": _body(lambda body: body.replace(b"Canary-7f3a-1", b"Canary-7f3a-9")),
     "answer dropped": _dropped,
@@ -125,10 +125,10 @@ REQUESTS: dict[str, Alter] = {
 }
 
 
-def remade(service: Service, answer: Answer, make: Callable[[Any], Envelope]) -> Answer:
+def remade(service: Service, answer: Response, make: Callable[[Any], Envelope]) -> Response:
     """A wrong answer with a true digest, as the service itself would make it."""
     model = make(wire.load(MODELS[service], answer.body, wire.FRAMES_TYPE))
-    return Answer(200, wire.FRAMES_TYPE, wire.dump_frames(model, wire.answers(answer.body, wire.FRAMES_TYPE)))
+    return Response(200, wire.FRAMES_TYPE, wire.dump_frames(model, wire.answers(answer.body, wire.FRAMES_TYPE)))
 
 
 def _with(**changes: Callable[[Any], Any]) -> Callable[[Any], Envelope]:

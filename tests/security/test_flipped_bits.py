@@ -17,10 +17,10 @@ import httpx
 import pytest
 
 from cleave.local.embedded import embedded_services
-from cleave.transport.answers import Answer
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
+from cleave.transport.responses import Response
 from cleave.transport.retry import ONCE
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
@@ -41,7 +41,7 @@ class Question:
 
     service: Service
     request: MomentsRequest | PlainRequest
-    answer: Answer
+    answer: Response
 
     def ask(self, transport: Transport) -> Envelope:
         if isinstance(self.request, PlainRequest):
@@ -67,14 +67,14 @@ def questions(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> dict[
 class Flipping:
     """A carrier that alters every request before `inner` has it, or answers with what it is told."""
 
-    def __init__(self, inner: Carrier, alter: Callable[[bytes], bytes], canned: Answer | None) -> None:
+    def __init__(self, inner: Carrier, alter: Callable[[bytes], bytes], canned: Response | None) -> None:
         self.inner = inner
         self.alter = alter
         self.canned = canned
 
-    def exchange(self, service: Service, body: bytes) -> Answer:
+    def exchange(self, service: Service, body: bytes) -> Response:
         if self.canned:
-            return Answer(200, self.canned.content_type, self.alter(self.canned.body))
+            return Response(200, self.canned.content_type, self.alter(self.canned.body))
         return self.inner.exchange(service, self.alter(body))
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ import pytest
 from cleave import pipeline, split
 from cleave.ckks import job
 from cleave.local.embedded import embedded_services
-from cleave.transport.answers import Answer
 from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.responses import Response
 from tests.cli.runner import Cli
 from tests.security import faulty
 from tests.security.canaries import QUESTION, canaries
@@ -41,7 +41,7 @@ def long_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def earlier(table: Path, key_file: Path) -> dict[Service, Answer]:
+def earlier(table: Path, key_file: Path) -> dict[Service, Response]:
     """The answers to another query about the same table."""
     record = Record()
     cli = Cli(recorded("embedded", record, ""))
@@ -51,7 +51,7 @@ def earlier(table: Path, key_file: Path) -> dict[Service, Answer]:
     return {each.service: each.answer for each in record.exchanges}
 
 
-def services(fault: dict[str, Any], earlier: dict[Service, Answer]) -> Callable[[], Transport]:
+def services(fault: dict[str, Any], earlier: dict[Service, Response]) -> Callable[[], Transport]:
     def open_transport() -> Transport:
         transport = embedded_services()
         assert isinstance(transport, EnvelopeTransport)
@@ -82,7 +82,7 @@ def test_fault(
     table: Path,
     long_table: Path,
     key_file: Path,
-    earlier: dict[Service, Answer],
+    earlier: dict[Service, Response],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cli.embedded = services(fault, earlier)

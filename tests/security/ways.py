@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cleave.local.embedded import embedded_services
-from cleave.transport import answers
+from cleave.transport import responses
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.lambda_ import Functions
@@ -24,7 +24,7 @@ class Exchange:
 
     service: Service
     request: bytes
-    answer: answers.Answer
+    answer: responses.Response
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Recording:
         self.inner = inner
         self.record = record
 
-    def exchange(self, service: Service, body: bytes) -> answers.Answer:
+    def exchange(self, service: Service, body: bytes) -> responses.Response:
         answer = self.inner.exchange(service, body)
         self.record.exchanges.append(Exchange(service, body, answer))
         return answer

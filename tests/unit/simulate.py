@@ -11,8 +11,8 @@ from typing import Any
 
 import duckdb
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
-from cleave.sql.finish import Result, finish
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
+from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups, merge
@@ -30,7 +30,9 @@ def schema(**columns: str) -> Schema:
     return Schema(tuple(made), CsvDialect())
 
 
-def simulate(sql: str, schema: Schema, connection: duckdb.DuckDBPyConnection, table: str, parts: int = 1) -> Result:
+def simulate(
+    sql: str, schema: Schema, connection: duckdb.DuckDBPyConnection, table: str, parts: int = 1
+) -> ResultTable:
     """The answer to `sql` over `table`, its plain half asked in `parts` requests."""
     plan = plan_query(sql, schema, table)
     groups = merge(plan, ask_plain(plan, connection, parts))
@@ -75,14 +77,14 @@ def _ask(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, start: int, sto
     )
 
 
-def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> list[list[Answer]]:
+def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> list[list[Figure]]:
     of_row = [group for group, rows in groups.runs for _ in range(rows)]
     values = [_values(argument, plan, connection) for argument in plan.arguments]
     facts = [
         _facts(argument, [value for value, group in zip(column, of_row, strict=True) if group != FILTERED])
         for argument, column in zip(plan.arguments, values, strict=True)
     ]
-    answers: list[list[Answer]] = []
+    answers: list[list[Figure]] = []
     for number, size in enumerate(groups.counts):
         mine = [[v for v, group in zip(column, of_row, strict=True) if group == number] for column in values]
         moments = [_moments(column, fact, arg) for column, fact, arg in zip(mine, facts, plan.arguments, strict=True)]
@@ -130,7 +132,7 @@ def _moments(values: Sequence[Fraction | None], facts: ColumnFacts, argument: Ar
     return {moment: made[moment] for moment in argument.moments}
 
 
-def differences(result: Result, expected: Sequence[Sequence[Any]]) -> list[str]:
+def differences(result: ResultTable, expected: Sequence[Sequence[Any]]) -> list[str]:
     """Where `result` is not what DuckDB says, or not within its bounds; rows are taken in order."""
     found = [] if len(result.rows) == len(expected) else [f"{len(result.rows)} rows, DuckDB has {len(expected)}"]
     for number, (ours, theirs) in enumerate(zip(result.rows, expected, strict=False)):

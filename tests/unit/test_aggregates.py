@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cleave.aggregates import AGGREGATES, DECLARED
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import nearest, square_root, upper
 from cleave.aggregates.product import exponential
 
@@ -199,14 +199,14 @@ def test_result_types_are_duckdbs(engine: duckdb.DuckDBPyConnection, type_: str)
 def test_nothing_left_is_null_and_a_count_of_zero(name: str) -> None:
     facts = ColumnFacts("BIGINT", 0, Fraction(0), 0.0)
     answer = AGGREGATES[name].finish(moments_of([], Fraction(0)), facts, 3)
-    assert answer == Answer(0 if name == "COUNT" else None, 0.0, exact=True)
+    assert answer == Figure(0 if name == "COUNT" else None, 0.0, exact=True)
 
 
 def test_one_value_has_no_sample_variance_and_no_spread() -> None:
     facts = ColumnFacts("BIGINT", 0, Fraction(0), 5.0)
     for name, value in [("VAR_SAMP", None), ("STDDEV", None), ("VAR_POP", 0.0), ("STDDEV_POP", 0.0)]:
         answer = AGGREGATES[name].finish(moments_of([Fraction(5)], Fraction(0)), facts, 1)
-        assert answer == Answer(value, 0.0, exact=True)
+        assert answer == Figure(value, 0.0, exact=True)
 
 
 def test_noise_cannot_make_a_variance_negative() -> None:

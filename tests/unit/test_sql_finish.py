@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from cleave.aggregates.base import Answer
-from cleave.sql.finish import Result, finish
+from cleave.aggregates.base import Figure
+from cleave.sql.finish import ResultTable, finish
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups
 from cleave.table.schema import Schema
@@ -24,8 +24,8 @@ def table() -> Schema:
 
 
 def finished(
-    table: Schema, sql: str, answers: list[list[Answer]], plain: list[tuple[str | None, ...]] | None = None
-) -> Result:
+    table: Schema, sql: str, answers: list[list[Figure]], plain: list[tuple[str | None, ...]] | None = None
+) -> ResultTable:
     plan = plan_query(sql, table, "t")
     size = len(answers)
     groups = Groups(
@@ -39,12 +39,12 @@ def finished(
     return finish(plan, groups, answers)
 
 
-def inexact(value: float, bound: float) -> Answer:
-    return Answer(value, bound, exact=False)
+def inexact(value: float, bound: float) -> Figure:
+    return Figure(value, bound, exact=False)
 
 
-def exact(value: float | Fraction | None) -> Answer:
-    return Answer(value, 0.0, exact=True)
+def exact(value: float | Fraction | None) -> Figure:
+    return Figure(value, 0.0, exact=True)
 
 
 def test_an_aggregate_by_itself_keeps_its_bound(table: Schema) -> None:
@@ -100,7 +100,7 @@ def test_a_bound_over_a_pole_is_none(table: Schema) -> None:
 
 
 def test_an_inexact_integer_moves_by_whole_steps(table: Schema) -> None:
-    result = finished(table, "SELECT sum(i) + 1 FROM t", [[Answer(100, 0.5, exact=False)]])
+    result = finished(table, "SELECT sum(i) + 1 FROM t", [[Figure(100, 0.5, exact=False)]])
     assert result.rows == [[101]]
     assert result.bounds[0][0] == pytest.approx(1.0)
 
@@ -130,7 +130,7 @@ def test_bounds_stay_with_their_rows(table: Schema) -> None:
 
 def test_json_keeps_every_digit() -> None:
     values = [2**100, Decimal("1.10"), Decimal("12345678901234567890.12"), float("nan"), None, True, "x"]
-    result = Result([], [], [values], [[]], [[]])
+    result = ResultTable([], [], [values], [[]], [[]])
     assert json.loads(json.dumps(result.json_rows())) == [
         [2**100, 1.1, "12345678901234567890.12", "nan", None, True, "x"]
     ]

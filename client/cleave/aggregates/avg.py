@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import (
     UNIT_EXACT,
     count_of,
@@ -38,26 +38,26 @@ class Avg:
     def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:  # noqa: ARG002
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
         count = count_of(moments)
         if not count:
-            return Answer(None, 0.0, exact=True)
+            return Figure(None, 0.0, exact=True)
         total = total_of(moments, facts)
         if facts.decimals is not None and total.exact:
             return _of_exact(total.value, facts.decimals, count)
         mean, peak = total.value / count, magnitude(moments, facts)
         loss = (total.bound + summation_loss(count, peak)) / count + UNIT_EXACT * abs(mean)
         value, bound = of_doubles(mean, loss, peak)
-        return Answer(value, bound, exact=False)
+        return Figure(value, bound, exact=False)
 
 
-def _of_exact(total: Fraction, decimals: int, count: int) -> Answer:
+def _of_exact(total: Fraction, decimals: int, count: int) -> Figure:
     mean = total / count
     value = nearest(mean)
     ways = {nearest(mean * (1 - _LONG_DOUBLE)), nearest(mean * (1 + _LONG_DOUBLE))}
     ways.add(_as_duckdb_casts(total, decimals) / count)
     bound = upper(max(abs(Fraction(way) - Fraction(value)) for way in ways))
-    return Answer(value, bound, exact=not bound)
+    return Figure(value, bound, exact=not bound)
 
 
 def _as_duckdb_casts(total: Fraction, decimals: int) -> float:

@@ -57,7 +57,7 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Figure:
     """One figure of one group, as DuckDB types it. `value` None is SQL NULL; bound in the units of the value."""
 
     value: int | float | Fraction | None
@@ -83,7 +83,7 @@ class Aggregate(Protocol):
         """DuckDB's type of the result for an argument of `argument_type`."""
         ...
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:
         """The answer for one group of `rows` rows (NULLs included)."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import count_of
 
 
@@ -21,5 +21,5 @@ class Count:
     def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
         return "BIGINT"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:  # noqa: ARG002
-        return Answer(count_of(moments), 0.0, exact=True)
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
+        return Figure(count_of(moments), 0.0, exact=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import TINY, UNIT_EXACT, count_of, nearest, roundings, upper
 
 _LN2 = Fraction(0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D, 1 << 192)
@@ -30,24 +30,24 @@ class Product:
     def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:  # noqa: ARG002
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
         count = count_of(moments)
         if not count:
-            return Answer(None, 0.0, exact=True)
+            return Figure(None, 0.0, exact=True)
         log = moments[Moment.LOG]
         factors = count - int(moments[Moment.ZERO].value)
         peak = _highest_partial(log, factors, facts)
         if factors < count:
-            return Answer(0.0, 0.0, exact=True) if peak < _LARGEST else Answer(0.0, math.inf, exact=False)
+            return Figure(0.0, 0.0, exact=True) if peak < _LARGEST else Figure(0.0, math.inf, exact=False)
         magnitude = exponential(log.value)
         sign = -1.0 if int(moments[Moment.NEGATIVE].value) % 2 else 1.0
         value = sign * nearest(magnitude)
         if math.isinf(value) or peak >= _LARGEST or log.bound > 1:
-            return Answer(value, math.inf, exact=False)
+            return Figure(value, math.inf, exact=False)
         # DuckDB multiplies n times, having rounded each factor to a double; e^b - 1 <= b + b^2 for b <= 1
         relative = log.bound + log.bound**2 + UNIT_EXACT * (2 * roundings(2 * count) + 4)
         underflows = TINY * count * (exponential(peak) + 1)
-        return Answer(value, upper(magnitude * relative + underflows), exact=False)
+        return Figure(value, upper(magnitude * relative + underflows), exact=False)
 
 
 def exponential(power: Fraction) -> Fraction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import count_of, magnitude, of_doubles, summation_loss, total_of, upper
 
 
@@ -26,16 +26,16 @@ class Sum:
             return f"DECIMAL(38,{argument_type.rstrip(')').split(',')[1].strip()})"
         return "DOUBLE" if argument_type in ("FLOAT", "DOUBLE") else "HUGEINT"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:  # noqa: ARG002
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
         count = count_of(moments)
         if not count:
-            return Answer(None, 0.0, exact=True)
+            return Figure(None, 0.0, exact=True)
         total = total_of(moments, facts)
         if facts.decimals is None:
             peak = magnitude(moments, facts)
             value, bound = of_doubles(total.value, total.bound + summation_loss(count, peak), peak)
-            return Answer(value, bound, exact=False)
+            return Figure(value, bound, exact=False)
         steps = total.value * 10**facts.decimals
         off_grid = abs(steps - round(steps)) / 10**facts.decimals
         on_grid: int | Fraction = Fraction(round(steps), 10**facts.decimals) if facts.decimals else round(steps)
-        return Answer(on_grid, upper(total.bound + off_grid), exact=total.exact and not off_grid)
+        return Figure(on_grid, upper(total.bound + off_grid), exact=total.exact and not off_grid)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.aggregates.base import Answer, ColumnFacts, Estimate, Moment
+from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
 from cleave.aggregates.doubles import TINY, UNIT_EXACT, count_of, of_doubles, roundings, square_root
 
 
@@ -28,15 +28,15 @@ class Variance:
     def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Answer:  # noqa: ARG002
+    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
         count = count_of(moments)
         if count <= self.freedom:
-            return Answer(None, 0.0, exact=True)
+            return Figure(None, 0.0, exact=True)
         if count == 1:
-            return Answer(0.0, 0.0, exact=True)
+            return Figure(0.0, 0.0, exact=True)
         estimate = variance(moments, facts, self.freedom)
         value, bound = self._doubles(estimate, peak(estimate, count))
-        return Answer(value, bound, exact=False)
+        return Figure(value, bound, exact=False)
 
     def _doubles(self, squared: Estimate, highest: Fraction) -> tuple[float, float]:
         return of_doubles(squared.value, squared.bound, highest)

@@ -13,7 +13,7 @@ from cleave.cli import figures
 from cleave.cli.console import Heading, printable, table
 
 if TYPE_CHECKING:
-    from cleave.pipeline import QueryAnswer
+    from cleave.pipeline import Result
     from cleave.table.schema import Schema
     from cleave.transport.base import Transport
 
@@ -21,7 +21,7 @@ _WIDE = 120  # characters; about what a terminal shows in one line
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
 
 
-def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
+def answer_text(answer: Result, transport: Transport, seconds: float) -> str:
     """The rejoined table, then one line on how far to trust it and what it took."""
     result = answer.result
     headings = [
@@ -43,7 +43,7 @@ def answer_text(answer: QueryAnswer, transport: Transport, seconds: float) -> st
     return f"{shown}\n\n{_footer(answer, transport, seconds)}"
 
 
-def answer_json(answer: QueryAnswer) -> str:
+def answer_json(answer: Result) -> str:
     """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text."""
     result = answer.result
     return _dump(
@@ -101,7 +101,7 @@ def schema_text(schema: Schema) -> str:
     return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
 
 
-def _footer(answer: QueryAnswer, transport: Transport, seconds: float) -> str:
+def _footer(answer: Result, transport: Transport, seconds: float) -> str:
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     return (
         f"{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "

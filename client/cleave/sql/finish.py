@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.aggregates.base import UNIT, Answer, widen
+from cleave.aggregates.base import UNIT, Figure, widen
 from cleave.aggregates.doubles import nearest
 from cleave.sql.engine import connect
 from cleave.sql.plan import Final, Output, QueryPlan
@@ -30,7 +30,7 @@ _PRECISE = Context(prec=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ResultTable:
     """The answer: `rows` hold Python values (int, float, Decimal, bool, None; other types as DuckDB's text).
 
     `exact` True: equal to DuckDB's on the unsplit table, bound 0. `bounds`: the largest distance to it, None where
@@ -58,7 +58,7 @@ def _to_json(value: Any) -> Json:
     return json
 
 
-def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Answer]]) -> Result:
+def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Figure]]) -> ResultTable:
     """`answers[g][i]` is the answer of `plan.encrypted[i]` for group g.
 
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
@@ -81,7 +81,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Answer]])
                 hint="TRY_CAST and NULLIF(x, 0) give NULL instead of an error",
             ) from None
         columns = [finisher.certainty(number, chosen) for number in range(len(plan.finals))]
-    return Result(
+    return ResultTable(
         columns=list(plan.outputs),
         types=[final.type for final in plan.finals],
         rows=rows,
@@ -101,7 +101,7 @@ class _Finisher:
         self,
         plan: QueryPlan,
         groups: Groups,
-        answers: Sequence[Sequence[Answer]],
+        answers: Sequence[Sequence[Figure]],
         connection: duckdb.DuckDBPyConnection,
     ) -> None:
         self._plan = plan
@@ -195,7 +195,7 @@ def _fetched(final: Final) -> str:
     return f"CAST(({final.sql}) AS VARCHAR)"
 
 
-def _of(answer: Answer) -> Certainty:
+def _of(answer: Figure) -> Certainty:
     if answer.exact:
         return _EXACT
     return (answer.bound if math.isfinite(answer.bound) else None), False
@@ -224,7 +224,7 @@ def _text(value: int | float | Fraction | None) -> str | None:
     return repr(value)
 
 
-def _shifted(answer: Answer, slack: int) -> str | None:
+def _shifted(answer: Figure, slack: int) -> str | None:
     """The value moved by its bound, and by `slack` roundings, up or down as `slack` has its sign."""
     value = answer.value
     if value is None or answer.exact:

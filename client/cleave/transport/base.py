@@ -3,7 +3,7 @@
     pipeline -> Transport.sensitive(MomentsRequest) -> MomentsResponse
                 Transport.plain(PlainRequest)       -> PlainResponse
 
-A carrier (embedded, http, lambda) only moves bytes to a service and brings an `Answer` back. Everything they share is
+A carrier (embedded, http, lambda) only moves bytes to a service and brings a `Response` back. Everything they share is
 here: frames, size limits, counting, retries, and what an answer means.
 """
 
@@ -13,13 +13,13 @@ import threading
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from cleave.transport import answers, retry
-from cleave.transport.answers import Answer
+from cleave.transport import responses, retry
+from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError, WireError
 from cleave_shared.wire import Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 
-Response = TypeVar("Response", bound=Envelope)
+Reply = TypeVar("Reply", bound=Envelope)
 
 
 class Service(Enum):
@@ -56,7 +56,7 @@ class Carrier(Protocol):
     `exchange` raises retry.Interrupted where another attempt may help, ServiceError where it cannot.
     """
 
-    def exchange(self, service: Service, body: bytes) -> Answer: ...
+    def exchange(self, service: Service, body: bytes) -> Response: ...
 
     def close(self) -> None: ...
 
@@ -81,7 +81,7 @@ class EnvelopeTransport:
     def close(self) -> None:
         self._carrier.close()
 
-    def _ask(self, service: Service, request: Envelope, model: type[Response]) -> Response:
+    def _ask(self, service: Service, request: Envelope, model: type[Reply]) -> Reply:
         body = wire.dump_frames(request)
         if len(body) > limits.MAX_BODY_BYTES:
             raise ServiceError(
@@ -90,13 +90,13 @@ class EnvelopeTransport:
             )
         answer = retry.call(lambda: self._attempt(service, body), self._policy)
         if answer.status != 200:
-            raise answers.problem(service.label, answer.status, answer.body)
-        answers.refuse_stray_error(service.label, answer.body)
+            raise responses.problem(service.label, answer.status, answer.body)
+        responses.refuse_stray_error(service.label, answer.body)
         try:
             envelope = wire.load(model, answer.body, answer.content_type)
         except WireError as error:
             raise ServiceError(
-                f"{service.label} sent an answer that cannot be read: {answers.excerpt(error.message)}",
+                f"{service.label} sent an answer that cannot be read: {responses.excerpt(error.message)}",
                 hint=error.hint or "is the endpoint a Cleave service of the same release?",
                 status=answer.status,
             ) from None
@@ -108,7 +108,7 @@ class EnvelopeTransport:
             )
         return envelope
 
-    def _attempt(self, service: Service, body: bytes) -> Answer:
+    def _attempt(self, service: Service, body: bytes) -> Response:
         with self._lock:
             self.requests += 1
             self.sent += len(body)

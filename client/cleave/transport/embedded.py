@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from cleave.transport.answers import Answer
 from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.responses import Response
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import FRAMES_TYPE
 
@@ -28,7 +28,7 @@ class _Embedded:
     def __init__(self, applications: Mapping[Service, Application]) -> None:
         self._applications = applications
 
-    def exchange(self, service: Service, body: bytes) -> Answer:
+    def exchange(self, service: Service, body: bytes) -> Response:
         # a loop a call: callers are threads, and a service hands its work to a thread of its own anyway
         return asyncio.run(_post(self._applications[service], service, body))
 
@@ -36,7 +36,7 @@ class _Embedded:
         """Nothing is held open between calls."""
 
 
-async def _post(application: Application, service: Service, body: bytes) -> Answer:
+async def _post(application: Application, service: Service, body: bytes) -> Response:
     path = service.value
     scope: Message = {
         "type": "http",
@@ -77,7 +77,7 @@ async def _post(application: Application, service: Service, body: bytes) -> Answ
         raise ServiceError(f"{service.label} gave no answer")
     start = next(message for message in outgoing if message["type"] == "http.response.start")
     headers = {name.lower(): value for name, value in start["headers"]}
-    return Answer(
+    return Response(
         status=start["status"],
         content_type=headers.get(b"content-type", b"").decode("latin-1"),
         body=b"".join(message.get("body", b"") for message in outgoing if message["type"] == "http.response.body"),

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from cleave.transport import retry
-from cleave.transport.answers import Answer
 from cleave.transport.base import EnvelopeTransport, Service
 from cleave.transport.endpoint import is_loopback
+from cleave.transport.responses import Response
 from cleave_shared import limits
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import FRAMES_TYPE
@@ -48,14 +48,16 @@ class _Http:
             trust_env=not all(map(is_loopback, urls.values())),  # no proxy stands before one's own machine
         )
 
-    def exchange(self, service: Service, body: bytes) -> Answer:
+    def exchange(self, service: Service, body: bytes) -> Response:
         url = self._urls[service]
         headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
         if service in self._signers:
             headers = self._signers[service](url, body, headers)
         try:
             with self._client.stream("POST", url, content=body, headers=headers) as response:
-                return Answer(response.status_code, response.headers.get("content-type", ""), _drain(service, response))
+                return Response(
+                    response.status_code, response.headers.get("content-type", ""), _drain(service, response)
+                )
         except httpx.HTTPError as error:
             raise _translated(service, url, error) from None
 

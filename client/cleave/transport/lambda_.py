@@ -22,9 +22,9 @@ from botocore.exceptions import (
 from botocore.session import Session
 
 from cleave.transport import retry
-from cleave.transport.answers import Answer, excerpt
 from cleave.transport.aws import credentials_error, find_credentials, region_of
 from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.responses import Response, excerpt
 from cleave_shared.errors import InputError, ServiceError
 from cleave_shared.wire import FRAMES_TYPE
 
@@ -64,7 +64,7 @@ class Functions:
         self._client = client
         self._functions = functions
 
-    def exchange(self, service: Service, body: bytes) -> Answer:
+    def exchange(self, service: Service, body: bytes) -> Response:
         event = json.dumps(proxy_event(service, body)).encode()
         try:
             reply = self._client.invoke(FunctionName=self._functions[service], Payload=event)
@@ -111,7 +111,7 @@ def proxy_event(service: Service, body: bytes) -> dict[str, Any]:
     }
 
 
-def _answer(service: Service, payload: bytes) -> Answer:
+def _answer(service: Service, payload: bytes) -> Response:
     """The HTTP answer inside a proxy integration's reply. Raises ServiceError if it is none."""
     try:
         reply = json.loads(payload)
@@ -120,7 +120,7 @@ def _answer(service: Service, payload: bytes) -> Answer:
             headers.setdefault(name.lower(), values[-1])
         text = reply.get("body") or ""
         body = base64.b64decode(text, validate=True) if reply.get("isBase64Encoded") else text.encode()
-        return Answer(int(reply["statusCode"]), str(headers.get("content-type", "")), body)
+        return Response(int(reply["statusCode"]), str(headers.get("content-type", "")), body)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise ServiceError(
             f"the function behind {service.label} gave no HTTP answer",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cleave.transport.answers import Answer
+from cleave.transport.responses import Response
 from cleave_shared.errors import ServiceError
 
 
@@ -37,7 +37,7 @@ def worth_repeating(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-def call(attempt: Callable[[], Answer], policy: Policy) -> Answer:
+def call(attempt: Callable[[], Response], policy: Policy) -> Response:
     """The first answer that is not worth repeating, else the last one. Raises the last Interrupted."""
     for number in range(policy.attempts - 1):
         try:

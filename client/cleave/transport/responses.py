@@ -42,7 +42,7 @@ _BY_MESSAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What came back from a service or from whatever stands before it."""
 
     status: int
