@@ -72,9 +72,18 @@ def _holds(rule: dict[str, Any], values: dict[str, Any]) -> bool:
     if name == "Fn::Not":
         return not _holds(arguments[0], values)
     if name == "Fn::Equals":
-        left, right = (values[side["Ref"]] if isinstance(side, dict) else side for side in arguments)
-        return bool(left == right)
+        left, right = (_value(side, values) for side in arguments)
+        return str(left) == str(right)
     raise AssertionError(f"condition function {name}: {json.dumps(rule)}")
+
+
+def _value(side: Any, values: dict[str, Any]) -> Any:
+    if not isinstance(side, dict):
+        return side
+    if "Fn::Join" in side:
+        separator, parts = side["Fn::Join"]
+        return separator.join(_value(parts, values))
+    return values[side["Ref"]]
 
 
 def _resolve(value: Any, conditions: dict[str, bool], values: dict[str, Any]) -> Any:

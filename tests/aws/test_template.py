@@ -14,7 +14,8 @@ from tests.aws import stack
 HALVES = ("both", "sensitive", "plain")
 APPLICATIONS = {"SensitiveFunction": sensitive, "PlainFunction": plain}
 LOGGED = {"requestId", "requestTime", "identity.userArn", "httpMethod", "resourcePath", "status"}
-LOGGED |= {"responseLatency", "responseLength"}
+LOGGED |= {"responseLatency", "responseLength", "error.responseType"}
+LOGGED |= {f"integration.{name}" for name in ("requestId", "status", "latency")}
 OWN = {half: {f"{half}{part}" for part in ("Function", "Role", "Logs", "Bucket")} for half in ("Sensitive", "Plain")}
 
 
@@ -95,7 +96,35 @@ def test_one_stage_throttled_and_logged_without_bodies(half: str) -> None:
     assert settings["DataTraceEnabled"] is False
     logged = set(json.loads(stage["AccessLogSetting"]["Format"]).values())
     assert logged == {f"$context.{name}" for name in LOGGED}
-    assert stage["AccessLogSetting"]["DestinationArn"] == {"Fn::GetAtt": ["ApiLogs", "Arn"]}
+
+
+def test_the_stage_waits_for_the_accounts_log_role_only_where_this_stack_makes_it() -> None:
+    def destination(role: str) -> Any:
+        (stage,) = stack.of_type(stack.translate(ApiLogRole=role), "AWS::ApiGateway::Stage").values()
+        return stage["AccessLogSetting"]["DestinationArn"]
+
+    log = {"Fn::GetAtt": ["ApiLogs", "Arn"]}
+    assert destination("present") == log
+    assert destination("create") == {"Fn::Select": [0, [log, {"Ref": "ApiGatewayAccount"}]]}
+
+
+def test_the_account_log_role_is_assumed_as_aws_documents_it() -> None:
+    """API Gateway sends no aws:SourceAccount that public examples rely on: with it the first deploy could roll back."""
+    trust = stack.of_type(stack.translate(), "AWS::IAM::Role")["ApiGatewayLogRole"]["AssumeRolePolicyDocument"]
+    (statement,) = trust["Statement"]
+    assert statement["Principal"] == {"Service": "apigateway.amazonaws.com"}
+    assert "Condition" not in statement
+
+
+def test_what_the_gateway_refuses_itself_is_json_a_browser_may_read() -> None:
+    responses = api_body(stack.translate())["x-amazon-apigateway-gateway-responses"]
+    assert {"DEFAULT_4XX", "DEFAULT_5XX", "THROTTLED"} <= responses.keys()
+    for each in responses.values():
+        assert each["responseParameters"]["gatewayresponse.header.Access-Control-Allow-Origin"] == "'*'"
+        template = each["responseTemplates"]["application/json"]
+        filled = template.replace("$context.error.messageString", '"x"').replace("$context.error.responseType", "y")
+        assert json.loads(filled).keys() == {"error", "hint", "code"}
+    assert responses["THROTTLED"]["responseParameters"]["gatewayresponse.header.Retry-After"] == "'1'"
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -143,15 +172,68 @@ def test_only_this_api_may_invoke_a_function_and_only_by_its_routes() -> None:
 def test_functions_run_where_and_with_what_the_parameters_say() -> None:
     functions = stack.of_type(stack.translate(), "AWS::Lambda::Function")
     assert {name: each["MemorySize"] for name, each in functions.items()} == {
-        "SensitiveFunction": 3538,  # two processors
+        "SensitiveFunction": 1769,
         "PlainFunction": 1769,
     }
-    asked = stack.translate(Architecture="arm64", SensitiveMemory="1769", PlainMemory="1024")
+    asked = stack.translate(Architecture="arm64", SensitiveMemory="3538", PlainMemory="1024")
     for name, each in stack.of_type(asked, "AWS::Lambda::Function").items():
         assert each["Runtime"] == "python3.13"
         assert each["Architectures"] == ["arm64"]
-        assert each["MemorySize"] == {"SensitiveFunction": "1769", "PlainFunction": "1024"}[name]
-        assert each["Timeout"] == 29  # API Gateway's own limit
+        assert each["MemorySize"] == {"SensitiveFunction": "3538", "PlainFunction": "1024"}[name]
+        assert each["Timeout"] < 29, "API Gateway gives up after 29 s: the function must be the first to end"
+        assert each.keys().isdisjoint({"VpcConfig", "ReservedConcurrentExecutions"})
+        assert each["TracingConfig"] == {"Mode": "PassThrough"}
+
+
+def test_what_can_be_asked_for_besides() -> None:
+    made = stack.translate(
+        SensitiveConcurrency="7",
+        Tracing="Active",
+        Subnets="subnet-1,subnet-2",
+        SecurityGroups="sg-1",
+        KmsKey="arn:aws:kms:eu-central-1:210987654321:key/k",
+        AlarmTopic="arn:aws:sns:eu-central-1:210987654321:t",
+    )
+    functions = stack.of_type(made, "AWS::Lambda::Function")
+    assert functions["SensitiveFunction"]["ReservedConcurrentExecutions"] == "7"
+    assert "ReservedConcurrentExecutions" not in functions["PlainFunction"]
+    for each in functions.values():
+        assert each["VpcConfig"] == {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"}
+        assert each["TracingConfig"] == {"Mode": "Active"}
+    (stage,) = stack.of_type(made, "AWS::ApiGateway::Stage").values()
+    assert stage["TracingEnabled"] is True
+    key = "arn:aws:kms:eu-central-1:210987654321:key/k"
+    assert {group["KmsKeyId"] for group in stack.of_type(made, "AWS::Logs::LogGroup").values()} == {key}
+    for bucket in stack.of_type(made, "AWS::S3::Bucket").values():
+        (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+        assert rule["BucketKeyEnabled"] is True
+    for alarm in stack.of_type(made, "AWS::CloudWatch::Alarm").values():
+        assert alarm["AlarmActions"] == ["arn:aws:sns:eu-central-1:210987654321:t"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_each_half_and_the_api_have_alarms(half: str) -> None:
+    alarms = stack.of_type(stack.translate(Half=half), "AWS::CloudWatch::Alarm")
+    halves = ["Sensitive", "Plain"] if half == "both" else [half.capitalize()]
+    wanted = {f"{each}{what}" for each in halves for what in ("Errors", "Throttles", "Duration")} | {"ApiFailures"}
+    assert alarms.keys() == wanted
+    assert all("AlarmActions" not in each for each in alarms.values())
+
+
+def test_rights_that_know_no_resource_are_there_only_where_they_are_needed() -> None:
+    def policies(**parameters: str) -> dict[str, Any]:
+        roles = stack.of_type(stack.translate(**parameters), "AWS::IAM::Role")
+        return {each["PolicyName"]: each["PolicyDocument"]["Statement"] for each in roles["SensitiveRole"]["Policies"]}
+
+    assert policies().keys() == {"own-logs"}
+    (traces,) = policies(Tracing="Active")["traces"]
+    assert traces["Action"] == ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+    allowed, denied = policies(Subnets="subnet-1")["network-interfaces"]
+    assert (allowed["Effect"], denied["Effect"]) == ("Allow", "Deny")
+    assert allowed["Action"] == denied["Action"]
+    assert all(action.startswith("ec2:") for action in allowed["Action"])
+    assert "lambda:SourceFunctionArn" in denied["Condition"]["ArnLike"], "the code itself has none of these rights"
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -175,15 +257,28 @@ def test_buckets_are_private_encrypted_and_emptied(half: str) -> None:
         (rule,) = bucket["LifecycleConfiguration"]["Rules"]
         assert (rule["Status"], rule["ExpirationInDays"]) == ("Enabled", "11")
         assert rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] == 1
-        (statement,) = policies[name]["PolicyDocument"]["Statement"]
-        assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        assert [each["Condition"] for each in policies[name]["PolicyDocument"]["Statement"]] == [
+            {"Bool": {"aws:SecureTransport": "false"}},
+            {"NumericLessThan": {"s3:TlsVersion": "1.2"}},
+        ]
+
+
+def test_what_outlives_the_stack_does_not_outlive_a_first_deploy_that_failed() -> None:
+    kept = {
+        name: each["DeletionPolicy"]
+        for name, each in stack.translate()["Resources"].items()
+        if each.get("DeletionPolicy", "Delete") != "Delete"
+    }
+    assert kept == dict.fromkeys(
+        ("ApiGatewayAccount", "ApiGatewayLogRole", "SensitiveBucket", "PlainBucket"), "RetainExceptOnCreate"
+    )
 
 
 @pytest.mark.parametrize(("half", "other"), [("sensitive", "Plain"), ("plain", "Sensitive")])
 def test_a_half_stands_alone(half: str, other: str) -> None:
     made = stack.translate(Half=half)
     text = json.dumps({section: made[section] for section in ("Resources", "Outputs")})
-    assert other not in text.replace("PlainMemory", "").replace("SensitiveMemory", "")
+    assert other not in text
     assert f"/v1/{other.lower()}" not in text
     assert OWN[half.capitalize()] <= made["Resources"].keys()
 
@@ -192,8 +287,6 @@ def test_a_half_stands_alone(half: str, other: str) -> None:
 @pytest.mark.parametrize("role", ["create", "present"])
 def test_nothing_refers_to_what_is_not_made(half: str, role: str) -> None:
     made = stack.translate(Half=half, ApiLogRole=role)
-    for resource in made["Resources"].values():
-        resource.pop("DependsOn", None)  # CloudFormation ignores one whose condition does not hold
     named = stack.references(made["Resources"]) | stack.references(made["Outputs"])
     assert named <= made["Resources"].keys() | made["Parameters"].keys()
 
