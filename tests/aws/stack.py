@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from samtranslator.translator.transform import transform
-from samtranslator.yaml_helper import yaml_parse
+from aws.translate import source
+from aws.translate import translate as translate_template
 
-TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 _ABSENT = {"Ref": "AWS::NoValue"}
-
-
-class _NoPolicies:
-    def load(self) -> dict[str, str]:
-        return {}  # no function names a managed policy
-
-
-def source() -> dict[str, Any]:
-    parsed: dict[str, Any] = yaml_parse(TEMPLATE.read_text("utf-8"))
-    return parsed
 
 
 def translate(**parameters: str) -> dict[str, Any]:
@@ -28,10 +16,8 @@ def translate(**parameters: str) -> dict[str, Any]:
 
     Needs AWS_DEFAULT_REGION; asks nobody.
     """
-    template = source()
-    template["Globals"]["Function"]["CodeUri"] = "s3://bucket/artifact"  # what `sam deploy` puts there
-    values = {name: each.get("Default") for name, each in template["Parameters"].items()} | parameters
-    stack: dict[str, Any] = transform(template, dict(values), _NoPolicies())
+    values = {name: each.get("Default") for name, each in source()["Parameters"].items()} | parameters
+    stack = translate_template(values)
     conditions = {name: _holds(rule, values) for name, rule in stack["Conditions"].items()}
     for section in ("Resources", "Outputs"):
         made = {name: each for name, each in stack[section].items() if conditions.get(each.get("Condition"), True)}

@@ -1,0 +1,43 @@
+"""Print template.yaml as CloudFormation gets it, translated by SAM's own translator, for cfn-lint.
+
+AWS_DEFAULT_REGION=eu-central-1 python -m aws.translate > translated.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from samtranslator.translator.transform import transform
+from samtranslator.yaml_helper import yaml_parse
+
+TEMPLATE = Path(__file__).parent.parent / "template.yaml"
+
+
+class _NoPolicies:
+    def load(self) -> dict[str, str]:
+        return {}  # no function names a managed policy
+
+
+def source() -> dict[str, Any]:
+    parsed: dict[str, Any] = yaml_parse(TEMPLATE.read_text("utf-8"))
+    return parsed
+
+
+def translate(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The translated template, its conditions as written. Needs AWS_DEFAULT_REGION; asks nobody."""
+    template = source()
+    template["Globals"]["Function"]["CodeUri"] = "s3://bucket/artifact"  # what `sam deploy` puts there
+    translated: dict[str, Any] = transform(template, dict(parameters), _NoPolicies())
+    return translated
+
+
+def main() -> None:
+    defaults = {name: each.get("Default") for name, each in source()["Parameters"].items()}
+    print(json.dumps(translate(defaults), indent=1))
+
+
+if __name__ == "__main__":
+    main()
