@@ -24,6 +24,7 @@ PLATFORMS = {"x86_64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28
 PRUNED_FOLDERS = {"tests", "__pycache__", "include", "f2py"}
 PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
 PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the other
+STRIPPED = "zstandard/backend_c*.so"  # 11 of its 12 MB are debug information
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
@@ -89,6 +90,17 @@ def prune(destination: Path) -> None:
             path.unlink()
 
 
+def strip_debug(destination: Path) -> None:
+    """Take out debug information, with whichever strip knows the architecture; without one the file stays large."""
+    for path in destination.glob(STRIPPED):
+        lean = path.with_suffix(".stripped")  # not in place: the file is a hard link into uv's cache
+        tools = [tool for tool in ("strip", "llvm-strip") if shutil.which(tool)]
+        if any(_runs([tool, "--strip-debug", "-o", str(lean), str(path)]) for tool in tools):
+            lean.replace(path)
+        else:
+            lean.unlink(missing_ok=True)
+
+
 def compile_all(destination: Path) -> None:
     """Ship .pyc that Python never checks: /var/task is read-only and each cold start would compile all over again."""
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s"]
@@ -135,6 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     install(options.half, options.destination, options.architecture)
     prune(options.destination)
+    strip_debug(options.destination)
     for name, path in own_modules(f"cleave_services.{options.half}.app").items():
         target = options.destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
