@@ -55,6 +55,7 @@ MISTAKES = {
     "bounds of a text": ('[columns.a]\nkind = "plain"\ntype = "VARCHAR"\nlower = 1\n', "[columns.a] lower: VARCHAR"),
     "bound is no number": (GOOD + 'upper = "9"\n', "[columns.age] upper: must be a finite number"),
     "bound is infinite": (GOOD + "upper = inf\n", "[columns.age] upper: must be a finite number"),
+    "nullable is no boolean": (GOOD + 'nullable = "no"\n', "[columns.age] nullable: must be true or false"),
     "bounds crossed": (GOOD + "lower = 2\nupper = 1\n", "[columns.age] lower: is above upper"),
     "names differ in case only": (GOOD + GOOD.replace("age", "Age"), "[columns.Age]: differs"),
     "column is no table": ("columns = {a = 1}\n", "[columns.a]: must be a table"),
@@ -108,7 +109,15 @@ def columns(draw: st.DrawFn) -> Column:
     lower = draw(st.none() | st.decimals(allow_nan=False, allow_infinity=False)) if TYPES.index(type_) < 5 else None
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     name = draw(text.filter(bool))
-    return Column(name, draw(st.sampled_from(kinds)), type_, decimals_of(type_), lower, reason=draw(text))
+    return Column(
+        name,
+        draw(st.sampled_from(kinds)),
+        type_,
+        decimals_of(type_),
+        lower,
+        reason=draw(text),
+        nullable=draw(st.booleans()),
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -300,6 +300,44 @@ def test_stated_bounds(
         open_table(path, given)
 
 
+@pytest.mark.parametrize("bounds", [(None, None), (Decimal(0), Decimal(9))])
+def test_what_is_not_within_bounds_is_refused_though_it_compares_with_nothing(
+    bounds: tuple[Decimal | None, Decimal | None], tmp_path: Path
+) -> None:
+    """NaN: in a plain column it is a value, but no sum within bounds can hold it."""
+    given = schema({"n": "DOUBLE"}, Kind.PLAIN)
+    given = replace(given, columns=(replace(given.columns[0], lower=bounds[0], upper=bounds[1]),))
+    path = write(tmp_path, "n\n5\nnan\n1\n")
+    if bounds[0] is None:
+        assert len(rows_of(path, given)) == 3
+        return
+    with pytest.raises(InputError, match=r"t\.csv, line 3, column 'n': .* above upper"):
+        open_table(path, given)
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "line"),
+    [
+        ("a,b\nx,1\n\ny,\n,\n", "BIGINT", 4),
+        ('a,b\n"x\n\n",1\ny,\n', "VARCHAR", 5),
+        ("a,b\nx,true\ny,NA\n", "BOOLEAN", 3),
+        ("a,b\nx,2024-01-01\ny,2024-01-02\n", "DATE", None),
+    ],
+)
+def test_null_where_the_schema_rules_it_out(content: str, type_: str, line: int | None, tmp_path: Path) -> None:
+    given = schema({"a": "VARCHAR", "b": type_}, null_tokens=("na",))
+    strict = replace(given, columns=(given.columns[0], replace(given.columns[1], nullable=False)))
+    path = write(tmp_path, content)
+    assert rows_of(path, given)
+    if line is None:
+        assert rows_of(path, strict)
+        return
+    with pytest.raises(InputError, match=f"t.csv, line {line}, column 'b': is NULL") as caught:
+        open_table(path, strict)
+    assert_value_free(caught.value)
+    assert "nullable = true" in (caught.value.hint or "")
+
+
 def test_missing_file_directory_and_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for name, problem in (("none.csv", "no such file"), (".", "is a directory"), ("pipe.csv", "not a regular file")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
@@ -26,7 +27,7 @@ def propose(path: Path) -> Schema:
                 hint="add rows, or write the schema by hand",
             )
         dialect, facts = infer(text)
-    return Schema(tuple(map(_column, facts)), dialect)
+        return Schema(with_bounds(text, list(map(_column, facts)), dialect), dialect)
 
 
 def _column(facts: Facts) -> Column:

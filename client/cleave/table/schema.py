@@ -4,7 +4,9 @@
     [columns.age]               one table a column, in the order of the file
     kind = "encrypted"          plain | encrypted | sealed | local
     type = "BIGINT"
-    lower = 0                   stated bounds, optional
+    nullable = false            whether an empty field is allowed; true where nothing is said
+    lower = 0                   stated bounds of a number, optional
+    upper = 128
     reason = "name says: age"   why it was proposed so
 
 A column that the schema does not name is refused.
@@ -40,7 +42,9 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
        "sealed"     never computed on; `cleave put` stores it encrypted, `cleave pull` gives it back
        "local"      never leaves this machine
 
-A number may also be given `lower` and `upper`: a value outside is refused, and sums can be planned tighter.
+`lower` and `upper` are what a number may be, `nullable` whether a field may be empty: what the file shows, rounded
+outwards to powers of two. A value outside, or a NULL where there may be none, is refused when the table is read. What
+the sensitive service sees of a query follows from them and never from the values: widen them before the data grows.
 """
 
 
@@ -53,7 +57,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others."""
+    """What a column is declared to be.
+
+    `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
+    `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
+    is refused.
+    """
 
     name: str
     kind: Kind
@@ -62,6 +71,7 @@ class Column:
     lower: Decimal | None = None
     upper: Decimal | None = None
     reason: str = ""
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,8 @@ def _dump_column(column: Column) -> TomlTable:
     result.add("type", column.type)
     if column.type.startswith("DECIMAL"):
         result.add("decimals", column.decimals)
+    if not column.nullable:
+        result.add("nullable", False)
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
         if bound is not None:
             result.add(key, value(f"{bound:f}"))  # a float would lose digits
@@ -191,7 +203,7 @@ def _parse(document: Mapping[str, Any]) -> Schema:
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     place = f"[columns.{name}]"
-    _only_keys(table, ("kind", "type", "decimals", "lower", "upper", "reason"), place)
+    _only_keys(table, ("kind", "type", "decimals", "nullable", "lower", "upper", "reason"), place)
     kind = _text(table, "kind", place)
     if kind not in list(Kind):
         raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
@@ -212,8 +224,11 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     lower, upper = _bound(table, "lower", type_, place), _bound(table, "upper", type_, place)
     if lower is not None and upper is not None and lower > upper:
         raise ValueError(f"{place} lower: is above upper")
+    nullable = table.get("nullable", True)
+    if not isinstance(nullable, bool):
+        raise ValueError(f"{place} nullable: must be true or false")
     reason = _text(table, "reason", place) if "reason" in table else ""
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason)
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable)
 
 
 def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decimal | None:

@@ -6,14 +6,17 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import duckdb
 
 from cleave.table.cast import Cast, cast
-from cleave.table.schema import Schema
+from cleave.table.schema import Column, Schema
 from cleave.table.source import check_readable, column_names, connect_in_memory, duckdb_source, identifier
 from cleave_shared import limits
 from cleave_shared.errors import InputError
+
+_BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 
 
 class Table:
@@ -73,7 +76,7 @@ def open_table(path: Path, schema: Schema) -> Table:
         (rows,) = connection.execute(f"SELECT count(*) FROM {Table.relation}").fetchall()[0]
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{path}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
-        _check_bounds(connection, path, schema)
+        _check_declared(connection, path, schema, rows)
         # from here on the memory file is all that DuckDB may write
         connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
         connection.execute("SET enable_external_access = false")
@@ -130,29 +133,43 @@ def _load(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, cas
         raise explain(connection, path, schema, casts)
 
 
-def _check_bounds(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema) -> None:
-    bounded = [column for column in schema.columns if column.lower is not None or column.upper is not None]
-    if not bounded:
-        return
-    extremes = ", ".join(f"min({identifier(one.name)}), max({identifier(one.name)})" for one in bounded)
-    found = connection.execute(f"SELECT {extremes} FROM {Table.relation}").fetchall()[0]
-    for column, least, most in zip(bounded, found[::2], found[1::2], strict=True):
-        if least is None:
-            continue
-        as_stored = float if isinstance(least, float) else lambda bound: bound
-        if column.lower is not None and least < as_stored(column.lower):
-            extreme, which = "min", "below lower"
-        elif column.upper is not None and most > as_stored(column.upper):
-            extreme, which = "max", "above upper"
-        else:
-            continue
-        # not rowid: a column of the file may be called that
-        numbered = f"SELECT {identifier(column.name)} AS field, row_number() OVER () - 1 AS place FROM {Table.relation}"
-        (row,) = connection.execute(f"SELECT arg_{extreme}(place, field) FROM ({numbered})").fetchall()[0]
-        from cleave.table.blame import line_of  # noqa: PLC0415 - only for a file that does not fit
+def _check_declared(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, rows: int) -> None:
+    """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none."""
+    declared = [one for one in schema.columns if not (one.nullable and one.lower is None and one.upper is None)]
+    for start in range(0, len(declared), _BATCH):
+        batch = declared[start : start + _BATCH]
+        figures = ", ".join("count({0}), min({0}), max({0})".format(identifier(one.name)) for one in batch)
+        found = connection.execute(f"SELECT {figures} FROM {Table.relation}").fetchall()[0]
+        for column, filled, least, most in zip(batch, found[::3], found[1::3], found[2::3], strict=True):
+            if broken := _broken(column, rows - filled, least, most):
+                raise _outside(connection, path, schema, column, *broken)
 
-        line = line_of(path, schema.dialect, row)
-        raise InputError(
-            f"{path}, line {line}, column {column.name!r}: the value is {which}, as the schema states it",
-            hint="correct the value, or the bound in the schema",
-        )
+
+def _broken(column: Column, nulls: int, least: Any, most: Any) -> tuple[str, str] | None:
+    """What is wrong with the column and SQL of the row (over `field` and `place`), None where nothing is."""
+    if nulls and not column.nullable:
+        return "is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)"
+    as_stored = float if isinstance(least, float) else lambda bound: bound
+    # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
+    if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
+        return "the value is below lower, as the schema states it", "arg_min(place, field)"
+    if column.upper is not None and most is not None and not most <= as_stored(column.upper):
+        return "the value is above upper, as the schema states it", "arg_max(place, field)"
+    return None
+
+
+def _outside(
+    connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, column: Column, problem: str, which: str
+) -> InputError:
+    from cleave.table.blame import line_of  # noqa: PLC0415 - only for a file that does not fit
+
+    # not rowid: a column of the file may be called that
+    numbered = f"SELECT {identifier(column.name)} AS field, row_number() OVER () - 1 AS place FROM {Table.relation}"
+    (row,) = connection.execute(f"SELECT {which} FROM ({numbered})").fetchall()[0]
+    null = which.startswith("min")
+    return InputError(
+        f"{path}, line {line_of(path, schema.dialect, row)}, column {column.name!r}: {problem}",
+        hint="fill the field, or set nullable = true in the schema"
+        if null
+        else "correct the value, or widen the bound",
+    )
