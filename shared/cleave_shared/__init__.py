@@ -1,1 +1,1 @@
-"""What both sides of the wire agree on: no I/O, no network, no secret key."""
+"""What both sides of the wire agree on, and how both fork: no network, no files, no secret key."""

@@ -5,6 +5,7 @@
     |- QueryRefused      a question that cannot be answered               exit 4
     |- KeyFileError      key file, passphrase, key id                     exit 5
     |- ServiceError      a service or the way to it failed                exit 6
+    |  '- ProcessDied    a forked process died or was late
     |- CheckFailed       an answer arrived and must not be believed       exit 7
     |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
 
@@ -51,6 +52,17 @@ class ServiceError(CleaveError):
     def __init__(self, message: str, *, hint: str | None = None, status: int | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
+    """`signal` is what ended the process, where it was one; `late` whether its time had run out."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, status: int = 500, signal: int | None = None, late: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint, status=status)
+        self.signal = signal
+        self.late = late
 
 
 class CheckFailed(CleaveError):  # noqa: N818 - named for what happened

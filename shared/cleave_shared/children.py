@@ -1,0 +1,289 @@
+"""Forked children: each dies with its parent and at its deadline, and holds nothing open that it inherited.
+
+A child answers over a socket of its own, in frames of plain bytes: nothing it sends is unpickled, so a child that
+hostile input has taken over reaches its parent only as data. Lambda has no usable /dev/shm, hence fork and a socket
+pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++ library prints may quote values.
+
+    with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
+        (blob,) = child.receive(26)
+
+Leaving the block kills the child and waits for it, so whatever goes wrong in the block, none is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn
+
+from cleave_shared import errors
+from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
+
+_libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_HEAD = struct.Struct("<BI")  # kind of frame, number of parts
+_PARTS, _ERROR = 0, 1
+_MOST_PARTS = 1 << 20
+_LATE = (signal.SIGALRM, signal.SIGXCPU)
+_DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a child may use; None: no bound.
+
+    `seconds` by the clock and `cpu_seconds` of all its threads (the kernel ends it), `memory` bytes of address space
+    beyond what it inherits (allocations fail).
+    """
+
+    seconds: float | None = None
+    cpu_seconds: int | None = None
+    memory: int | None = None
+
+
+class Channel:
+    """One end of the way between parent and child: frames of byte strings."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, parts: Sequence[bytes | memoryview], seconds: float | None = None) -> None:
+        """Raises OSError, TimeoutError being one, where the other end is gone or does not read."""
+        self._send(_PARTS, parts, seconds)
+
+    def receive(self, seconds: float | None = None, most: int = 1 << 32) -> list[bytes]:
+        """The next frame. `most` bounds its bytes.
+
+        Raises EOFError at the end, TimeoutError, ServiceError for a frame that is none or too large, and whatever
+        CleaveError the other end sent in place of one.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        kind, count = _HEAD.unpack(self._read(_HEAD.size, deadline))
+        if kind not in (_PARTS, _ERROR) or count > _MOST_PARTS:
+            raise ServiceError("a forked process sent no frame", status=500)
+        sizes = struct.unpack(f"<{count}Q", self._read(8 * count, deadline))
+        if sum(sizes) > most:
+            raise ServiceError(f"a forked process sent more than {most:,} bytes", status=500)
+        parts = [bytes(self._read(size, deadline)) for size in sizes]
+        if kind == _ERROR:
+            raise _rebuilt(parts)
+        return parts
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _send(self, kind: int, parts: Sequence[bytes | memoryview], seconds: float | None) -> None:
+        head = _HEAD.pack(kind, len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
+        self._socket.settimeout(seconds)
+        for part in (head, *parts):
+            self._socket.sendall(part)
+
+    def _read(self, size: int, deadline: float | None) -> bytearray:
+        into = bytearray(size)
+        rest = memoryview(into)
+        while rest:
+            if deadline is not None and (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError
+            self._socket.settimeout(None if deadline is None else left)
+            got = self._socket.recv_into(rest)
+            if not got:
+                raise EOFError
+            rest = rest[got:]
+        return into
+
+
+class Child:
+    """A forked process, seen from its parent; made by `fork`. A context manager that kills and reaps it."""
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._status: int | None = None
+
+    def send(self, parts: Sequence[bytes | memoryview], seconds: float | None = None) -> None:
+        """Raises ProcessDied if the child is gone or does not read within `seconds`; it is dead thereafter."""
+        try:
+            self.channel.send(parts, seconds)
+        except OSError as error:
+            raise self._died(late=isinstance(error, TimeoutError)) from None
+
+    def receive(self, seconds: float | None = None, most: int = 1 << 32) -> list[bytes]:
+        """The next frame the child sends, of at most `most` bytes.
+
+        Raises ProcessDied if there is none within `seconds` or none comes any more; the child is dead thereafter.
+        An error that ended the child's work is raised as it was if it is a CleaveError, by its class's name otherwise.
+        """
+        try:
+            return self.channel.receive(seconds, most)
+        except (EOFError, OSError) as error:
+            raise self._died(late=isinstance(error, TimeoutError)) from None
+
+    def kill(self) -> None:
+        """End it at once and reap it. Does nothing a second time."""
+        if self._status is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._reap()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.channel.close()
+        self.kill()
+
+    def _died(self, *, late: bool) -> ProcessDied:
+        if late:
+            self.kill()
+            return ProcessDied("a forked process did not answer in time", late=True)
+        self.kill()  # mostly dead already, which keeps its status
+        number = os.WTERMSIG(self._status) if self._status and os.WIFSIGNALED(self._status) else None
+        how = f" ({signal.Signals(number).name})" if number else ""
+        return ProcessDied(
+            f"a forked process died{how}", hint="is there enough memory?", signal=number, late=number in _LATE
+        )
+
+    def _reap(self) -> None:
+        if self._status is None:
+            try:
+                self._status = os.waitpid(self.pid, 0)[1]
+            except ChildProcessError:  # whoever runs us ignores SIGCHLD: the kernel has reaped it
+                self._status = 0
+
+
+def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Collection[int] = ()) -> Child:
+    """Run `work` in a forked child. It keeps open regular and memory files and the descriptors in `keep`.
+
+    The thread that calls must live as long as the child: the kernel ties the child to it (prctl(2), PR_SET_PDEATHSIG).
+    `work` must not touch what threads of the parent may hold locked: locks, executors, event loops, DuckDB.
+    """
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _live(work, Channel(theirs), bounds, parent, {theirs.fileno(), *keep})
+    theirs.close()
+    return Child(pid, Channel(ours))
+
+
+def refuse_core_dumps() -> None:
+    """No core file of this process, and only root reads its memory or traces it (proc(5), ptrace(2))."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """End this process when its parent's thread does. Exits at once if `parent` is no longer the parent."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, parent: int, keep: set[int]) -> NoReturn:
+    """All of a child's life. Nothing of the parent's is flushed, finalised or run at its exit."""
+    code = 1
+    try:
+        die_with(parent)
+        gc.disable()  # would copy every inherited page and run finalisers of the parent's objects
+        _calm_signals()
+        _let_go(keep)
+        _bind(bounds)
+        work(channel)
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - nothing may run on into the parent's code
+        with contextlib.suppress(BaseException):
+            channel._send(_ERROR, _dumped(error), 1.0)
+    finally:
+        os._exit(code)
+
+
+def _calm_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches a whole group; the parent decides what ends
+    for each in _DEFAULT:
+        signal.signal(each, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _let_go(keep: set[int]) -> None:
+    """Put /dev/null in the place of the standard streams and of every inherited pipe, socket and the like.
+
+    In their place, since an inherited object may still close its number, which must not be somebody else's by then.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor in keep or descriptor == null:
+            continue
+        with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
+            mode = os.fstat(descriptor).st_mode
+            if descriptor <= 2 or not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISDIR(mode)):
+                os.dup2(null, descriptor, inheritable=descriptor <= 2)
+
+
+def _bind(bounds: Bounds) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # where memory is short, the child goes and not its parent
+    refuse_core_dumps()
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if bounds.memory is not None:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            inherited = int(file.read().split()[0]) * resource.getpagesize()
+        _lower(resource.RLIMIT_AS, inherited + bounds.memory)
+    if bounds.cpu_seconds is not None:
+        _lower(resource.RLIMIT_CPU, bounds.cpu_seconds, spare=1)  # SIGXCPU comes at the soft limit, SIGKILL at the hard
+    if bounds.seconds is not None:
+        signal.setitimer(signal.ITIMER_REAL, bounds.seconds)  # nobody handles SIGALRM: the kernel ends the process
+
+
+def _lower(what: int, to: int, spare: int = 0) -> None:
+    """Both limits, never above what holds already; the hard one by `spare` above the soft."""
+    _, hard = resource.getrlimit(what)
+    most = to + spare if hard == resource.RLIM_INFINITY else min(to + spare, hard)
+    resource.setrlimit(what, (min(to, most), most))
+
+
+_KINDS = {kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type)}
+
+
+def _dumped(error: BaseException) -> list[bytes]:
+    if not isinstance(error, CleaveError):
+        return [json.dumps({"kind": type(error).__name__}).encode()]
+    told = {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "check": getattr(error, "check", None),
+        "status": getattr(error, "status", None),
+    }
+    return [json.dumps(told).encode()]
+
+
+def _rebuilt(parts: list[bytes]) -> CleaveError:
+    try:
+        told = json.loads(parts[0])
+        kind = _KINDS.get(told["kind"])
+        if kind is None:
+            return ServiceError(f"a forked process failed: {told['kind']}", status=500)
+        more = {name: told[name] for name in ("check", "status") if told[name] is not None}
+        rebuilt = kind(message=told["message"], hint=told["hint"], **more)
+    except (ValueError, LookupError, TypeError):
+        return ServiceError("a forked process sent no frame", status=500)
+    return rebuilt if isinstance(rebuilt, CleaveError) else ServiceError("a forked process sent no frame", status=500)

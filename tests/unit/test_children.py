@@ -1,0 +1,268 @@
+"""Forked children: what they answer, how they end, and what is left of them: nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cleave_shared import children
+from cleave_shared.children import Bounds, Channel
+from cleave_shared.errors import CheckFailed, ProcessDied, ServiceError, WireError
+
+FOREVER = 600.0
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie that nobody has reaped yet counts as dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_end(pid: int, seconds: float = 1.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+def sleep(_: Channel) -> None:
+    time.sleep(FOREVER)
+
+
+def tell_and_sleep(channel: Channel) -> None:
+    channel.send([b"ready"])
+    time.sleep(FOREVER)
+
+
+def test_frames_go_both_ways_and_large_ones_too() -> None:
+    def echo(channel: Channel) -> None:
+        while True:
+            channel.send(channel.receive())
+
+    with children.fork(echo) as child:
+        for parts in ([], [b""], [b"a", b"", b"\0" * 3_000_000]):
+            child.send(parts)
+            assert child.receive(5) == parts
+    assert not is_alive(child.pid)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        WireError("chunk 3 is none", hint="send one", status=415),
+        ServiceError("x", status=500),
+        CheckFailed("total", "y"),
+    ],
+)
+def test_an_error_on_purpose_arrives_as_it_was(error: Exception) -> None:
+    def fail(_: Channel) -> None:
+        raise error
+
+    with children.fork(fail) as child, pytest.raises(type(error)) as raised:
+        child.receive(5)
+    assert vars(raised.value) == vars(error)
+
+
+def test_an_error_nobody_expected_is_told_by_its_class() -> None:
+    def fail(_: Channel) -> None:
+        raise KeyError("secret value")
+
+    with children.fork(fail) as child, pytest.raises(ServiceError, match=r"failed: KeyError$"):
+        child.receive(5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_a_child_that_dies_is_one_error(number: int) -> None:
+    with children.fork(lambda _: os.kill(os.getpid(), number)) as child, pytest.raises(ProcessDied) as died:
+        child.receive(5)
+    assert (died.value.signal, died.value.late) == (number, False)
+
+
+def test_half_a_frame_is_one_error() -> None:
+    def half(channel: Channel) -> None:
+        os.write(channel.fileno(), b"\0\x01\0\0\0\xff")
+
+    with children.fork(half) as child, pytest.raises(ProcessDied):
+        child.receive(5)
+
+
+@pytest.mark.parametrize("sent", [b"\x07" + bytes(12), b"\0\xff\xff\xff\xff", b"\0\1\0\0\0" + b"\xff" * 8])
+def test_what_is_no_frame_or_too_large_is_refused(sent: bytes) -> None:
+    def lie(channel: Channel) -> None:
+        os.write(channel.fileno(), sent)
+        sleep(channel)
+
+    with children.fork(lie) as child, pytest.raises(ServiceError, match="sent"):
+        child.receive(5)
+
+
+def test_a_child_that_is_late_is_killed() -> None:
+    with children.fork(sleep) as child:
+        with pytest.raises(ProcessDied) as died:
+            child.receive(0.05)
+        assert died.value.late
+        assert not is_alive(child.pid)
+
+
+def test_the_kernel_ends_a_child_at_its_deadline() -> None:
+    with children.fork(sleep, Bounds(seconds=0.05)) as child, pytest.raises(ProcessDied) as died:
+        child.receive(5)
+    assert (died.value.signal, died.value.late) == (signal.SIGALRM, True)
+
+
+def test_the_kernel_ends_a_child_that_computes_too_long() -> None:
+    def spin(_: Channel) -> None:
+        while True:
+            pass
+
+    with children.fork(spin, Bounds(cpu_seconds=1)) as child, pytest.raises(ProcessDied) as died:
+        child.receive(20)
+    assert (died.value.signal, died.value.late) == (signal.SIGXCPU, True)
+
+
+def test_memory_is_bounded() -> None:
+    def grow(channel: Channel) -> None:
+        channel.send([str(len(bytearray(40 << 20))).encode()])
+        bytearray(200 << 20)
+
+    with children.fork(grow, Bounds(memory=100 << 20)) as child:
+        assert child.receive(5) == [str(40 << 20).encode()]
+        with pytest.raises(ServiceError, match="failed: MemoryError"):
+            child.receive(5)
+
+
+def test_no_core_and_no_tracing() -> None:
+    def look(channel: Channel) -> None:
+        dumpable = children._libc.prctl(3, 0, 0, 0, 0)  # PR_GET_DUMPABLE
+        channel.send([str(resource.getrlimit(resource.RLIMIT_CORE)).encode(), str(dumpable).encode()])
+
+    with children.fork(look) as child:
+        assert child.receive(5) == [b"(0, 0)", b"0"]
+
+
+def test_memory_files_stay_usable_for_who_is_not_root() -> None:
+    """SEAL and DuckDB read them by /proc/self/fd, which belongs to root once a process is not dumpable."""
+
+    def use(channel: Channel) -> None:
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        children.refuse_core_dumps()
+        file = os.memfd_create("x")
+        os.write(file, b"seen")
+        channel.send([Path(f"/proc/self/fd/{file}").read_bytes()])
+
+    with children.fork(use) as child:
+        assert child.receive(5) == [b"seen"]
+
+
+def test_a_child_holds_no_inherited_socket_or_pipe_open() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    reading, writing = os.pipe()
+    with children.fork(tell_and_sleep) as first, children.fork(tell_and_sleep) as second:
+        assert [first.receive(5), second.receive(5)] == [[b"ready"]] * 2
+        listener.close()
+        os.close(writing)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 1)
+        assert os.read(reading, 1) == b""
+        os.kill(first.pid, signal.SIGKILL)
+        with pytest.raises(ProcessDied):  # at once, though the second child was forked with the first one's end at hand
+            first.receive(5)
+        assert is_alive(second.pid)
+    os.close(reading)
+
+
+def test_a_descriptor_to_keep_is_kept_and_the_number_of_another_stays_taken() -> None:
+    kept_reading, kept = os.pipe()
+    other_reading, other = os.pipe()
+
+    def write(channel: Channel) -> None:
+        os.write(kept, b"kept")
+        os.write(other, b"lost")
+        channel.send([])
+
+    with children.fork(write, keep=[kept]) as child:
+        child.receive(5)
+    os.close(kept)
+    os.close(other)
+    assert (os.read(kept_reading, 10), os.read(other_reading, 10)) == (b"kept", b"")
+    os.close(kept_reading)
+    os.close(other_reading)
+
+
+def test_a_dying_child_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    def shout(_: Channel) -> None:
+        os.write(1, b"secret value")
+        os.write(2, b"secret value")
+        raise ValueError("secret value")
+
+    with children.fork(shout) as child, contextlib.suppress(ServiceError):
+        child.receive(5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ctrl_c_is_the_parents_business_and_sigterm_ends_a_child() -> None:
+    with children.fork(tell_and_sleep) as child:
+        child.receive(5)
+        os.kill(child.pid, signal.SIGINT)
+        time.sleep(0.05)
+        assert is_alive(child.pid)
+        os.kill(child.pid, signal.SIGTERM)
+        with pytest.raises(ProcessDied) as died:
+            child.receive(5)
+    assert died.value.signal == signal.SIGTERM
+
+
+PARENT = """
+import sys, time
+from cleave_shared import children
+def sleep(channel): time.sleep(600)
+kids = [children.fork(sleep) for _ in range(3)]
+print(*[kid.pid for kid in kids], flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "number"),
+    [("time.sleep(600)", signal.SIGKILL), ("time.sleep(600)", signal.SIGTERM), ("time.sleep(600)", signal.SIGHUP),
+     ("sys.exit(3)", 0), ("raise SystemError", 0)],
+)  # fmt: skip
+def test_no_child_outlives_its_parent(end: str, number: int) -> None:
+    command = [sys.executable, "-c", PARENT.format(end=end)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        if number:
+            parent.send_signal(number)
+        parent.wait(10)
+        assert all(wait_for_end(pid) for pid in pids)
+
+
+def test_leaving_the_block_by_an_error_leaves_no_child() -> None:
+    with pytest.raises(ZeroDivisionError), children.fork(sleep) as child:
+        1 / 0  # noqa: B018 - raises
+    assert not is_alive(child.pid)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)
+
+
+def test_a_fork_is_cheap() -> None:
+    started = time.perf_counter()
+    for _ in range(20):
+        with children.fork(lambda channel: channel.send([b"x"])) as child:
+            child.receive(5)
+    assert (time.perf_counter() - started) / 20 < 0.2
