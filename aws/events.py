@@ -19,6 +19,7 @@ import numpy as np
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.layout import polynomials
 from cleave.ckks.secret_key import SecretKey
+from cleave.transport.proxy_event import proxy_event
 from cleave_shared import wire
 from cleave_shared.moments import SENTINELS
 from cleave_shared.wire import MomentsRequest, PlainRequest
@@ -28,6 +29,26 @@ AGGREGATE, OPERATE = "/v1/plain/aggregate", "/v1/plain"
 TABLE = {"A": [61, 47, 33], "B": [80, 19], "C": [54]}  # ages by ward, rows in this order
 GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 6) < 2^7
 SCHEMA_HASH = "0" * 32  # of no schema
+HOST = "abcdefghij.execute-api.eu-central-1.amazonaws.com"
+_CONTEXT: dict[str, Any] = {
+    "resourceId": "abc123",
+    "extendedRequestId": "AAAAAAAAAAAAAAA=",
+    "requestTime": "01/Jan/2025:00:00:00 +0000",
+    "accountId": "123456789012",
+    "domainPrefix": "abcdefghij",
+    "requestTimeEpoch": 1735689600000,
+    "requestId": "00000000-0000-4000-8000-000000000000",
+    "identity": {
+        "accountId": "123456789012",
+        "caller": "AIDAEXAMPLE",
+        "sourceIp": "192.0.2.1",
+        "userAgent": "cleave",
+        "userArn": "arn:aws:iam::123456789012:user/owner",
+        "user": "AIDAEXAMPLE",
+    },
+    "domainName": HOST,
+    "apiId": "abcdefghij",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +69,17 @@ def make_events(key: SecretKey) -> dict[str, Event]:
         PlainRequest(schema_hash=SCHEMA_HASH, rows=1, where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0")
     )
     return {
-        "sensitive-moments": Event(200, proxy_event(MOMENTS, sensitive, wire.FRAMES_TYPE)),
-        "sensitive-operation": Event(200, proxy_event(OPERATE_ENCRYPTED, simple_sum(moments), wire.JSON_TYPE)),
-        "sensitive-truncated": Event(422, proxy_event(MOMENTS, sensitive[:1000], wire.FRAMES_TYPE)),
-        "sensitive-not-a-ciphertext": Event(422, proxy_event(MOMENTS, wire.dump_frames(noise), wire.FRAMES_TYPE)),
-        "sensitive-wrong-version": Event(422, proxy_event(MOMENTS, version, wire.JSON_TYPE)),
-        "sensitive-wrong-type": Event(415, proxy_event(MOMENTS, b"<table/>", "application/xml")),
-        "plain-aggregate": Event(200, proxy_event(AGGREGATE, plain, wire.FRAMES_TYPE)),
-        "plain-operation": Event(200, proxy_event(OPERATE, json.dumps(simple).encode(), wire.JSON_TYPE)),
-        "plain-reads-a-file": Event(422, proxy_event(AGGREGATE, reading, wire.JSON_TYPE)),
-        "plain-not-json": Event(422, proxy_event(OPERATE, b'{"data": {"age": [61', wire.JSON_TYPE)),
-        "plain-unknown-route": Event(404, proxy_event("/v1/plain/nowhere", b"{}", wire.JSON_TYPE)),
+        "sensitive-moments": Event(200, rest_event(MOMENTS, sensitive, wire.FRAMES_TYPE)),
+        "sensitive-operation": Event(200, rest_event(OPERATE_ENCRYPTED, simple_sum(moments), wire.JSON_TYPE)),
+        "sensitive-truncated": Event(422, rest_event(MOMENTS, sensitive[:1000], wire.FRAMES_TYPE)),
+        "sensitive-not-a-ciphertext": Event(422, rest_event(MOMENTS, wire.dump_frames(noise), wire.FRAMES_TYPE)),
+        "sensitive-wrong-version": Event(422, rest_event(MOMENTS, version, wire.JSON_TYPE)),
+        "sensitive-wrong-type": Event(415, rest_event(MOMENTS, b"<table/>", "application/xml")),
+        "plain-aggregate": Event(200, rest_event(AGGREGATE, plain, wire.FRAMES_TYPE)),
+        "plain-operation": Event(200, rest_event(OPERATE, json.dumps(simple).encode(), wire.JSON_TYPE)),
+        "plain-reads-a-file": Event(422, rest_event(AGGREGATE, reading, wire.JSON_TYPE)),
+        "plain-not-json": Event(422, rest_event(OPERATE, b'{"data": {"age": [61', wire.JSON_TYPE)),
+        "plain-unknown-route": Event(404, rest_event("/v1/plain/nowhere", b"{}", wire.JSON_TYPE)),
     }
 
 
@@ -114,53 +135,14 @@ def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def proxy_event(path: str, body: bytes, content_type: str) -> dict[str, Any]:
-    """What a REST API with IAM authorisation hands to its function for a POST (AWS API Gateway, proxy integration)."""
-    binary = content_type == wire.FRAMES_TYPE  # the template's BinaryMediaTypes
+def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") -> dict[str, Any]:
+    """What a REST API with IAM authorisation hands to its function, with all that it adds to a caller's POST."""
     headers = {
-        "Accept": content_type if binary else wire.JSON_TYPE,
-        "Content-Type": content_type,
-        "Host": "abcdefghij.execute-api.eu-central-1.amazonaws.com",
+        "Host": HOST,
         "User-Agent": "cleave",
         "X-Amz-Date": "20250101T000000Z",
         "X-Forwarded-For": "192.0.2.1",
         "X-Forwarded-Port": "443",
         "X-Forwarded-Proto": "https",
     }
-    return {
-        "resource": path,
-        "path": path,
-        "httpMethod": "POST",
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": None,
-        "stageVariables": None,
-        "requestContext": {
-            "resourceId": "abc123",
-            "resourcePath": path,
-            "httpMethod": "POST",
-            "extendedRequestId": "AAAAAAAAAAAAAAA=",
-            "requestTime": "01/Jan/2025:00:00:00 +0000",
-            "path": f"/api{path}",
-            "accountId": "123456789012",
-            "protocol": "HTTP/1.1",
-            "stage": "api",
-            "domainPrefix": "abcdefghij",
-            "requestTimeEpoch": 1735689600000,
-            "requestId": "00000000-0000-4000-8000-000000000000",
-            "identity": {
-                "accountId": "123456789012",
-                "caller": "AIDAEXAMPLE",
-                "sourceIp": "192.0.2.1",
-                "userAgent": "cleave",
-                "userArn": "arn:aws:iam::123456789012:user/owner",
-                "user": "AIDAEXAMPLE",
-            },
-            "domainName": "abcdefghij.execute-api.eu-central-1.amazonaws.com",
-            "apiId": "abcdefghij",
-        },
-        "body": base64.b64encode(body).decode("ascii") if binary else body.decode(),
-        "isBase64Encoded": binary,
-    }
+    return proxy_event(path, body, content_type, stage=stage, headers=headers, context=_CONTEXT)

@@ -217,7 +217,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+    return wire.media_type(request.headers.get("content-type", ""))
 
 
 def _wants_frames(request: Request) -> bool:

@@ -15,6 +15,8 @@ They say what was got and what was expected, and name file, column and row where
 
 from __future__ import annotations
 
+DISTRUST = "nothing of this answer can be trusted: ask again, and if it happens again do not use this service"
+
 
 class CleaveError(Exception):
     """Base of all errors raised on purpose.
@@ -73,7 +75,7 @@ class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
 
     exit_code = 7
 
-    def __init__(self, check: str, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, check: str, message: str, *, hint: str | None = DISTRUST) -> None:
         super().__init__(message, hint=hint)
         self.check = check
 

@@ -204,12 +204,12 @@ def dump_frames(model: BaseModel, answering: bytes = NO_MARK) -> bytes:
 
 def mark(body: bytes, content_type: str) -> bytes:
     """What the answer to a request with this body names it by."""
-    return body[4:_DIGESTED] if _kind(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
+    return body[4:_DIGESTED] if media_type(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
 
 
 def answers(body: bytes, content_type: str) -> bytes:
     """The mark of the request that an answer, which `load` has taken, is to; JSON names none."""
-    return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if _kind(content_type) == FRAMES_TYPE else NO_MARK
+    return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if media_type(content_type) == FRAMES_TYPE else NO_MARK
 
 
 def load(model: type[Model], body: bytes, content_type: str) -> Model:
@@ -217,7 +217,7 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
 
     Raises WireError (422, or 415 for another content type); the message names fields, never values.
     """
-    kind = _kind(content_type)
+    kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
     blobs: list[bytes] = []
@@ -258,7 +258,8 @@ def describe(error: ValidationError) -> str:
     return "; ".join(problems)
 
 
-def _kind(content_type: str) -> str:
+def media_type(content_type: str) -> str:
+    """A Content-Type without its parameters."""
     return content_type.split(";", maxsplit=1)[0].strip().lower()
 
 

@@ -24,43 +24,6 @@ def call(app: FastAPI, method: str, path: str, **sent: Any) -> httpx.Response:
     return asyncio.run(send())
 
 
-def rest_event(path: str, body: bytes, content_type: str, stage: str = "v1") -> dict[str, Any]:
-    """A REST API (payload 1.0, Lambda proxy) event as API Gateway sends it."""
-    binary = content_type != wire.JSON_TYPE
-    headers = {"Accept": "*/*", "Content-Type": content_type, "Host": "abc123.execute-api.eu-central-1.amazonaws.com"}
-    return {
-        "resource": "/{proxy+}",
-        "path": path,
-        "httpMethod": "POST",
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": {"proxy": path.strip("/")},
-        "stageVariables": None,
-        "requestContext": {
-            "resourceId": "ab1cd2",
-            "authorizer": None,
-            "resourcePath": "/{proxy+}",
-            "httpMethod": "POST",
-            "extendedRequestId": "JKJaXmPLvHcESHA=",
-            "requestTime": "10/Mar/2026:06:34:38 +0000",
-            "path": f"/{stage}{path}",
-            "accountId": "123456789012",
-            "protocol": "HTTP/1.1",
-            "stage": stage,
-            "domainPrefix": "abc123",
-            "requestTimeEpoch": 1773124478000,
-            "requestId": "11223344-aaaa-bbbb-cccc-556677889900",
-            "identity": {"sourceIp": "203.0.113.7", "userAgent": "curl/8.5.0", "accessKey": None, "userArn": None},
-            "domainName": "abc123.execute-api.eu-central-1.amazonaws.com",
-            "apiId": "abc123",
-        },
-        "body": base64.b64encode(body).decode() if binary else body.decode(),
-        "isBase64Encoded": binary,
-    }
-
-
 def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:
     """An HTTP API (payload 2.0) event: the stage, unless it is $default, stands in the path."""
     binary = content_type != wire.JSON_TYPE

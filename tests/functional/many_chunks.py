@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from aws.events import GUARD, MOMENTS, TABLE, moments_request, proxy_event
+from aws.events import GUARD, MOMENTS, TABLE, moments_request, rest_event
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import wire
@@ -23,7 +23,7 @@ def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:
     request = example.model_copy(
         update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
     )
-    return proxy_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
+    return rest_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
 
 
 def total(key: SecretKey, reply: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, proxy_event
+from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, rest_event
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits, wire
 from tests.functional import many_chunks
@@ -68,7 +68,7 @@ def test_a_cold_start_answers_like_a_warm_process(plain: Function, events: dict[
     [(limits.MAX_BODY_BYTES + 1, wire.FRAMES_TYPE), (limits.MAX_JSON_BYTES + 1, wire.JSON_TYPE)],
 )
 def test_a_body_over_the_limit_is_refused_with_advice(sensitive: Function, size: int, content_type: str) -> None:
-    reply = sensitive.invoke(proxy_event(MOMENTS, b" " * size, content_type))
+    reply = sensitive.invoke(rest_event(MOMENTS, b" " * size, content_type))
     assert reply["statusCode"] == 413
     problem = wire.load(wire.Problem, reply["body"].encode(), wire.JSON_TYPE)
     assert "over" in problem.error
@@ -76,13 +76,13 @@ def test_a_body_over_the_limit_is_refused_with_advice(sensitive: Function, size:
 
 
 def test_the_largest_body_we_send_fits_an_event(sensitive: Function) -> None:
-    reply = sensitive.invoke(proxy_event(MOMENTS, b" " * limits.MAX_BODY_BYTES, wire.FRAMES_TYPE))
+    reply = sensitive.invoke(rest_event(MOMENTS, b" " * limits.MAX_BODY_BYTES, wire.FRAMES_TYPE))
     assert reply["statusCode"] == 422  # read whole, and found to be no frame
 
 
 def test_what_lambda_itself_refuses_never_reaches_the_function(sensitive: Function) -> None:
     with pytest.raises(FunctionError, match="RequestTooLarge"):
-        sensitive.invoke(proxy_event(MOMENTS, b" " * 4_720_000, wire.FRAMES_TYPE))
+        sensitive.invoke(rest_event(MOMENTS, b" " * 4_720_000, wire.FRAMES_TYPE))
 
 
 def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(events: dict[str, Event]) -> None:

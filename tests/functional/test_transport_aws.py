@@ -25,7 +25,8 @@ from cleave.transport.base import EnvelopeTransport, Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
-from cleave.transport.lambda_ import Functions, proxy_event, read_functions
+from cleave.transport.lambda_ import Functions, read_functions
+from cleave.transport.proxy_event import proxy_event
 from cleave_services.plain.app import handler as plain_handler
 from cleave_shared import wire
 from cleave_shared.errors import InputError, ServiceError
@@ -231,7 +232,7 @@ def test_the_event_reaches_a_real_handler() -> None:
 
 
 def test_the_event_is_what_a_rest_api_sends() -> None:
-    event = proxy_event(Service.SENSITIVE, b"\x00\xff")
+    event = proxy_event(Service.SENSITIVE.value, b"\x00\xff", FRAMES_TYPE)
     assert event["path"] == event["resource"] == "/v1/sensitive/moments"
     assert base64.b64decode(event["body"]) == b"\x00\xff"
     assert event["isBase64Encoded"] is True
@@ -310,7 +311,7 @@ def test_the_whole_way_to_a_function(aws: pytest.MonkeyPatch) -> None:
         assert transport.plain(ROWS) == COUNTS
         transport.close()
     assert [asked.path for asked in server.asked] == ["/2015-03-31/functions/other/invocations"] * 2
-    assert json.loads(server.asked[0].body) == proxy_event(Service.PLAIN, wire.dump_frames(ROWS))
+    assert json.loads(server.asked[0].body) == proxy_event(Service.PLAIN.value, wire.dump_frames(ROWS), FRAMES_TYPE)
 
 
 def test_an_endpoint_of_lambda_that_cannot_be_reached() -> None:

@@ -24,6 +24,7 @@ from botocore.session import Session
 from cleave.transport import retry
 from cleave.transport.aws import credentials_error, find_credentials, region_of
 from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.proxy_event import proxy_event
 from cleave.transport.responses import Response, excerpt
 from cleave_shared.errors import InputError, ServiceError
 from cleave_shared.wire import FRAMES_TYPE
@@ -65,7 +66,7 @@ class Functions:
         self._functions = functions
 
     def exchange(self, service: Service, body: bytes) -> Response:
-        event = json.dumps(proxy_event(service, body)).encode()
+        event = json.dumps(proxy_event(service.value, body, FRAMES_TYPE)).encode()
         try:
             reply = self._client.invoke(FunctionName=self._functions[service], Payload=event)
             payload: bytes = reply["Payload"].read()
@@ -83,32 +84,6 @@ class Functions:
 
     def close(self) -> None:
         self._client.close()
-
-
-def proxy_event(service: Service, body: bytes) -> dict[str, Any]:
-    """What API Gateway's REST proxy integration hands to a function for a POST of binary frames."""
-    headers = {"Content-Type": FRAMES_TYPE, "Accept": FRAMES_TYPE}
-    return {
-        "resource": service.value,
-        "path": service.value,
-        "httpMethod": "POST",
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": None,
-        "stageVariables": None,
-        "requestContext": {
-            "resourcePath": service.value,
-            "httpMethod": "POST",
-            "path": service.value,
-            "protocol": "HTTP/1.1",
-            "stage": "$default",
-            "identity": {"sourceIp": None},
-        },
-        "body": base64.b64encode(body).decode("ascii"),
-        "isBase64Encoded": True,
-    }
 
 
 def _answer(service: Service, payload: bytes) -> Response:
