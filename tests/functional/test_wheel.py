@@ -1,0 +1,114 @@
+"""What a user installs: the wheel's top level, and README's Python example from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"cleave", "cleave_shared", "cleave_services"}
+PASSPHRASE = "my passphrase"  # README's Python example opens its key with it
+(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+WHERE = "import cleave, cleave_shared, cleave_services as s\nprint(cleave.__file__, cleave_shared.__file__, s.__file__)"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built of a copy: a build leaves its own folders beside the sources."""
+    sources = tmp_path_factory.mktemp("sources")
+    for name in ("client", "shared", "functions"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
+    target = tmp_path_factory.mktemp("wheel")
+    pip("wheel", sources, "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", target)
+    (built,) = target.glob("*.whl")
+    return built
+
+
+def pip(*arguments: object) -> None:
+    words = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Installed:
+    """The wheel's own files in a folder of theirs, an empty folder to work in; its dependencies are this venv's."""
+
+    site: Path
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(self.site), "HOME": str(self.folder), "CLEAVE_PASSPHRASE": PASSPHRASE}
+
+    def python(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(self.site / "bin" / "cleave"), *arguments]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    site = tmp_path_factory.mktemp("site")
+    pip("install", wheel, "--no-deps", "--no-index", "--target", site)
+    return Installed(site, tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture
+def url(installed: Installed) -> Iterator[str]:
+    server = subprocess.Popen(
+        installed.command("serve", "--port", "0"),
+        cwd=installed.folder,
+        env=installed.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    try:
+        yield server.stderr.readline().strip().removeprefix("listening on ")
+    finally:
+        server.terminate()
+        server.stderr.close()
+        server.wait(10)
+
+
+def test_only_our_own_names_reach_a_users_site_packages(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
+    assert all(f"{package}/py.typed" in names for package in PACKAGES)
+    for package, root in (("cleave", "client"), ("cleave_shared", "shared"), ("cleave_services", "functions")):
+        sources = {path.relative_to(ROOT / root).as_posix() for path in (ROOT / root / package).rglob("*.py")}
+        assert {name for name in names if name.startswith(f"{package}/") and name.endswith(".py")} == sources
+    assert [name for name in names if name.endswith("/licenses/LICENSE")]
+
+
+def test_readmes_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
+    homes = installed.python("-c", WHERE).split()
+    assert all(Path(home).is_relative_to(installed.site) for home in homes), homes  # not this repository's
+    installed.python(str(installed.site / "bin" / "cleave"), "key", "new", "--key", "key.json")
+    printed = installed.python("-c", EXAMPLE.replace("http://127.0.0.1:8000", url))
+    figures = {name: float(value) for name, value, _ in (line.split() for line in printed.splitlines())}
+    assert figures == {"age": 47.0, "bill": pytest.approx(39.5833333333, abs=1e-9)}
