@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -19,8 +20,15 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
     path = tmp_path / "people.csv"
-    path.write_text("email,ward,age\nann@example.org,north,41\nbob@example.org,south,52\n")
+    rows = "".join(
+        f"p{number}@example.org,{'north' if number % 2 else 'south'},{40 + number},x\n" for number in range(10)
+    )
+    path.write_text(f"email,ward,age,status\n{rows}")
     return path
+
+
+def kinds(path: Path) -> dict[str, str]:
+    return {column.name: str(column.kind) for column in load_schema(path).columns}
 
 
 def test_the_proposal_is_shown_with_its_reasons_and_written(cli: Cli, csv: Path) -> None:
@@ -29,8 +37,11 @@ def test_the_proposal_is_shown_with_its_reasons_and_written(cli: Cli, csv: Path)
     assert result.stdout.splitlines()[0].split() == ["column", "kind", "type", "reason"]
     assert "e-mail" in result.stdout
     target = csv.with_suffix(".schema.toml")
-    assert result.stderr == f"wrote {target}: review it before the first question\n"
-    assert [column.name for column in load_schema(target).columns] == ["email", "ward", "age"]
+    wrote, unsure = result.stderr.splitlines()
+    assert wrote == f"wrote {target}: review it before the first question"
+    assert unsure.startswith("unsure of status: none of it is plain; settle it with --plain")
+    assert kinds(target) == {"email": "sealed", "ward": "plain", "age": "encrypted", "status": "sealed"}
+    assert [column.unsure for column in load_schema(target).columns] == [False, False, False, True]
 
 
 def test_another_file_may_be_named(cli: Cli, csv: Path, tmp_path: Path) -> None:
@@ -87,3 +98,95 @@ def test_on_a_terminal_it_asks_first(csv: Path, answer: str | None, options: lis
     assert process.returncode == 0
     assert b"reason" in out
     assert csv.with_suffix(".schema.toml").exists() is written
+
+
+def test_columns_are_settled_by_flag(cli: Cli, csv: Path) -> None:
+    options = ("--plain", "STATUS, ward", "--encrypted", "age", "--local", "email", "--yes")
+    result = cli.run("schema", csv, *options)
+    assert result.exit_code == 0, result.output
+    assert "unsure" not in result.stderr
+    target = csv.with_suffix(".schema.toml")
+    assert kinds(target) == {"email": "local", "ward": "plain", "age": "encrypted", "status": "plain"}
+    (email, *_, status) = load_schema(target).columns
+    assert email.reason == "decided: local; proposed sealed: 100 % of values are e-mail addresses"
+    assert not status.nullable  # stated for columns that are computed on, as the settled kind has it
+
+
+def test_a_name_with_a_comma_in_it_is_settled_in_quotes(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('"a,b",c\n' + "x,y\n" * 20)
+    assert cli.run("schema", path, "--sealed", '"a,b",c', "--yes").exit_code == 0
+    assert kinds(tmp_path / "t.schema.toml") == {"a,b": "sealed", "c": "sealed"}
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "problem"),
+    [
+        (3, ["--plain", "wart"], "no column 'wart'"),
+        (3, ["--encrypted", "email"], "column 'email': VARCHAR cannot be encrypted"),
+        (2, ["--plain", "ward", "--sealed", "Ward"], "'Ward' is given both as plain and as sealed"),
+        (2, ["--plain", "ward,"], "a name is missing"),
+        (2, ["--check", "--plain", "ward"], "--check writes nothing"),
+        (2, ["--check", "--yes"], "--check writes nothing"),
+    ],
+)
+def test_flags_that_settle_nothing(cli: Cli, csv: Path, code: int, options: list[str], problem: str) -> None:
+    assert problem in cli.fails(code, "schema", csv, *options).replace("\n", " ")
+    assert not csv.with_suffix(".schema.toml").exists()
+
+
+def test_check_passes_once_all_is_settled(cli: Cli, csv: Path) -> None:
+    assert "there is no such schema" in cli.fails(3, "schema", csv, "--check")
+    target = csv.with_suffix(".schema.toml")
+    cli.run("schema", csv)
+    assert f"{target}: not settled: status" in cli.fails(3, "schema", csv, "--check")
+    target.write_text("".join(line for line in target.read_text().splitlines(True) if "unsure = true #" not in line))
+    result = cli.run("schema", csv, "--check")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.endswith(": 4 columns, 10 rows\n")
+    assert json.loads(cli.run("schema", csv, "--check", "--json").stdout)["unsure"] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("status", "status,iban", "is not named in the schema"),
+        (",x", "", "in the schema and not in the file"),
+        ("49", "4900", "above upper"),
+        (",49,", ",,", "is NULL"),
+    ],
+)
+def test_check_fails_where_the_schema_does_not_cover_the_file(
+    cli: Cli, csv: Path, old: str, new: str, problem: str
+) -> None:
+    cli.run("schema", csv, "--plain", "status")
+    text = csv.read_text().replace(old, new)
+    csv.write_text(text.replace("x\n", "x,\n") if "iban" in new else text.replace(",status", "") if not new else text)
+    assert problem in cli.fails(3, "schema", csv, "--check", "--json")
+
+
+def test_json(cli: Cli, csv: Path) -> None:
+    result = json.loads(cli.run("schema", csv, "--json", "--quiet").stdout)
+    assert result["schema"] == str(csv.with_suffix(".schema.toml"))
+    assert result["unsure"] == ["status"]
+    assert result["columns"][2] == {
+        "name": "age",
+        "kind": "encrypted",
+        "type": "BIGINT",
+        "nullable": False,
+        "lower": "0",
+        "upper": "64",
+        "reason": "name says: a measure of a person",
+        "unsure": False,
+    }
+
+
+def test_without_a_terminal_nothing_unsure_is_written_as_plain(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    known = [line.split("\t") for line in (ROOT / "tests/samples/columns/known.tsv").read_text().splitlines()[1:]]
+    names = [f'"{name}"' for language, name, *_ in known if language == "en"]
+    path.write_text(",".join(names) + "\n" + ",".join(["a"] * len(names)) + "\n")
+    assert cli.run("schema", path, "--yes").exit_code == 0
+    columns = load_schema(tmp_path / "t.schema.toml").columns
+    assert sum(column.unsure for column in columns) > 5
+    assert not [column for column in columns if column.unsure and column.kind == "plain"]

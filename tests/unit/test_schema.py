@@ -56,6 +56,7 @@ MISTAKES = {
     "bound is no number": (GOOD + 'upper = "9"\n', "[columns.age] upper: must be a finite number"),
     "bound is infinite": (GOOD + "upper = inf\n", "[columns.age] upper: must be a finite number"),
     "nullable is no boolean": (GOOD + 'nullable = "no"\n', "[columns.age] nullable: must be true or false"),
+    "unsure is no boolean": (GOOD + "unsure = 1\n", "[columns.age] unsure: must be true or false"),
     "bounds crossed": (GOOD + "lower = 2\nupper = 1\n", "[columns.age] lower: is above upper"),
     "names differ in case only": (GOOD + GOOD.replace("age", "Age"), "[columns.Age]: differs"),
     "column is no table": ("columns = {a = 1}\n", "[columns.a]: must be a table"),
@@ -117,6 +118,7 @@ def columns(draw: st.DrawFn) -> Column:
         lower,
         reason=draw(text),
         nullable=draw(st.booleans()),
+        unsure=draw(st.booleans()),
     )
 
 

@@ -6,7 +6,6 @@ immediate. Services and the local server are handed in (see cleave.local.main): 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer
 from cleave.cli import console, passphrase
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.schema import schema
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,40 +74,6 @@ def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer
     app.command()(query)
     app.command()(serve)
     return app
-
-
-def schema(
-    ctx: typer.Context,
-    file: File,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to, if not FILE.schema.toml beside it.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
-) -> None:
-    """Propose which columns are sensitive, for review.
-
-    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes.
-    An existing file stays as it is.
-    """
-    from cleave.cli.report import schema_text  # noqa: PLC0415
-    from cleave.propose.propose import propose  # noqa: PLC0415
-    from cleave.table.schema import schema_path, write_schema  # noqa: PLC0415
-
-    target = output or schema_path(file)
-    if target.exists():
-        raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
-    proposal = propose(file)
-    if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
-        console.out(schema_text(proposal))
-        if not console.confirm(f"Write this to {console.printable(str(target))}?"):
-            console.say("nothing was written")
-            return
-        write_schema(proposal, target)
-    else:
-        write_schema(proposal, target)  # first: a command that fails prints nothing
-        console.out(schema_text(proposal))
-    if not ctx.obj.quiet:
-        console.say(f"wrote {console.printable(str(target))}: review it before the first question")
 
 
 def plan(file: File, sql: Sql = None, op: Operation = None, schema: SchemaFile = None, as_json: Json = False) -> None:

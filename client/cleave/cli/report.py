@@ -14,7 +14,6 @@ from cleave.cli.console import Heading, printable, table
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
-    from cleave.table.schema import Schema
     from cleave.transport.base import Transport
 
 _WIDE = 120  # characters; about what a terminal shows in one line
@@ -93,12 +92,6 @@ def plan_text(plan: Mapping[str, Any]) -> str:
                 + "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
             )
     return "\n\n".join(sections)
-
-
-def schema_text(schema: Schema) -> str:
-    """A proposed schema, to be judged column by column."""
-    headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
-    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
 
 
 def _footer(answer: Result, transport: Transport, seconds: float) -> str:

@@ -1,8 +1,9 @@
 """Which columns are sensitive: a proposal with its reason for a person to review, never a decision.
 
-When unsure, the safe kind: numbers are encrypted, text is sealed. Names of people are sealed, so that `cleave pull` can
-give them back. Free text stays local: it may hold anything, is of no use to a sum, and its length survives encryption.
-No reason quotes a value.
+Fails closed: a column is plain only if all of its name is known to be harmless (see `harmless`) and its values do not
+take that back. Else numbers are encrypted and text is sealed, and the column is marked as unsure unless its name or
+values said why. Names of people are sealed, so that `cleave pull` can give them back. Free text stays local: it may
+hold anything, is of no use to a sum, and its length survives encryption. No reason quotes a value.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cleave.propose import detect_words as words
+from cleave.propose import harmless
 from cleave.propose.detect_values import identifying, identifying_number, names_of_people
+from cleave.propose.names import runs
 from cleave.table.schema import Kind
 from cleave.table.types import is_number
 
 _LONG = 40  # characters on average, above which text is not a category
-_MANY = 100  # different values, above which text or a code is not a category
+MANY = 100  # different values, above which text or a code is not a category
 _GROUP = 5  # rows a category has on average, below which it may single people out
 _LIFETIME = 40  # years that only birth dates span
 
@@ -26,7 +29,8 @@ _LIFETIME = 40  # years that only birth dates span
 class Facts:
     """What is known of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
-    `sample`: fields as written, without NULLs. `note`: what reading it brought up, for the reviewer.
+    `sample`: fields as written, without NULLs. `values`: every different one, where they are at most MANY. `note`: what
+    reading it brought up, for the reviewer.
     """
 
     name: str
@@ -36,47 +40,35 @@ class Facts:
     average_length: float
     longest: int
     sample: tuple[str, ...]
+    values: tuple[str, ...] = ()
     note: str = ""
 
     @property
     def is_category(self) -> bool:
-        return self.distinct <= _MANY and self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
+        return self.distinct <= MANY and self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
 
     @property
     def is_unique(self) -> bool:
         return self.filled > 1 and self.distinct >= 0.99 * self.filled
 
 
-Proposal = tuple[Kind, str]
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """`unsure`: neither name nor values said enough, so the kind is only the safe one."""
+
+    kind: Kind
+    reason: str
+    unsure: bool = False
 
 
 def propose_kind(facts: Facts) -> Proposal:
     """The kind proposed for a column, and why."""
     if not facts.sample:
-        return Kind.SEALED, "holds no value to judge by"
-    said = words.runs(facts.name)
+        return Proposal(Kind.SEALED, "holds no value to judge by", unsure=True)
+    said = runs(facts.name)
     if said & words.SECRET.words:
-        return Kind.LOCAL, f"name says: {words.SECRET.label}"
-    if proposal := _by_values(facts):
-        return proposal
-    if words.names_a_person(facts.name):
-        return Kind.SEALED, "name says: a name of a person"
-    is_free_text = facts.type == "VARCHAR" and facts.average_length > _LONG and not facts.is_category
-    for topic in words.TOPICS:
-        if said & topic.words:
-            if is_free_text and topic is not words.ADDRESS:
-                break
-            kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
-            return kind, f"name says: {topic.label}"
-    if is_free_text:
-        return Kind.LOCAL, "long text that differs from row to row: it may say anything"
-    if facts.type == "VARCHAR" and (finding := names_of_people(facts.sample)):
-        return Kind.SEALED, finding.reason
-    if facts.type == "VARCHAR" and said & words.FREE_TEXT and not facts.is_category:
-        return Kind.LOCAL, "name says: free text"
-    if is_number(facts.type):
-        return _number(facts, said)
-    return _other(facts, said)
+        return Proposal(Kind.LOCAL, f"name says: {words.SECRET.label}")
+    return _by_values(facts) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
 
 
 def _by_values(facts: Facts) -> Proposal | None:
@@ -86,18 +78,66 @@ def _by_values(facts: Facts) -> Proposal | None:
         finding = identifying_number(facts.sample)
     else:
         finding = None
-    return (Kind.SEALED, finding.reason) if finding else None
+    return Proposal(Kind.SEALED, finding.reason) if finding else None
 
 
-def _number(facts: Facts, said: frozenset[str]) -> Proposal:
-    if facts.type == "BIGINT":
-        if said & words.IDENTIFIER and not (facts.is_category and not said & words.PERSON):
-            return Kind.SEALED, "name says: an identifier"
-        if facts.is_unique and _counts_up(facts.sample):
-            return Kind.SEALED, "counts up from row to row: an identifier"
-        if facts.is_category and said & (words.IDENTIFIER | words.CALENDAR):
-            return Kind.PLAIN, f"a code or part of a date with {facts.distinct} different values, for grouping"
-    return Kind.ENCRYPTED, "a number the name says too little of: unsure, so encrypted"
+def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
+    """What a name says that is sensitive, and what free text is."""
+    if words.names_a_person(facts.name):
+        return Proposal(Kind.SEALED, "name says: a name of a person")
+    is_text = facts.type == "VARCHAR"
+    is_free_text = is_text and facts.average_length > _LONG and not facts.is_category
+    for topic in words.TOPICS:
+        if said & topic.words:
+            if is_free_text and topic is not words.ADDRESS:
+                break
+            kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
+            return Proposal(kind, f"name says: {topic.label}")
+    if is_free_text:
+        return Proposal(Kind.LOCAL, "long text that differs from row to row: it may say anything")
+    if is_text and (finding := names_of_people(facts.sample)):
+        return Proposal(Kind.SEALED, finding.reason)
+    if is_text and said & words.FREE_TEXT:
+        return Proposal(Kind.LOCAL, "name says: free text")
+    if said & words.IDENTIFIER and said & words.PERSON:
+        return Proposal(Kind.SEALED, "name says: an identifier of a person")
+    return None
+
+
+def _harmless(facts: Facts) -> Proposal | None:
+    """The only way to a plain column."""
+    if not facts.is_category or facts.type not in ("VARCHAR", "BIGINT", "DATE"):
+        return None
+    figures = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'} in {facts.filled} rows"
+    if label := harmless.harmless_name(facts.name):
+        if facts.type == "VARCHAR" and harmless.contradicts(facts.sample):
+            kind, reason = Kind.SEALED, f"name says: {label}, but values are figures or answers: unsure, so sealed"
+            return Proposal(kind, reason, unsure=True)
+        return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
+    if facts.type == "VARCHAR" and (label := harmless.harmless_values(facts.name, facts.values)):
+        return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
+    return None
+
+
+def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
+    """For all that nothing is known of: numbers are encrypted, the rest is sealed."""
+    if is_number(facts.type):
+        if facts.type == "BIGINT" and said & words.IDENTIFIER and not facts.is_category:
+            return Proposal(Kind.SEALED, "name says: an identifier")
+        if facts.type == "BIGINT" and facts.is_unique and _counts_up(facts.sample):
+            return Proposal(Kind.SEALED, "counts up from row to row: an identifier")
+        return Proposal(Kind.ENCRYPTED, "a number the name says too little of: unsure, so encrypted", unsure=True)
+    if facts.type == "BOOLEAN":
+        return Proposal(Kind.ENCRYPTED, "true or false about each row: unsure, so encrypted", unsure=True)
+    if facts.type in ("DATE", "TIMESTAMP"):
+        years = {int(digits) for value in facts.sample if len(digits := _year(value)) == 4}
+        if years and max(years) - min(years) >= _LIFETIME:
+            return Proposal(Kind.SEALED, "dates that span a lifetime, as birth dates do")
+        return Proposal(Kind.SEALED, "dates that may single out a row: unsure, so sealed", unsure=True)
+    if facts.is_unique:
+        return Proposal(Kind.SEALED, "differs in every row: an identifier")
+    few = f"{facts.distinct} different values" if facts.is_category else "many different values"
+    return Proposal(Kind.SEALED, f"text with {few} that nothing shows to be harmless: unsure, so sealed", unsure=True)
 
 
 def _counts_up(sample: tuple[str, ...]) -> bool:
@@ -106,23 +146,6 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
     except ValueError:
         return False
     return len(values) > 2 and len({after - before for before, after in pairwise(values)}) == 1
-
-
-def _other(facts: Facts, said: frozenset[str]) -> Proposal:
-    if facts.type == "BOOLEAN":
-        return Kind.ENCRYPTED, "true or false about each row: unsure, so encrypted"
-    if said & words.IDENTIFIER and said & words.PERSON:
-        return Kind.SEALED, "name says: an identifier of a person"
-    if facts.is_category:
-        return Kind.PLAIN, f"{facts.distinct} different values in {facts.filled} rows and nothing sensitive found"
-    if facts.type in ("DATE", "TIMESTAMP"):
-        years = {int(digits) for value in facts.sample if len(digits := _year(value)) == 4}
-        if years and max(years) - min(years) >= _LIFETIME:
-            return Kind.SEALED, "dates that span a lifetime, as birth dates do"
-        return Kind.SEALED, "dates that may single out a row: unsure, so sealed"
-    if facts.is_unique:
-        return Kind.SEALED, "differs in every row: an identifier"
-    return Kind.SEALED, "text with many different values: unsure, so sealed"
 
 
 def _year(value: str) -> str:

@@ -1,15 +1,15 @@
-"""What column names say: words in English, German, French and Spanish, without accents and in one piece.
+"""What column names say that is sensitive: words in English, German, French and Spanish, some in other languages.
 
-`date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word here: a name is cut into parts,
-and every run of neighbouring parts is looked up. Parts are never searched inside (`page` is no `age`).
+They give a reason, and the kind that serves a column best; nothing becomes plain for want of a word here (see
+`harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of
+neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no `age`).
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from dataclasses import dataclass
 
+from cleave.propose.names import parts, words
 from cleave.table.schema import Kind
 
 
@@ -23,12 +23,8 @@ class Topic:
     words: frozenset[str]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-def _topic(label: str, number: Kind, text: Kind, words: str) -> Topic:
-    return Topic(label, number, text, _words(words))
+def _topic(label: str, number: Kind, text: Kind, listed: str) -> Topic:
+    return Topic(label, number, text, words(listed))
 
 
 SECRET = _topic(
@@ -64,7 +60,8 @@ TOPICS = (
         Kind.ENCRYPTED,
         Kind.SEALED,
         "dob birth birthdate birthday born birthyear dateofbirth geburt geburtsdatum geburtstag geburtsjahr"
-        " gebdat naissance datenaissance nacimiento fechanacimiento",
+        " gebdat naissance datenaissance nacimiento fechanacimiento birthplace geburtsort lugardenacimiento"
+        " geboorteplaats مكانالميلاد",
     ),
     _topic(
         "an amount of money",
@@ -74,7 +71,8 @@ TOPICS = (
         " balance credit debit debt loan revenue turnover sales tax bonus invoice total paid premium claim"
         " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
         " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
-        " sueldo ingreso ingresos importe precio coste costo factura",
+        " sueldo ingreso ingresos importe precio coste costo factura deudas dívida schulden uitkering zuzahlung"
+        " remboursement copay",
     ),
     _topic(
         "a bank account",
@@ -127,7 +125,14 @@ TOPICS = (
         " treatment therapy prescription allergy allergies disability hiv religion ethnicity ethnic race"
         " nationality orientation party union gender sex maritalstatus married conviction krankheit medikament"
         " behandlung befund geschlecht familienstand gewerkschaft staatsangehorigkeit staatsangehoerigkeit"
-        " maladie traitement sexe genre diagnostic diagnostico enfermedad tratamiento sexo genero",
+        " maladie traitement sexe genre diagnostic diagnostico enfermedad tratamiento sexo genero"
+        " mental mentalhealth caste ethnicbackground immigrationstatus church substanceuse covid covidtest bloodgroup"
+        " hauptdiagnose migrationshintergrund nationalité groupesanguin handicap antécédents casierjudiciaire grossesse"
+        " antecedentes penales cáncer orientaciónsexual afiliaciónsindical idiomamaterno cittadinanza statocivile"
+        " disabilità precedentipenali raça religião gestante deficiência nationaliteit burgerlijkestaat hoofddiagnose"
+        " zwanger narodowość karalność ciąża nationalitet gravid brottsregister blodgrupp medenihali gebelik engelli"
+        " sabıka диагноз беременность инвалидность судимость группакрови семейноеположение 宗教信仰 怀孕 犯罪记录 血型"
+        " 国籍 出身地 診断名 犯罪歴 الجنسية الديانة التشخيص سوابقجنائية الحالةالاجتماعية जाति मातृभाषा",
     ),
     _topic(
         "a measure of a person",
@@ -136,7 +141,8 @@ TOPICS = (
         "age weight height bmi bloodpressure systolic diastolic pulse heartrate temperature temp glucose"
         " cholesterol hemoglobin haemoglobin hba1c creatinine oxygen spo2 dose dosage score insulin blood smoker"
         " smoking pregnant pregnancies insured insurance lengthofstay los alter gewicht groesse grosse blutdruck"
-        " puls raucher schwanger versichert poids taille edad peso altura fumador",
+        " puls raucher schwanger versichert poids taille edad peso altura fumador bodyfat fumatore rökare sigara مدخن"
+        " धूम्रपान esitodeltest resultadodoexame wyniktestu escolaridade eğitimdurumu",
     ),
     _topic(
         "a date of care",
@@ -147,42 +153,21 @@ TOPICS = (
     ),
 )
 
-FREE_TEXT = _words(
+FREE_TEXT = words(
     "note notes comment comments remark remarks description freetext memo message text body feedback review"
     " anamnesis history bemerkung bemerkungen notiz notizen kommentar beschreibung freitext commentaire"
     " commentaires remarque remarques nota notas comentario comentarios observaciones observations"
+    " anmärkning примечание 备注"
 )
-IDENTIFIER = _words(
+IDENTIFIER = words(
     "id ids uid uuid guid identifier key mrn no nr num number nummer numero reference ref kundennummer"
     " patientennummer personalnummer matrikelnummer aktenzeichen fallnummer index rownum"
 )
-PERSON = _words(
+PERSON = words(
     "patient patients customer client employee user member person subject student applicant contact doctor"
     " nurse owner first last full middle given family kunde patienten mitarbeiter arzt cliente empleado paciente"
 )
-NAME = _words("name names nom")
-CALENDAR = _words(
-    "year month quarter week weekday day hour jahr monat quartal woche wochentag annee mois trimestre semaine"
-    " ano mes semana"
-)
-
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-def parts(name: str) -> list[str]:
-    """`"GrößeInCm"` -> `["grosse", "in", "cm"]`."""
-    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
-    return [part.lower() for part in _PART.findall(plain)]
-
-
-def runs(name: str) -> frozenset[str]:
-    """Every run of up to four neighbouring parts, in one piece; between words, little ones (`date_of_birth`) stay."""
-    found = parts(name)
-    return frozenset(
-        "".join(found[start:stop])
-        for start in range(len(found))
-        for stop in range(start + 1, min(start + 4, len(found)) + 1)
-    )
+NAME = words("name names nom")
 
 
 def names_a_person(name: str) -> bool:

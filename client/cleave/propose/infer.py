@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cleave.propose.detect import Facts
+from cleave.propose.detect import MANY, Facts
 from cleave.table.cast import DATE, TIMESTAMP, cast, formatted_date, is_null_token, number_pattern
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.source import identifier
@@ -45,6 +45,7 @@ class _Draft:
     longest: int
     tokens: tuple[str, ...]
     sample: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     shapes: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     type: str = "VARCHAR"
     note: str = ""
@@ -64,7 +65,7 @@ def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
     tokens = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
     dialect = replace(dialect, null_tokens=tuple(sorted(tokens)))
     return dialect, [
-        Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.note) for d in drafts
+        Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.values, d.note) for d in drafts
     ]
 
 
@@ -86,11 +87,11 @@ def _measure(text: Table) -> list[_Draft]:
 
 
 def _sample(text: Table, drafts: Sequence[_Draft]) -> None:
-    """Evenly spaced fields of each column; the first ones where that finds none."""
+    """Evenly spaced fields of each column, the first ones where that finds none; of categories every value too."""
     step = max(1, text.rows // _SAMPLE)
     numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
-    every = f"SELECT * EXCLUDE ({_ROW}) FROM ({numbered}) WHERE {_ROW} % {step} = 0"
-    rows = text.connection.execute(every).fetchall()
+    spaced = f"SELECT * EXCLUDE ({_ROW}) FROM ({numbered}) WHERE {_ROW} % {step} = 0"
+    rows = text.connection.execute(spaced).fetchall()
     for draft, fields in zip(drafts, zip(*rows, strict=True), strict=True):
         draft.sample = tuple(one for one in fields if one is not None and one.strip().lower() not in NULL_TOKENS)
         if not draft.sample and draft.filled:
@@ -99,6 +100,10 @@ def _sample(text: Table, drafts: Sequence[_Draft]) -> None:
                 f"SELECT {name} FROM {text.relation} WHERE {_solid(name)} LIMIT {_SAMPLE}"
             ).fetchall()
             draft.sample = tuple(one for (one,) in found)
+        if draft.distinct <= MANY:
+            name = identifier(draft.name)
+            different = text.connection.execute(f"SELECT DISTINCT {name} FROM {text.relation} WHERE {_solid(name)}")
+            draft.values = tuple(one for (one,) in different.fetchall())
 
 
 def _solid(name: str) -> str:

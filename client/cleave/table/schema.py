@@ -8,6 +8,7 @@
     lower = 0                   stated bounds of a number, optional
     upper = 128
     reason = "name says: age"   why it was proposed so
+    unsure = true               neither name nor values told: to be settled by a person, then deleted
 
 A column that the schema does not name is refused.
 """
@@ -45,6 +46,8 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
 `lower` and `upper` are what a number may be, `nullable` whether a field may be empty: what the file shows, rounded
 outwards to powers of two. A value outside, or a NULL where there may be none, is refused when the table is read. What
 the sensitive service sees of a query follows from them and never from the values: widen them before the data grows.
+
+`unsure = true`: neither name nor values told, the kind is only the safe one. `cleave schema FILE --check` counts them.
 """
 
 
@@ -61,7 +64,7 @@ class Column:
 
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
-    is refused.
+    is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Column:
     upper: Decimal | None = None
     reason: str = ""
     nullable: bool = True
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ def dump_schema(schema: Schema) -> str:
 
 
 def _dump_column(column: Column) -> TomlTable:
-    from tomlkit import table, value  # noqa: PLC0415 - see dump_schema
+    from tomlkit import boolean, table, value  # noqa: PLC0415 - see dump_schema
 
     result = table()
     result.add("kind", column.kind.value)
@@ -183,6 +187,10 @@ def _dump_column(column: Column) -> TomlTable:
             result.add(key, value(f"{bound:f}"))  # a float would lose digits
     if column.reason:
         result.add("reason", column.reason)
+    if column.unsure:
+        unsure = boolean("true")
+        unsure.comment("settle the kind, then delete this line")
+        result.add("unsure", unsure)
     return result
 
 
@@ -203,7 +211,7 @@ def _parse(document: Mapping[str, Any]) -> Schema:
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     place = f"[columns.{name}]"
-    _only_keys(table, ("kind", "type", "decimals", "nullable", "lower", "upper", "reason"), place)
+    _only_keys(table, ("kind", "type", "decimals", "nullable", "lower", "upper", "reason", "unsure"), place)
     kind = _text(table, "kind", place)
     if kind not in list(Kind):
         raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
@@ -224,11 +232,12 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     lower, upper = _bound(table, "lower", type_, place), _bound(table, "upper", type_, place)
     if lower is not None and upper is not None and lower > upper:
         raise ValueError(f"{place} lower: is above upper")
-    nullable = table.get("nullable", True)
-    if not isinstance(nullable, bool):
-        raise ValueError(f"{place} nullable: must be true or false")
+    nullable, unsure = table.get("nullable", True), table.get("unsure", False)
+    for key, stated_flag in (("nullable", nullable), ("unsure", unsure)):
+        if not isinstance(stated_flag, bool):
+            raise ValueError(f"{place} {key}: must be true or false")
     reason = _text(table, "reason", place) if "reason" in table else ""
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable)
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure)
 
 
 def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decimal | None:

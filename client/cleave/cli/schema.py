@@ -1,0 +1,156 @@
+"""`cleave schema`: propose, settle by flag, check in CI."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cleave.cli import console
+from cleave.cli.console import Heading, printable, table
+from cleave.cli.key import Json
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.table.schema import Column, Kind, Schema
+
+_NAMED = 10  # columns that a message names before it only counts
+
+
+def _names(kind: str, meaning: str) -> Any:
+    return typer.Option(f"--{kind}", metavar="COLUMN,...", help=f"Settle these columns: {meaning}.")
+
+
+def schema(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="The table.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", "--schema", metavar="FILE", help="The schema file, if not FILE.schema.toml beside it."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check that the schema covers the file and that all of it is settled.")
+    ] = False,
+    plain: Annotated[list[str] | None, _names("plain", "the plain service may see them")] = None,
+    encrypted: Annotated[list[str] | None, _names("encrypted", "numbers to add up unseen")] = None,
+    sealed: Annotated[list[str] | None, _names("sealed", "stored encrypted, never computed on")] = None,
+    local: Annotated[list[str] | None, _names("local", "they never leave")] = None,
+    as_json: Json = False,
+) -> None:
+    """Propose which columns are sensitive, for review.
+
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes. What
+    neither name nor values settle is never proposed plain and is marked as unsure: settle it by flag (a name with a
+    comma in double quotes) or in the file. An existing file stays as it is.
+    """
+    from cleave.table.schema import Kind, schema_path  # noqa: PLC0415 - see cleave.cli.app
+
+    target = output or schema_path(file)
+    kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
+    if check:
+        if kinds or yes:
+            raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
+        _check(file, target, as_json=as_json, quiet=ctx.obj.quiet)
+        return
+    if target.exists():
+        raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
+    from cleave.propose.propose import propose  # noqa: PLC0415
+    from cleave.table.schema import write_schema  # noqa: PLC0415
+
+    proposal = propose(file, kinds)
+    shown = _as_json(proposal, target) if as_json else schema_text(proposal)
+    if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
+        console.out(shown)
+        if not console.confirm(f"Write this to {printable(str(target))}?"):
+            console.say("nothing was written")
+            return
+        write_schema(proposal, target)
+    else:
+        write_schema(proposal, target)  # first: a command that fails prints nothing
+        console.out(shown)
+    if not ctx.obj.quiet:
+        console.say(f"wrote {printable(str(target))}: review it before the first question")
+        if unsure := _unsure(proposal):
+            console.say(
+                f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
+                "--sealed or --local"
+            )
+
+
+def schema_text(schema: Schema) -> str:
+    """A proposed schema, to be judged column by column."""
+    headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
+    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
+
+
+def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    seen: dict[str, Kind] = {}
+    for kind, values in given.items():
+        for name in (name.strip() for row in csv.reader(values or []) for name in row):
+            if not name:
+                raise typer.BadParameter(f"--{kind}: a name is missing between commas")
+            if seen.get(name.lower(), kind) is not kind:
+                raise typer.BadParameter(f"{name!r} is given both as {seen[name.lower()]} and as {kind}")
+            kinds[name] = seen[name.lower()] = kind
+    return kinds
+
+
+def _check(file: Path, target: Path, *, as_json: bool, quiet: bool) -> None:
+    from cleave.table.schema import load_schema  # noqa: PLC0415
+    from cleave.table.table import open_table  # noqa: PLC0415
+
+    contract = load_schema(target)
+    with open_table(file, contract) as opened:
+        rows = opened.rows
+    if unsure := _unsure(contract):
+        raise InputError(
+            f"{target}: not settled: {_listed(unsure)}",
+            hint="decide each one's kind, then delete its line `unsure = true`",
+        )
+    if as_json:
+        console.out(_as_json(contract, target))
+    elif not quiet:
+        console.say(
+            f"{printable(str(target))} covers {printable(str(file))}: {len(contract.columns)} columns, {rows:,} rows"
+        )
+
+
+def _unsure(schema: Schema) -> list[str]:
+    return [column.name for column in schema.columns if column.unsure]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(map(printable, names[:_NAMED])) + more
+
+
+def _as_json(schema: Schema, target: Path) -> str:
+    """The shape of `cleave schema --json`; bounds are text, for a JSON number may lose digits."""
+    return json.dumps(
+        {
+            "schema": str(target),
+            "columns": [_column(column) for column in schema.columns],
+            "unsure": _unsure(schema),
+        }
+    )
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "kind": str(column.kind),
+        "type": column.type,
+        "nullable": column.nullable,
+        "lower": None if column.lower is None else f"{column.lower:f}",
+        "upper": None if column.upper is None else f"{column.upper:f}",
+        "reason": column.reason,
+        "unsure": column.unsure,
+    }
