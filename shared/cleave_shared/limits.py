@@ -37,6 +37,10 @@ MAX_PLAIN_COLUMNS = 2_000
 PLAIN_MEMORY = "1GB"
 PLAIN_SECONDS = 25.0  # API Gateway gives up after 29 s
 
+# The sensitive service: time of a request, and what a worker allocates for its chunks, their sums and SEAL's pools.
+SENSITIVE_SECONDS = 25.0
+WORKER_BYTES = 1 << 30
+
 # 1,769 MB of Lambda memory is one vCPU (AWS Lambda documentation, "Configure memory").
 LAMBDA_MB_PER_CPU = 1769
 MAX_WORKERS = 6

@@ -9,10 +9,11 @@ encoder goes through float64 and loses integers above about 2^45). File layout: 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
@@ -173,6 +174,8 @@ class Ring:
             raise WireError(f"not a ciphertext of profile {self.profile.name}") from None
         if ciphertext.size() != 2 or list(ciphertext.parms_id()) != list(self._parms_id) or ciphertext.scale != 1.0:
             raise WireError(f"not a fresh ciphertext or a result of profile {self.profile.name}")
+        if ciphertext.is_transparent():
+            raise WireError("a ciphertext is transparent: its second polynomial is zero, and anyone can read it")
         return ciphertext
 
     def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
@@ -202,6 +205,17 @@ def ring(profile: str) -> Ring:
     return Ring(PROFILES[profile])
 
 
+@contextlib.contextmanager
+def _of_one_kind() -> Iterator[None]:
+    """Translates what SEAL refuses: a result whose second polynomial is zero; a file of a result among fresh ones."""
+    try:
+        yield
+    except RuntimeError:
+        raise WireError("ciphertexts cancel: their sum is one that anyone can read") from None
+    except ValueError:
+        raise WireError("ciphertexts are not all of one form: fresh ones and results do not go together") from None
+
+
 class SealEvaluator:
     """The `Evaluator` over CKKS ciphertexts (cleave_shared.moments says how rows lie in them)."""
 
@@ -218,11 +232,13 @@ class SealEvaluator:
 
     def multiply(self, ciphertext: Any, mask: Any) -> Any:
         product = api.Ciphertext()
-        self._evaluator.multiply_plain(ciphertext, mask, product)
+        with _of_one_kind():
+            self._evaluator.multiply_plain(ciphertext, mask, product)
         return product
 
     def add(self, total: Any, ciphertext: Any) -> Any:
-        self._evaluator.add_inplace(total, ciphertext)
+        with _of_one_kind():
+            self._evaluator.add_inplace(total, ciphertext)
         return total
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:

@@ -12,20 +12,39 @@ from cleave.ckks.secret_key import SecretKey
 from cleave_shared import wire
 from cleave_shared.moments import rows_per_chunk
 
-CHUNKS = 16
+CHUNKS = 56  # two processes and more; a body holds 66
 TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 
 
-def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:
+def request(key: SecretKey, chunks: int = CHUNKS) -> wire.MomentsRequest:
     """The one chunk of the example `chunks` times over, its free rows zero, all in one group."""
     example = moments_request(key)
     rows = chunks * rows_per_chunk(key.profile.degree, 1)
-    request = example.model_copy(
+    return example.model_copy(
         update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
     )
+
+
+def damaged(request: wire.MomentsRequest, place: int, by: bytes = b"no ciphertext") -> wire.MomentsRequest:
+    chunks = [*request.chunks[:place], by, *request.chunks[place + 1 :]]
+    return request.model_copy(update={"chunks": chunks})
+
+
+def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:
+    return event_of(request(key, chunks))
+
+
+def event_of(request: wire.MomentsRequest) -> dict[str, Any]:
     return rest_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
 
 
 def total(key: SecretKey, reply: Mapping[str, Any]) -> int:
-    answer = wire.load(wire.MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
+    return total_of(key, answer_of(reply))
+
+
+def answer_of(reply: Mapping[str, Any]) -> wire.MomentsResponse:
+    return wire.load(wire.MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
+
+
+def total_of(key: SecretKey, answer: wire.MomentsResponse) -> int:
     return round(int(Cipher(key).decrypt([answer.groups[0].totals])[0, 0]) / (1 << GUARD))

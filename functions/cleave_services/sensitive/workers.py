@@ -1,25 +1,28 @@
 """Spread chunks over forked processes.
 
-Process and Pipe only: Lambda has no usable /dev/shm, so Pool, Queue and Lock raise there. TenSEAL holds the GIL in
-every call, so threads gain nothing.
+Every ciphertext is read in a child, never in the service's own process: what crashes or stalls SEAL ends one request.
+Children are forked, so they inherit the ring; TenSEAL holds the GIL in every call, so threads would gain nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from cleave_services.sensitive.evaluate import Chunk, Evaluator, Totals, evaluate, merge
-from cleave_shared import limits
-from cleave_shared.errors import CleaveError, ServiceError, WireError
+from cleave_shared import children, limits
+from cleave_shared.children import Bounds, Channel
+from cleave_shared.errors import ProcessDied, WireError
 
-_FORK = multiprocessing.get_context("fork")  # Python 3.14 no longer defaults to it; the ring is inherited, not pickled
-MIN_WORK = 24  # a worker's fork and answer cost about as much as loading or masking this many chunks
+MIN_WORK = 24  # a second process's fork and answer cost about as much as loading or masking this many chunks
+_SPARE = 1.0  # seconds between the kernel's end of a child and the end of waiting for it
 
+Item = TypeVar("Item")
 
 _under_way = 0
 _lock = threading.Lock()
@@ -47,48 +50,51 @@ def fair_share() -> Iterator[int]:
 
 
 def evaluate_in_parallel(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk], workers: int) -> Totals:
-    """`evaluate` over `workers` processes, this one included.
-
-    Raises ServiceError (500) if a worker dies, WireError if a chunk is not a ciphertext.
-    """
+    """`evaluate` over `workers` processes. Raises what `spread` raises."""
     work = len(chunks) + sum(len(chunk.segments) for chunk in chunks if len(chunk.segments) > 1)
-    count = max(1, min(workers, work // MIN_WORK, len(chunks)))
-    share = -(-len(chunks) // count)
-    shares = [chunks[start : start + share] for start in range(0, len(chunks), share)]
-    forked = []
-    for part in shares[1:]:
-        ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_work, args=(theirs, evaluator, lanes, part), daemon=True)
-        process.start()
-        theirs.close()
-        forked.append((process, ours))
-    try:
-        # the answer is read before the join: a child blocks on a full pipe otherwise
-        return merge(evaluator, lanes, [evaluate(evaluator, lanes, shares[0]), *(_receive(pipe) for _, pipe in forked)])
-    finally:
-        for process, pipe in forked:
-            pipe.close()
-            process.join()
+    count = max(1, min(workers, work // MIN_WORK))
+    parts = spread(lambda share: _dumped(evaluate(evaluator, lanes, share)), chunks, count)
+    return merge(evaluator, lanes, [_loaded(part) for part in parts])
 
 
-def _receive(pipe: Connection) -> Totals:
-    try:
-        answer = pipe.recv()
-    except EOFError:
-        raise ServiceError(
-            "a worker process died", hint="give the function more memory or send smaller requests", status=500
-        ) from None
-    if isinstance(answer, CleaveError):
-        raise answer
-    if not isinstance(answer, Totals):
-        raise ServiceError(f"a worker process failed: {answer}", status=500)
-    return answer
+def spread(work: Callable[[Sequence[Item]], list[bytes]], items: Sequence[Item], count: int) -> list[list[bytes]]:
+    """What `work` makes of `count` consecutive shares of `items`, each in a forked process, in order.
+
+    Raises the WireError of a share that is refused; ServiceError (500) where a process dies or works longer than
+    limits.SENSITIVE_SECONDS. Whatever happens, no process is left.
+    """
+    size = -(-len(items) // max(1, min(count, len(items))))
+    shares = [items[start : start + size] for start in range(0, len(items), size)]
+    bounds = Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES)
+    deadline = time.monotonic() + limits.SENSITIVE_SECONDS + _SPARE
+    with contextlib.ExitStack() as stack:
+        forked = [stack.enter_context(children.fork(_working(work, share), bounds)) for share in shares]
+        try:
+            return [child.receive(deadline - time.monotonic(), limits.WORKER_BYTES) for child in forked]
+        except ProcessDied as died:
+            raise _told(died) from None
 
 
-def _work(pipe: Connection, evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk]) -> None:
-    try:
-        pipe.send(evaluate(evaluator, lanes, chunks))
-    except WireError as error:
-        pipe.send(error)
-    except Exception as error:  # noqa: BLE001 - the parent must hear of it; the class says enough and quotes nothing
-        pipe.send(type(error).__name__)
+def _working(work: Callable[[Sequence[Item]], list[bytes]], share: Sequence[Item]) -> Callable[[Channel], None]:
+    return lambda channel: channel.send(work(share))
+
+
+def _told(died: ProcessDied) -> Exception:
+    if died.late:
+        return WireError(
+            f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups a request", status=422
+        )
+    return ProcessDied(
+        "a worker process died", hint="give the function more memory or send smaller requests", signal=died.signal
+    )
+
+
+def _dumped(totals: Totals) -> list[bytes]:
+    head = {"groups": list(totals.groups), "seconds": totals.seconds}
+    return [json.dumps(head).encode(), totals.sentinel, *totals.groups.values()]
+
+
+def _loaded(parts: list[bytes]) -> Totals:
+    head, sentinel, *blobs = parts
+    told = json.loads(head)
+    return Totals(dict(zip(told["groups"], blobs, strict=True)), sentinel, told["seconds"])
