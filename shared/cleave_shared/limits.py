@@ -34,7 +34,10 @@ MAX_PLAIN_GROUPS = 100_000
 MAX_SQL_CHARS = 20_000
 MAX_EXPRESSIONS = 500
 MAX_PLAIN_COLUMNS = 2_000
-PLAIN_MEMORY = "1GB"
+PLAIN_MEMORY = "1GB"  # DuckDB's tables
+PLAIN_BYTES = (
+    3 << 30
+)  # address space of its process: tables, what functions allocate besides, threads' stacks and arenas
 PLAIN_SECONDS = 25.0  # API Gateway gives up after 29 s
 
 # The sensitive service: time of a request, and what a worker allocates for its chunks, their sums and SEAL's pools.

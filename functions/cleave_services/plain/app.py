@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import resource
-
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cleave_services import http
-from cleave_services.plain import engine, simple
-from cleave_services.plain.database import lambda_megabytes
-from cleave_shared import limits
+from cleave_services.plain import contained, engine, simple
 from cleave_shared.wire import PlainRequest, PlainResponse
 
 app = http.create_app("cleave-plain", "Groups and aggregates the columns that may be seen; holds no key.")
@@ -20,7 +16,7 @@ app = http.create_app("cleave-plain", "Groups and aggregates the columns that ma
 async def aggregate(request: Request) -> Response:
     """Group the rows of a Parquet table, number every row's group, aggregate plain columns."""
     asked = await http.read(request, PlainRequest)
-    answer = await run_in_threadpool(engine.aggregate, asked)
+    answer = await run_in_threadpool(contained.run, engine.aggregate, asked, PlainResponse)
     http.note(request, rows=asked.rows, groups=len(answer.counts), timings=answer.timings)
     return http.answer(request, answer)
 
@@ -29,21 +25,10 @@ async def aggregate(request: Request) -> Response:
 async def operate(request: Request) -> Response:
     """One operation over every numeric column of `data`, by group where `group_by` names columns."""
     asked = await http.read(request, simple.SimpleRequest)
-    answer = await run_in_threadpool(simple.answer, asked)
+    answer = await run_in_threadpool(contained.run, simple.answer, asked, simple.SimpleResponse)
     groups = next(iter(answer.groups.values())) if answer.groups else [None]
     http.note(request, rows=answer.rows, groups=len(groups))
     return http.answer(request, answer)
 
 
-def _bound_memory() -> None:
-    """In Lambda, let a query that outgrows the function fail as a 413, not take the process down as a 502.
-
-    DuckDB's memory_limit covers its tables, not the strings and lists that functions make.
-    """
-    if memory := lambda_megabytes():
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (memory * limits.MIB * 9 // 10, hard))
-
-
-_bound_memory()
 handler = http.lambda_handler(app)

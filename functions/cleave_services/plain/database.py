@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -19,11 +18,10 @@ from cleave_shared import limits
 from cleave_shared.errors import ServiceError, WireError
 
 TABLE = "rows"
-_PULSE = 0.05  # seconds between interrupts, since one that falls between two statements is lost
 
 
 class Database:
-    """Use as a context manager: load a table, `lock`, then `run`. Stops after limits.PLAIN_SECONDS.
+    """Use as a context manager: load a table, then `run`. Time and memory are bounded by who forks (see `contained`).
 
     `columns` are the table's column names in lower case; `prefix` begins names no column has.
     """
@@ -31,14 +29,12 @@ class Database:
     def __init__(self) -> None:
         self.prefix = f"cleave_{secrets.token_hex(8)}_"
         self.columns: frozenset[str] = frozenset()
-        self._done = threading.Event()
-        self._watchdog = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Database:
         self._connection = duckdb.connect(
             ":memory:",
             config={
-                "threads": _threads(),
+                "threads": threads(),
                 "memory_limit": _memory(),
                 "temp_directory": "",
                 "home_directory": "/nonexistent",  # Lambda's is read-only; nothing is ever written
@@ -51,14 +47,11 @@ class Database:
         self._connection.execute("SET TimeZone = 'UTC'")
         # DuckDB 2.0.0 sorts the text of a column that is all '-nan' in three bytes: '-na\0' comes out
         self._connection.execute("SET disabled_optimizers = 'compressed_materialization'")
-        self._watchdog.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
-        self._watchdog.join()
         self._connection.close()
 
     def load_parquet(self, blob: bytes, rows: int) -> None:
@@ -105,12 +98,6 @@ class Database:
             raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", status=413)
         self.columns = frozenset(row[0].lower() for row in described)
 
-    def _watch(self) -> None:
-        wait = limits.PLAIN_SECONDS
-        while not self._done.wait(wait):
-            self._connection.interrupt()
-            wait = _PULSE
-
 
 def lambda_megabytes() -> int | None:
     """Memory of the Lambda function this runs in, None elsewhere."""
@@ -118,7 +105,7 @@ def lambda_megabytes() -> int | None:
     return int(size) if size else None
 
 
-def _threads() -> int:
+def threads() -> int:
     memory = lambda_megabytes()
     return max(1, memory // limits.LAMBDA_MB_PER_CPU) if memory else os.cpu_count() or 1
 
@@ -148,11 +135,6 @@ def _as_file(blob: bytes) -> Iterator[str]:
 
 def _translated(error: duckdb.Error, place: str) -> WireError | ServiceError:
     kind = type(error).__name__
-    if isinstance(error, duckdb.InterruptException):
-        return WireError(
-            f"stopped after {limits.PLAIN_SECONDS:g} s",
-            hint="send fewer rows a request or ask for a simpler expression",
-        )
     if isinstance(error, duckdb.OutOfMemoryException):
         return WireError(
             "needs more memory than the service has", hint="send fewer rows or columns a request", status=413

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from cleave_services.plain.database import TABLE, Database
+from cleave_services.plain.functions import ALLOWED_FUNCTIONS
 from cleave_shared.errors import WireError
 
 # Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
@@ -29,39 +30,6 @@ _ALLOWED = frozenset(
         "LAMBDA",
         "OPERATOR",
         "TYPE",
-    }
-)
-# Functions that look at the server, act on it, or do not follow from the table: all that DuckDB calls volatile,
-# macros that call them or hold a SELECT (a test compares with DuckDB's own list), and settings.
-FORBIDDEN_FUNCTIONS = frozenset(
-    {
-        "current_connection_id",
-        "current_query",
-        "current_query_id",
-        "current_setting",
-        "current_transaction_id",
-        "currval",
-        "error",
-        "format_type",
-        "gen_random_uuid",
-        "get_block_size",
-        "getenv",
-        "getvariable",
-        "nextval",
-        "pg_get_constraintdef",
-        "pg_get_viewdef",
-        "pg_sleep",
-        "random",
-        "setseed",
-        "setval",
-        "sleep_ms",
-        "stats",
-        "txid_current",
-        "uuid",
-        "uuidv4",
-        "uuidv7",
-        "vector_type",
-        "write_log",
     }
 )
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
@@ -87,8 +55,8 @@ def _require_expression(database: Database, sql: str, place: str) -> None:
         if node["class"] not in _ALLOWED or "subquery" in node:
             kind = str(node["class"]).lower().replace("_", " ")
             raise WireError(f"{place}: {kind} is not allowed in an expression", hint=_HINT)
-        if node["class"] == "FUNCTION" and node["function_name"].lower() in FORBIDDEN_FUNCTIONS:
-            raise WireError(f"{place}: calls a function that is not one of the table's values alone", hint=_HINT)
+        if node["class"] == "FUNCTION" and node["function_name"].lower() not in ALLOWED_FUNCTIONS:
+            raise WireError(f"{place}: calls a function that is not allowed", hint=_HINT)
         if node["class"] == "COLUMN_REF" and _is_no_column(node["column_names"], database.columns):
             raise WireError(f"{place}: names a row number or a whole row instead of a column", hint=_HINT)
 

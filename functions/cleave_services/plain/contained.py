@@ -1,0 +1,78 @@
+"""One forked child a request: what an expression does to DuckDB, it does there.
+
+SQL of one line can make DuckDB recurse until its stack ends, allocate past its own memory_limit or compute past an
+interrupt. The child has bounds on address space, processor and time that the kernel holds it to, no socket but the one
+it answers on, and no core file. It hands back bytes, which are validated like a stranger's.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cleave_services.plain.database import lambda_megabytes, threads
+from cleave_shared import children, limits
+from cleave_shared.children import Bounds, Channel
+from cleave_shared.errors import ProcessDied, ServiceError, WireError
+
+Request = TypeVar("Request", bound=BaseModel)
+Response = TypeVar("Response", bound=BaseModel)
+_SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
+_SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns a request", status=413)
+
+
+def run(work: Callable[[Request], Response], request: Request, answer: type[Response]) -> Response:
+    """`work(request)`, an `answer`, made in a child.
+
+    Raises WireError: what `work` raises; 413 where memory is short; 422 where time runs out or the child dies of it.
+    """
+    with children.fork(_answering(work, request), _bounds()) as child:
+        try:
+            (body,) = child.receive(limits.PLAIN_SECONDS + _SPARE, 2 * limits.MAX_JSON_BYTES)
+        except ProcessDied as died:
+            raise _told(died) from None
+    try:
+        return answer.model_validate_json(body)
+    except ValidationError:
+        raise ServiceError("DuckDB's process sent no answer", status=500) from None
+
+
+def _answering(work: Callable[[Request], Response], request: Request) -> Callable[[Channel], None]:
+    def answer(channel: Channel) -> None:
+        try:
+            body = work(request).model_dump_json().encode()
+        except MemoryError:
+            raise _SHORT from None
+        if len(body) > limits.MAX_JSON_BYTES:
+            raise WireError("the answer is too large", hint="ask for fewer groups a request", status=413)
+        channel.send([body])
+
+    return answer
+
+
+def _bounds() -> Bounds:
+    """DuckDB's memory_limit covers its tables, not the strings and lists that functions make: hence address space."""
+    memory = lambda_megabytes()
+    return Bounds(
+        seconds=limits.PLAIN_SECONDS,
+        cpu_seconds=math.ceil(limits.PLAIN_SECONDS * threads()),
+        memory=memory * limits.MIB * 8 // 10 if memory else limits.PLAIN_BYTES,
+    )
+
+
+def _told(died: ProcessDied) -> WireError:
+    if died.late:
+        return WireError(
+            f"stopped after {limits.PLAIN_SECONDS:g} s",
+            hint="send fewer rows a request or ask for a simpler expression",
+        )
+    if died.signal in (None, signal.SIGKILL):
+        return _SHORT
+    return WireError(
+        f"an expression ended the process it was evaluated in ({signal.Signals(died.signal).name})",
+        hint="it needs more memory or deeper nesting than there is: ask for a simpler one",
+    )
