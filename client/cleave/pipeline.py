@@ -23,6 +23,7 @@ from cleave.split import Halves, Part, arrange
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, merge
+from cleave.suppress import suppress_small, without_complements
 from cleave.table.table import Table
 from cleave.transport.base import Transport
 from cleave_shared import limits
@@ -70,8 +71,15 @@ class _Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
-def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transport, progress: Progress) -> Result:
-    """Answer `plan` over `table` through `transport`.
+def run_query(
+    table: Table,
+    plan: QueryPlan,
+    key: SecretKey,
+    transport: Transport,
+    progress: Progress,
+    min_group: int = 0,
+) -> Result:
+    """Answer `plan` over `table` through `transport`, without groups of fewer than `min_group` rows.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails.
     """
@@ -93,7 +101,8 @@ def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transpor
     with clock.stage("finish"):
         number_of = {int(group): number for number, group in enumerate(arrangement.group_of)}
         answers = [_answers(plan, job, number_of[index], rows) for index, rows in enumerate(groups.counts)]
-        result = finish(plan, groups, answers)
+        shown, shown_answers, suppressed = suppress_small(groups, answers, min_group)
+        result = finish(plan, shown, shown_answers)
     checks: dict[str, Any] = {"plain rows": "passed"}
     checks |= dict.fromkeys(CHECKS, "passed" if slices else "not needed")
     requests = {
@@ -108,6 +117,8 @@ def run_query(table: Table, plan: QueryPlan, key: SecretKey, transport: Transpor
         "bytes_sent": transport.sent,
         "bytes_received": transport.received,
     }
+    if min_group:
+        requests = without_complements(requests, min_group, suppressed)
     return Result(result, checks, requests, clock.seconds)
 
 

@@ -91,6 +91,56 @@ def test_the_answer_for_people(ready: Cli, table: Path) -> None:
     assert "2 requests" in lines[-1]
 
 
+SMALL = "k,v\na,1\na,2\na,3\nb,10\nb,20\nc,7\nd,9\n"  # groups of 3, 2, 1 and 1 rows
+SMALL_SCHEMA = '[columns.k]\nkind = "plain"\ntype = "VARCHAR"\n[columns.v]\nkind = "encrypted"\ntype = "BIGINT"\n'
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "t.schema.toml").write_text(SMALL_SCHEMA)
+    path = tmp_path / "t.csv"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows", "suppressed"),
+    [
+        ("SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k ORDER BY k", [["a", 3, 6], ["b", 2, 30]], 2),
+        ("SELECT k, SUM(v) FROM t GROUP BY k ORDER BY 2 LIMIT 1", [["a", 6]], 2),  # c's 7 takes no place
+        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING SUM(v) BETWEEN 7 AND 9", [], 2),
+        ("SELECT COUNT(*), SUM(v) FROM t WHERE k = 'c'", [], 1),
+        ("SELECT COUNT(*), SUM(v) FROM t WHERE k = 'nobody'", [], 1),
+        ("SELECT SUM(v) FROM t", [[52]], 0),
+    ],
+)
+def test_small_groups_are_left_out(ready: Cli, small: Path, sql: str, rows: list[list[Any]], suppressed: int) -> None:
+    answer = json.loads(ready.run("query", small, sql, "--json", "--min-group", "2").stdout)
+    assert answer["rows"] == rows
+    assert (answer["plan"]["min_group"], answer["plan"]["suppressed_groups"]) == (2, suppressed)
+    # with counts shown, these would give the size of a lone suppressed group away
+    assert not {"rows", "selected_rows", "groups"} & answer["plan"].keys()
+    noun = "groups" if suppressed != 1 else "group"
+    text = ready.run("query", small, sql, "--min-group", "2").stdout
+    assert f"\n{suppressed} {noun} of fewer than 2 rows not shown.\n" in text
+    assert len(text.splitlines()) == 3 + len(rows) + 3
+
+
+def test_no_group_is_left_out_unasked(ready: Cli, small: Path) -> None:
+    answer = json.loads(ready.run("query", small, "SELECT k, SUM(v) FROM t GROUP BY k", "--json").stdout)
+    assert len(answer["rows"]) == answer["plan"]["groups"] == 4
+    assert "suppressed_groups" not in answer["plan"]
+    assert "not shown" not in ready.run("query", small, "SELECT k, SUM(v) FROM t GROUP BY k").stdout
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT k, SUM(v) FROM t GROUP BY ROLLUP (k)", "SELECT k, SUM(SUM(v)) OVER () FROM t GROUP BY k"]
+)
+def test_no_answer_holds_totals_over_its_own_groups(ready: Cli, small: Path, sql: str) -> None:
+    """--min-group suppresses row by row: who makes these answerable must suppress what follows from them as well."""
+    assert "is not supported" in ready.fails(4, "query", small, sql, "--min-group", "2")
+
+
 def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
     answer = json.loads(ready.run("query", table, "--op", "sum", "--json").stdout)
     assert len(answer["rows"]) == 1

@@ -117,6 +117,9 @@ def query(
     insecure_http: Annotated[
         bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")
     ] = False,
+    min_group: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Leave out groups of fewer than N rows; the answer says how many.")
+    ] = 0,
 ) -> None:
     """Answer a question through both services.
 
@@ -139,7 +142,7 @@ def query(
         transport = connect(Target(endpoint, functions, profile, region, sign, insecure_http), settings.embedded)
         try:
             with console.progress(quiet=settings.quiet) as progress:
-                answer = run_query(table, planned, opened, transport, progress)
+                answer = run_query(table, planned, opened, transport, progress, min_group)
         finally:
             transport.close()
     console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))

@@ -96,8 +96,12 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def _footer(answer: Result, transport: Transport, seconds: float) -> str:
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
+    small = ""
+    if "min_group" in answer.plan:
+        number = answer.plan["suppressed_groups"]
+        small = f"{_counted(number, 'group')} of fewer than {answer.plan['min_group']} rows not shown.\n"
     return (
-        f"{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
+        f"{small}{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
         f"{_counted(transport.requests, 'request')}, {_bytes(transport.sent)} up, "
         f"{_bytes(transport.received)} down, "
         f"{seconds:.2f} s."
