@@ -1,44 +1,76 @@
-"""A first schema for a CSV file: sniffed, typed, judged column by column."""
+"""A first schema for a table: its files sniffed, their columns typed and judged one by one."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
-from cleave.table.schema import Column, Kind, Schema
-from cleave.table.source import column_names
+from cleave.table import parquet
+from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
+from cleave.table.reading import Progress
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.source import column_names, connect_in_memory
 from cleave.table.table import open_table
 from cleave.table.types import can_be_encrypted, decimals_of
 from cleave_shared.errors import InputError
 
 
-def propose(path: Path, kinds: Mapping[str, Kind] | None = None) -> Schema:
-    """`kinds`: what a person decided, by column name; it is not judged again.
+def propose(
+    names: Names,
+    kinds: Mapping[str, Kind] | None = None,
+    *,
+    skip: int = 0,
+    table: str | None = None,
+    progress: Progress | None = None,
+) -> Schema:
+    """A schema for the files of one table, `skip` lines before each header; `table`: what queries are to call it.
+
+    `kinds`: what a person decided, by column name; it is not judged again.
 
     Raises InputError for a file that cannot be read or has no rows to judge by, and for a kind that is given to no
     column of the file or cannot be given to its type.
     """
-    dialect = sniff(path)
-    names = column_names(path, dialect)
+    inputs = open_inputs(names)
+    first = inputs[0]
+    types: dict[str, str] = {}
+    dialect = CsvDialect()
+    if first.parquet:
+        with closing(connect_in_memory()) as connection:
+            types = parquet.columns(connection, first)
+    else:
+        try:
+            dialect = sniff(first, skip)
+        except (EOFError, OSError, zlib.error) as error:
+            raise unreadable(first, error) from None
+    found = tuple(types) if first.parquet else column_names(first, dialect)
     decided = {name.lower(): kind for name, kind in (kinds or {}).items()}
-    if strange := [name for name in kinds or {} if name.lower() not in {known.lower() for known in names}]:
-        hint = f"the file names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
-        raise InputError(f"{path}: there is no column {strange[0]!r} to give a kind to", hint=hint)
-    as_text = Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
-    with open_table(path, as_text) as text:
+    if strange := [name for name in kinds or {} if name.lower() not in {known.lower() for known in found}]:
+        hint = f"the file names {', '.join(found[:20])}{', ...' if len(found) > 20 else ''}"
+        raise InputError(f"{first}: there is no column {strange[0]!r} to give a kind to", hint=hint)
+    as_text = Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in found), dialect)
+    with open_table(inputs, as_text, progress) as text:
         if text.rows == 0:
             raise InputError(
-                f"{path}: has a header and no rows, so there is nothing to judge its columns by",
+                f"{first}: has a header and no rows, so there is nothing to judge its columns by",
                 hint="add rows, or write the schema by hand",
             )
         dialect, facts = infer(text)
-        columns = [_decided(path, _column(fact), decided.get(fact.name.lower())) for fact in facts]
-        return Schema(with_bounds(text, columns, dialect), dialect)
+        facts = [_typed(each, types.get(each.name, "VARCHAR")) for each in facts]
+        columns = [_decided(first, _column(fact), decided.get(fact.name.lower())) for fact in facts]
+        stated = with_bounds(text, columns, dialect)
+    name = table or (table_name(inputs) if len(inputs) > 1 else None)
+    return Schema(stated, dialect, name)
+
+
+def _typed(facts: Facts, type_: str) -> Facts:
+    """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
+    return facts if type_ == "VARCHAR" else replace(facts, type=parquet.schema_type(type_), note="")
 
 
 def _column(facts: Facts) -> Column:
@@ -48,12 +80,12 @@ def _column(facts: Facts) -> Column:
     return Column(facts.name, proposal.kind, facts.type, decimals, reason=reason, unsure=proposal.unsure)
 
 
-def _decided(path: Path, column: Column, kind: Kind | None) -> Column:
+def _decided(source: Input, column: Column, kind: Kind | None) -> Column:
     if kind is None:
         return column
     if kind is Kind.ENCRYPTED and not can_be_encrypted(column.type):
         raise InputError(
-            f"{path}, column {column.name!r}: {column.type} cannot be encrypted for arithmetic",
+            f"{source}, column {column.name!r}: {column.type} cannot be encrypted for arithmetic",
             hint="numbers and booleans can; seal it or keep it local",
         )
     return replace(column, kind=kind, unsure=False, reason=f"decided: {kind}; proposed {column.kind}: {column.reason}")

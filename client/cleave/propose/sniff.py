@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
+from cleave.table.inputs import Input
 from cleave.table.schema import CsvDialect
-from cleave.table.source import check_readable, open_text, reader, undecodable
+from cleave.table.source import open_text, reader, undecodable
 from cleave_shared.errors import InputError
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -23,27 +23,29 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.B
 _NO_HEADER = re.compile(r"\d{4}-\d\d-\d\d.*|[^@\s]+@[^@\s]+\.\w+|(?!(?:19|20)\d\d$)[+-]?\d*[.,]?\d+")
 
 
-def sniff(path: Path) -> CsvDialect:
-    """Raises InputError for a file that is missing, empty or not text."""
-    check_readable(path)
-    dialect = CsvDialect(encoding=_encoding(path))
-    dialect = replace(dialect, delimiter=max(_DELIMITERS, key=lambda one: _fit(path, replace(dialect, delimiter=one))))
-    if _single_quoted(_records(path, replace(dialect, quote=""))):
+def sniff(source: Input, skip: int = 0) -> CsvDialect:
+    """How the CSV is written after its first `skip` lines. Raises InputError for a file that is not text."""
+    dialect = CsvDialect(encoding=_encoding(source), skip=skip)
+    dialect = replace(
+        dialect, delimiter=max(_DELIMITERS, key=lambda one: _fit(source, replace(dialect, delimiter=one)))
+    )
+    if _single_quoted(_records(source, replace(dialect, quote=""))):
         dialect = replace(dialect, quote="'")
-    first = _records(path, dialect)[:1]
+    first = _records(source, dialect)[:1]
     return replace(dialect, header=not any(_NO_HEADER.fullmatch(field.strip()) for fields in first for field in fields))
 
 
-def _encoding(path: Path) -> str:
+def _encoding(source: Input) -> str:
     """By byte order mark, else UTF-8 if all of the file is, else a Western single-byte encoding."""
-    with path.open("rb") as file:
+    with source.open() as file:
         head = file.read(4096)
         for mark, encoding in _MARKS:
             if head.startswith(mark):
                 return encoding
         if b"\0" in head:
             raise InputError(
-                f"{path}: holds NUL bytes, so it is not text", hint="save it as UTF-8, or UTF-16 with a byte order mark"
+                f"{source}: holds NUL bytes, so it is not text",
+                hint="save it as UTF-8, or UTF-16 with a byte order mark",
             )
         file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -63,19 +65,19 @@ def _encoding(path: Path) -> str:
     return "latin-1" if not controls or controls & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
 
 
-def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:
-    with open_text(path, dialect.encoding) as file:
+def _records(source: Input, dialect: CsvDialect) -> list[list[str]]:
+    with open_text(source, dialect) as file:
         try:
             return list(islice(filter(None, reader(file, dialect, strict=False)), _RECORDS))
         except csv.Error:
             return []
         except UnicodeError:
-            raise undecodable(path, dialect.encoding) from None
+            raise undecodable(source, dialect.encoding) from None
 
 
-def _fit(path: Path, dialect: CsvDialect) -> tuple[float, int]:
+def _fit(source: Input, dialect: CsvDialect) -> tuple[float, int]:
     """How well a delimiter explains the file: records as wide as the first one, then the width."""
-    records = _records(path, dialect)
+    records = _records(source, dialect)
     width = len(records[0]) if records else 0
     if width < 2:
         return 0.0, 0

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import re
+import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 
 from cleave.table.cast import Cast, number_pattern
+from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
 from cleave.table.types import INTEGERS, digits_of
@@ -38,51 +39,53 @@ class _Lines:
         return line
 
 
-def explain(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, casts: list[Cast]) -> InputError:
+def explain(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast]) -> InputError:
     """The first thing wrong with a file that DuckDB could not load: its encoding, else its structure, else a value."""
-    names = column_names(path, schema.dialect)
+    names = column_names(source, schema.dialect)
     try:
         return (
-            _malformed(path, schema.dialect, len(names))
-            or _unreadable(connection, path, schema, casts, len(names))
-            or InputError(f"{path}: cannot be read as CSV", hint="check [csv] in the schema")
+            _malformed(source, schema.dialect, len(names))
+            or _unreadable(connection, source, schema, casts, len(names))
+            or InputError(f"{source}: cannot be read as CSV", hint="check [csv] in the schema")
         )
     except UnicodeError:
-        return undecodable(path, schema.dialect.encoding)
+        return undecodable(source, schema.dialect.encoding)
+    except (EOFError, OSError, zlib.error) as error:
+        return unreadable(source, error)
 
 
-def line_of(path: Path, dialect: CsvDialect, row: int) -> int:
+def line_of(source: Input, dialect: CsvDialect, row: int) -> int:
     """The line of the file (from 1) on which data row `row` (from 0) begins."""
-    single = len(column_names(path, dialect)) == 1
-    with open_text(path, dialect.encoding) as file:
+    single = len(column_names(source, dialect)) == 1
+    with open_text(source, dialect) as file:
         records = reader(file, dialect)
         to_skip = row + dialect.header
-        line = 1
+        first = line = dialect.skip + 1
         for fields in records:
-            if fields or (single and line > 1):  # DuckDB skips blank lines, but of one column they are NULLs
+            if fields or (single and line > first):  # DuckDB skips blank lines, but of one column they are NULLs
                 if to_skip == 0:
                     return line
                 to_skip -= 1
-            line = records.line_num + 1
+            line = records.line_num + first
     return line
 
 
-def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None:
-    with open_text(path, dialect.encoding) as file:
+def _malformed(source: Input, dialect: CsvDialect, width: int) -> InputError | None:
+    with open_text(source, dialect) as file:
         lines = _Lines(iter(file))
         records = reader(lines, dialect)
-        line, usual_end = 1, None
+        line, usual_end = dialect.skip + 1, None
         while True:
             try:
                 fields = next(records, None)
             except csv.Error as error:
                 if "field larger" in str(error):
                     return InputError(
-                        f"{path}, line {line}: a field that begins here is longer than 8 MB",
+                        f"{source}, line {line}: a field that begins here is longer than 8 MB",
                         hint="a quote may not be closed; longer fields are not supported",
                     )
                 return InputError(
-                    f"{path}, line {line}: a quoted field that begins here is not closed, or goes on after its quote",
+                    f"{source}, line {line}: a quoted field that begins here is not closed, or goes on after its quote",
                     hint='inside quotes a quote is written twice: "a ""b"" c"',
                 )
             if fields is None:
@@ -90,16 +93,16 @@ def _malformed(path: Path, dialect: CsvDialect, width: int) -> InputError | None
             if fields and len(fields) != width and not (len(fields) == width + 1 and not fields[-1]):
                 found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 return InputError(
-                    f"{path}, line {line}: has {found}, the first record has {width}",
+                    f"{source}, line {line}: has {found}, the first record has {width}",
                     hint="a field with the delimiter in it needs quotes, and lines that are no records must go",
                 )
             usual_end = usual_end or lines.end
             if lines.end and lines.end != usual_end:
                 return InputError(
-                    f"{path}, line {line}: ends in {_spell(lines.end)}, the lines before it in {_spell(usual_end)}",
+                    f"{source}, line {line}: ends in {_spell(lines.end)}, the lines before it in {_spell(usual_end)}",
                     hint="convert all line ends to one kind, for instance with dos2unix",
                 )
-            line = records.line_num + 1
+            line = records.line_num + dialect.skip + 1
 
 
 def _spell(end: str) -> str:
@@ -107,18 +110,18 @@ def _spell(end: str) -> str:
 
 
 def _unreadable(
-    connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, casts: list[Cast], width: int
+    connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast], width: int
 ) -> InputError | None:
     near = None
-    with duckdb_source(path, schema.dialect, width) as source:
+    with duckdb_source(source, schema.dialect, width) as fields:
         try:
-            connection.execute(f"CREATE TEMP TABLE fields AS SELECT * FROM {source}")
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE fields AS SELECT * FROM {fields}")
         except duckdb.Error as error:
             near = re.search(r"on Line: (\d+)", str(error))
             if not near:
                 return None
     if near:
-        return InputError(f"{path}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
+        return InputError(f"{source}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
     rows: list[int | None] = []
     for start in range(0, len(casts), _BATCH):
         firsts = ", ".join(f"min(rowid) FILTER (WHERE {one.unreadable})" for one in casts[start : start + _BATCH])
@@ -128,12 +131,12 @@ def _unreadable(
         return None
     row, index = found
     column = schema.columns[index]
-    names = [name.lower() for name in column_names(path, schema.dialect)]
+    names = [name.lower() for name in column_names(source, schema.dialect)]
     place = names.index(column.name.lower())
     (text,) = connection.execute(f"SELECT c{place} FROM fields WHERE rowid = ?", [row]).fetchall()[0]
     problem, hint = _describe(text, column, schema.dialect)
-    line = line_of(path, schema.dialect, row)
-    return InputError(f"{path}, line {line}, column {column.name!r}: {problem}", hint=hint)
+    line = line_of(source, schema.dialect, row)
+    return InputError(f"{source}, line {line}, column {column.name!r}: {problem}", hint=hint)
 
 
 def _describe(text: str, column: Column, dialect: CsvDialect) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """The schema: what each column of a CSV is, how sensitive it is, and how to read the file the same way again.
 
+    table = "patients"          what queries call it, if not like its file
     [csv]                       how the file is written
     [columns.age]               one table a column, in the order of the file
     kind = "encrypted"          plain | encrypted | sealed | local
@@ -18,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cleave.files import write_atomically
+from cleave.table.inputs import STDIN, expand, table_name
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
 from cleave_shared.errors import InputError
 
@@ -95,12 +97,16 @@ class CsvDialect:
     null_tokens: tuple[str, ...] = ()
     text_null_tokens: tuple[str, ...] = ()
     date_format: str | None = None
+    skip: int = 0  # lines before the header, or before the first record
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
+    """`table`: what queries call it; None: like its file."""
+
     columns: tuple[Column, ...]
     dialect: CsvDialect
+    table: str | None = None
 
     def column(self, name: str) -> Column:
         """Find a column as DuckDB finds identifiers, whatever the case.
@@ -120,11 +126,17 @@ class Schema:
         return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
-def schema_path(csv: Path) -> Path:
-    """`patients.csv` -> `patients.schema.toml` beside it. Raises InputError for a directory, which may have no name."""
-    if csv.is_dir():
-        raise InputError(f"{csv}: is a directory", hint="name one CSV file")
-    return csv.with_suffix(".schema.toml")
+def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
+    """`patients.csv.gz` -> `patients.schema.toml` beside it; of several files, beside the first.
+
+    Raises InputError for a directory, which may have no name, and for standard input.
+    """
+    first = expand(names if isinstance(names, str | Path) else names[0])[0]
+    if first.is_dir():
+        raise InputError(f"{first}: is a directory", hint="name its files, as in 'folder/*.csv'")
+    if str(first) == STDIN:
+        raise InputError("standard input has no schema beside it", hint="name one with --schema, or -o to write it")
+    return first.with_name(f"{table_name(names)}.schema.toml")
 
 
 def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None:
@@ -157,6 +169,9 @@ def dump_schema(schema: Schema) -> str:
     document = tomlkit.document()
     for line in _PREAMBLE.splitlines():
         document.add(tomlkit.comment(line) if line else tomlkit.nl())
+    if schema.table is not None:
+        document.add(tomlkit.nl())
+        document.add("table", tomlkit.item(schema.table))
     csv = tomlkit.table()
     for key, value in asdict(schema.dialect).items():
         if value is not None:
@@ -195,7 +210,10 @@ def _dump_column(column: Column) -> TomlTable:
 
 
 def _parse(document: Mapping[str, Any]) -> Schema:
-    _only_keys(document, ("csv", "columns"), "the schema")
+    _only_keys(document, ("table", "csv", "columns"), "the schema")
+    name = _text(document, "table", "the schema,") if "table" in document else None
+    if name is not None and not name.strip():
+        raise ValueError("the schema, table: is empty")
     dialect = _parse_dialect(_table(document.get("csv", {}), "[csv]"))
     tables = _table(document.get("columns", {}), "[columns]")
     if not tables:
@@ -206,7 +224,7 @@ def _parse(document: Mapping[str, Any]) -> Schema:
         if column.name.lower() in seen:
             raise ValueError(f"[columns.{column.name}]: differs from another column in upper and lower case only")
         seen.add(column.name.lower())
-    return Schema(columns, dialect)
+    return Schema(columns, dialect, name)
 
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
@@ -264,6 +282,9 @@ def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
         values[key] = tuple(tokens)
     if not isinstance(table.get("header", True), bool):
         raise ValueError("[csv] header: must be true or false")
+    skip = table.get("skip", 0)
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise ValueError("[csv] skip: must be a number of lines")
     dialect = CsvDialect(**values)
     _check_dialect(dialect)
     return dialect

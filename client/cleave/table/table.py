@@ -1,18 +1,22 @@
-"""A CSV file read under its schema into an in-memory DuckDB table. Nothing is written to disk."""
+"""Files read under their schema into one in-memory DuckDB table. Nothing is written to disk."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import duckdb
 
-from cleave.table.cast import Cast, cast
+from cleave.table import parquet
+from cleave.table.cast import cast
+from cleave.table.inputs import Input, Names, open_inputs, table_name
+from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
-from cleave.table.source import check_readable, column_names, connect_in_memory, duckdb_source, identifier
+from cleave.table.source import column_names, connect_in_memory, duckdb_source, identifier
 from cleave_shared import limits
 from cleave_shared.errors import InputError
 
@@ -20,15 +24,14 @@ _BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggreg
 
 
 class Table:
-    """`relation` in `connection` holds the rows in the order of the file, the columns named and typed by the schema."""
+    """`relation` in `connection` holds the rows in the order of the files, columns named and typed by the schema."""
 
     relation = "source"
 
     def __init__(
-        self, path: Path, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
+        self, name: str, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
     ) -> None:
-        self.path = path
-        self.name = path.stem
+        self.name = name
         self.schema = schema
         self.connection = connection
         self.rows = rows
@@ -60,23 +63,24 @@ def _scratch_path(scratch: int) -> str:
     return f"/proc/self/fd/{scratch}"
 
 
-def open_table(path: Path, schema: Schema) -> Table:
-    """Read the whole file.
+def open_table(names: Names, schema: Schema, progress: Progress | None = None) -> Table:
+    """Read all of the files, one after the other, as one table.
 
     Raises InputError naming file, line and column of what does not fit the schema, never a value.
     """
-    check_readable(path)
-    names = column_names(path, schema.dialect)
-    places = _match_columns(path, names, schema)
-    casts = [cast(f"c{place}", column, schema.dialect) for place, column in zip(places, schema.columns, strict=True)]
+    inputs = open_inputs(names)
     connection = connect_in_memory()
     scratch = os.memfd_create("parquet")
     try:
-        _load(connection, path, schema, casts, len(names))
-        (rows,) = connection.execute(f"SELECT count(*) FROM {Table.relation}").fetchall()[0]
+        parts: list[Part] = []
+        for source in inputs:
+            with shown(progress, connection, f"read {source}"):
+                _append(connection, source, schema, first=not parts)
+            parts.append(Part(source, _rows(connection) - sum(part.rows for part in parts)))
+        rows = sum(part.rows for part in parts)
         if rows > limits.MAX_JOB_ROWS:
-            raise InputError(f"{path}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
-        _check_declared(connection, path, schema, rows)
+            raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
+        _check_declared(connection, parts, schema, rows)
         # from here on the memory file is all that DuckDB may write
         connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
         connection.execute("SET enable_external_access = false")
@@ -84,26 +88,40 @@ def open_table(path: Path, schema: Schema) -> Table:
         connection.close()
         os.close(scratch)
         raise
-    return Table(path, schema, connection, rows, scratch)
+    return Table(schema.table or table_name(inputs), schema, connection, rows, scratch)
 
 
-def _match_columns(path: Path, names: tuple[str, ...], schema: Schema) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one file in the table."""
+
+    source: Input
+    rows: int
+
+
+def _rows(connection: duckdb.DuckDBPyConnection) -> int:
+    (rows,) = connection.execute(f"SELECT count(*) FROM {Table.relation}").fetchall()[0]
+    return int(rows)
+
+
+def _match_columns(source: Input, names: tuple[str, ...], schema: Schema) -> list[int]:
     """Where each column of the schema stands in the file."""
+    header = str(source) if source.parquet else f"{source}, line {schema.dialect.skip + 1}"
     places = {name.lower(): index for index, name in enumerate(names)}
     known = {column.name.lower() for column in schema.columns}
     if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
         raise InputError(
-            f"{path}, line 1: names none of the schema's columns",
+            f"{header}: names none of the schema's columns",
             hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
         )
     if unknown := [name for name in names if name.lower() not in known]:
         raise InputError(
-            f"{path}, line 1, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
+            f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
             hint='add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes',
         )
     if missing := [column.name for column in schema.columns if column.name.lower() not in places]:
         raise InputError(
-            f"{path}, line 1, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
+            f"{header}, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
             hint="remove it from the schema, or check delimiter and header under [csv]",
         )
     return [places[column.name.lower()] for column in schema.columns]
@@ -113,27 +131,45 @@ def _and_others(names: list[str]) -> str:
     return f" (nor are {len(names) - 1} others)" if len(names) > 1 else ""
 
 
-def _load(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, casts: list[Cast], width: int) -> None:
+def _append(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, *, first: bool) -> None:
+    """The rows of one file, appended to the table."""
+    found = parquet.columns(connection, source) if source.parquet else None
+    names = column_names(source, schema.dialect) if found is None else tuple(found)
+    places = _match_columns(source, names, schema)
+    types = [] if found is None else [found[names[place]] for place in places]
+    if found is None:
+        casts = [cast(f"c{place}", each, schema.dialect) for place, each in zip(places, schema.columns, strict=True)]
+    else:
+        casts = [
+            parquet.cast(names[place], type_, each, schema.dialect)
+            for place, type_, each in zip(places, types, schema.columns, strict=True)
+        ]
     values = ", ".join(
         f"{one.value} AS {identifier(column.name)}" for one, column in zip(casts, schema.columns, strict=True)
     )
+    into = f"CREATE TABLE {Table.relation} AS" if first else f"INSERT INTO {Table.relation}"
     problem = None
-    with duckdb_source(path, schema.dialect, width) as source:
+    reading = (
+        nullcontext(parquet.relation(source)) if source.parquet else duckdb_source(source, schema.dialect, len(names))
+    )
+    with reading as rows:
         try:
-            connection.execute(f"CREATE TABLE {Table.relation} AS SELECT {values} FROM {source}")
+            connection.execute(f"{into} SELECT {values} FROM {rows}")
         except duckdb.OutOfMemoryException:
             problem = "memory"
         except duckdb.Error:
             problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
     if problem == "memory":
-        raise InputError(f"{path}: does not fit in memory", hint="close other programs, or split the file")
+        raise InputError(f"{source}: does not fit in memory", hint="close other programs, or split the file")
+    if problem and source.parquet:
+        raise parquet.explain(connection, source, schema, casts, types)
     if problem:
         from cleave.table.blame import explain  # noqa: PLC0415 - only for a file that cannot be read
 
-        raise explain(connection, path, schema, casts)
+        raise explain(connection, source, schema, casts)
 
 
-def _check_declared(connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, rows: int) -> None:
+def _check_declared(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], schema: Schema, rows: int) -> None:
     """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none."""
     declared = [one for one in schema.columns if not (one.nullable and one.lower is None and one.upper is None)]
     for start in range(0, len(declared), _BATCH):
@@ -142,7 +178,7 @@ def _check_declared(connection: duckdb.DuckDBPyConnection, path: Path, schema: S
         found = connection.execute(f"SELECT {figures} FROM {Table.relation}").fetchall()[0]
         for column, filled, least, most in zip(batch, found[::3], found[1::3], found[2::3], strict=True):
             if broken := _broken(column, rows - filled, least, most):
-                raise _outside(connection, path, schema, column, *broken)
+                raise _outside(connection, parts, schema, column, *broken)
 
 
 def _broken(column: Column, nulls: int, least: Any, most: Any) -> tuple[str, str] | None:
@@ -159,7 +195,12 @@ def _broken(column: Column, nulls: int, least: Any, most: Any) -> tuple[str, str
 
 
 def _outside(
-    connection: duckdb.DuckDBPyConnection, path: Path, schema: Schema, column: Column, problem: str, which: str
+    connection: duckdb.DuckDBPyConnection,
+    parts: Sequence[Part],
+    schema: Schema,
+    column: Column,
+    problem: str,
+    which: str,
 ) -> InputError:
     from cleave.table.blame import line_of  # noqa: PLC0415 - only for a file that does not fit
 
@@ -167,8 +208,15 @@ def _outside(
     numbered = f"SELECT {identifier(column.name)} AS field, row_number() OVER () - 1 AS place FROM {Table.relation}"
     (row,) = connection.execute(f"SELECT {which} FROM ({numbered})").fetchall()[0]
     null = which.startswith("min")
+    before = 0
+    for part in parts:
+        if row < before + part.rows:
+            break
+        before += part.rows
+    source, row = part.source, row - before
+    place = f"row {row + 1}" if source.parquet else f"line {line_of(source, schema.dialect, row)}"
     return InputError(
-        f"{path}, line {line_of(path, schema.dialect, row)}, column {column.name!r}: {problem}",
+        f"{source}, {place}, column {column.name!r}: {problem}",
         hint="fill the field, or set nullable = true in the schema"
         if null
         else "correct the value, or widen the bound",

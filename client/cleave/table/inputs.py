@@ -1,0 +1,145 @@
+"""The files behind one table: named one by one, by a pattern, or standard input; CSV, gzipped or not, or Parquet."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from cleave_shared.errors import InputError
+
+STDIN = "-"
+_STDIN_SHOWN = "standard input"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet")
+_SEPARATORS = " ._-+0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file. `shown` is how messages name it: standard input is read from a memory file of its own."""
+
+    path: Path
+    shown: str
+    packed: bool = False  # by gzip
+    parquet: bool = False
+
+    def __str__(self) -> str:
+        return self.shown
+
+    @property
+    def stem(self) -> str:
+        """The file's name without its endings."""
+        return "stdin" if self.shown == _STDIN_SHOWN else _stem(Path(self.shown))
+
+    def open(self) -> BinaryIO:
+        """The file's bytes, unpacked."""
+        return cast("BinaryIO", gzip.open(self.path, "rb")) if self.packed else self.path.open("rb")
+
+
+Name = str | Path | Input
+Names = Name | Sequence[Name]
+
+
+def open_inputs(names: Names) -> list[Input]:
+    """The files that `names` mean, in the order given, those of a pattern by name.
+
+    Raises InputError for a file that is missing, empty, cannot be read, or is neither text nor Parquet.
+    """
+    found: list[Input] = []
+    for name in _several(names):
+        if isinstance(name, Input):
+            found.append(name)
+        elif str(name) == STDIN:
+            found.append(_standard_input())
+        else:
+            found += [_input(path, str(path)) for path in expand(name)]
+    return found
+
+
+def expand(name: str | Path) -> list[Path]:
+    """The files a name stands for: itself if there is such a file, else those its pattern matches."""
+    path = Path(name)
+    if str(name) == STDIN or path.exists() or not glob.has_magic(str(name)):
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(str(name), recursive=True) if Path(match).is_file())
+    if not matches:
+        raise InputError(f"{name}: matches no file")
+    return matches
+
+
+def table_name(names: Names) -> str:
+    """What a table of these files is called: like its file without endings; of several, what their names begin with."""
+    stems = []
+    for name in _several(names):
+        if isinstance(name, Input):
+            stems.append(name.stem)
+        else:
+            stems += ["stdin" if str(path) == STDIN else _stem(path) for path in expand(name)]
+    shared = os.path.commonprefix(stems)  # noqa: RUF071 - characters of names, not parts of a path
+    return stems[0] if len(stems) == 1 else shared.rstrip(_SEPARATORS) or "data"
+
+
+def unreadable(shown: object, error: Exception) -> InputError:
+    """The error for a file that the system, or gzip, cannot read."""
+    if isinstance(error, OSError) and error.strerror:
+        return InputError(f"{shown}: cannot be read ({error.strerror})")
+    return InputError(f"{shown}: is damaged: it cannot be unpacked", hint="is it complete? `gzip -t` tells")
+
+
+def _several(names: Names) -> Sequence[Name]:
+    return [names] if isinstance(names, str | Path | Input) else names
+
+
+def _stem(path: Path) -> str:
+    """`patients` of `patients.csv.gz`; the last ending goes whatever it is."""
+    packed = path.suffix.lower() == ".gz"
+    path = path.with_suffix("") if packed else path
+    return path.stem if not packed or path.suffix.lower() in _ENDINGS else path.name
+
+
+def _input(path: Path, shown: str) -> Input:
+    if path.is_dir():
+        raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
+    try:
+        if not path.exists():
+            raise InputError(f"{shown}: there is no such file")
+        if not path.is_file():
+            raise InputError(f"{shown}: is not a regular file", hint="hand it to standard input and name the file -")
+        with path.open("rb") as file:
+            head = file.read(4096)
+        packed = head.startswith(_GZIP)
+        if packed:
+            with gzip.open(path, "rb") as unpacked:
+                head = unpacked.read(4096)
+    except (EOFError, OSError, zlib.error) as error:
+        raise unreadable(shown, error) from None
+    if head.startswith(_FOREIGN) or (packed and head.startswith((_GZIP, _PARQUET))):
+        raise InputError(
+            f"{shown}: is a workbook or a compressed file other than .gz, not CSV",
+            hint="export or unpack it to CSV first",
+        )
+    if not head.strip():
+        raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
+    return Input(path, shown, packed, parquet=head.startswith(_PARQUET))
+
+
+def _standard_input() -> Input:
+    """All of standard input in a memory file, for a CSV is read more than once. It lives as long as this process."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
+    memory = os.memfd_create("stdin")
+    try:
+        with os.fdopen(os.dup(memory), "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise unreadable(_STDIN_SHOWN, error) from None
+    return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN)

@@ -1,0 +1,84 @@
+"""A Parquet file under a schema: its types become the schema's only where no value changes."""
+
+from __future__ import annotations
+
+import duckdb
+
+from cleave.table.cast import Cast
+from cleave.table.cast import cast as cast_text
+from cleave.table.inputs import Input
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.source import identifier, literal
+from cleave.table.types import canonical
+from cleave_shared.errors import InputError
+
+_WIDER = {  # types a schema does not know -> the one that holds every value of theirs
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INTEGER",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP",
+    "TIMESTAMP_NS": "TIMESTAMP",
+}
+
+
+def relation(source: Input) -> str:
+    """SQL of a table function that reads the file, its columns named as in the file."""
+    escaped = "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
+    return f"read_parquet({literal(escaped)}, hive_partitioning = false)"
+
+
+def columns(connection: duckdb.DuckDBPyConnection, source: Input) -> dict[str, str]:
+    """Names and DuckDB types. Raises InputError for a file that is damaged."""
+    try:
+        rows = connection.execute(f"DESCRIBE SELECT * FROM {relation(source)}").fetchall()
+    except duckdb.Error:
+        rows = []
+    if not rows:
+        raise InputError(f"{source}: cannot be read as Parquet", hint="is the file complete?")
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def schema_type(type_: str) -> str:
+    """The schema's type for a Parquet column of DuckDB type `type_`: VARCHAR, its text, for lists and the like."""
+    try:
+        return canonical(_WIDER.get(type_, type_))
+    except ValueError:
+        return "VARCHAR"
+
+
+def cast(name: str, type_: str, column: Column, dialect: CsvDialect) -> Cast:
+    """How `column` is read from the file's column `name` of DuckDB type `type_`."""
+    field = identifier(name)
+    if type_ == "VARCHAR":
+        return cast_text(field, column, dialect)
+    if column.type == "VARCHAR":
+        return Cast(f"CAST({field} AS VARCHAR)", "false")
+    read = f"TRY_CAST({field} AS {column.type})"
+    same = f"TRY_CAST({read} AS {type_}) IS NOT DISTINCT FROM {field}"
+    if column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE"):
+        same = f"{same} AND coalesce(isfinite({read}), true)"
+    return Cast(f"CASE WHEN {same} THEN {read} ELSE error('unreadable') END", f"NOT ({same})")
+
+
+def explain(
+    connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast], types: list[str]
+) -> InputError:
+    """The first value of the file that does not fit the schema, by row and column."""
+    for one, column, type_ in zip(casts, schema.columns, types, strict=True):
+        numbered = f'SELECT *, row_number() OVER () AS "place in the file" FROM {relation(source)}'
+        try:
+            (row,) = connection.execute(
+                f'SELECT min("place in the file") FROM ({numbered}) WHERE {one.unreadable}'
+            ).fetchall()[0]
+        except duckdb.Error:
+            break
+        if row is not None:
+            return InputError(
+                f"{source}, row {row}, column {column.name!r}: is no {column.type} without a change of its value "
+                f"(the file has {type_})",
+                hint="correct it, or change the column's type in the schema; NaN and infinity cannot be encrypted",
+            )
+    return InputError(f"{source}: cannot be read as Parquet", hint="is the file complete?")

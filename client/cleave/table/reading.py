@@ -1,0 +1,50 @@
+"""How far DuckDB is with a file, told while it reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import duckdb
+
+_SECONDS = 0.2  # between two looks
+
+
+class Progress(Protocol):
+    def stage(self, name: str, total: int) -> None: ...
+
+    def advance(self, amount: int) -> None: ...
+
+
+@contextmanager
+def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
+    """One stage of `progress`, in percent, while the block runs a statement; none that ends before the first look."""
+    if progress is None:
+        yield
+        return
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    done = threading.Event()
+
+    def watch() -> None:
+        told = -1
+        while not done.wait(_SECONDS):
+            percent = int(connection.query_progress())
+            if told < 0:
+                progress.stage(name, 100)
+                told = 0
+            if percent > told:
+                progress.advance(percent - told)
+                told = percent
+        if told >= 0:
+            progress.advance(100 - told)
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
