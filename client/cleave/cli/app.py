@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cleave.cli import console, passphrase
+from cleave.cli.asked import Operation, SchemaFile, TableName, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.schema import schema
-from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.sql.plan import QueryPlan
-    from cleave.table.schema import Schema
     from cleave.transport.base import Transport
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
@@ -30,19 +27,6 @@ EPILOG = (
     "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
     "or the way to it failed, 7 an answer failed its checks, 130 interrupted, 141 the reader of stdout left."
 )
-
-File = Annotated[Path, typer.Argument(metavar="FILE.csv", help="The table.", show_default=False)]
-Sql = Annotated[
-    str | None, typer.Argument(metavar="SQL", help="One SELECT over the table, which is named like its file.")
-]
-Operation = Annotated[
-    str | None,
-    typer.Option("--op", metavar="OP", help="Instead of SQL: sum, product, mean, count, var or stddev of all numbers."),
-]
-SchemaFile = Annotated[
-    Path | None,
-    typer.Option("--schema", metavar="FILE", help="The schema, where it is not FILE.schema.toml beside the table."),
-]
 
 
 def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer.Typer:
@@ -76,29 +60,38 @@ def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer
     return app
 
 
-def plan(file: File, sql: Sql = None, op: Operation = None, schema: SchemaFile = None, as_json: Json = False) -> None:
+def plan(
+    ctx: typer.Context,
+    words: Words,
+    op: Operation = None,
+    schema: SchemaFile = None,
+    table: TableName = None,
+    as_json: Json = False,
+) -> None:
     """Show what a question would send where.
 
     Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
     """
-    _exactly_one(sql, op)
+    asked = read_question(words, op, schema, table)
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.describe import describe_plan  # noqa: PLC0415
     from cleave.pipeline import REQUESTS_UNDER_WAY  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
 
-    contract = _schema_of(file, schema)
-    with open_table(file, contract) as table:
-        description = describe_plan(table, _planned(file, contract, sql, op), REQUESTS_UNDER_WAY)
+    with (
+        console.progress(quiet=ctx.obj.quiet) as progress,
+        open_table(asked.files, asked.schema, progress) as opened,
+    ):
+        description = describe_plan(opened, asked.plan, REQUESTS_UNDER_WAY)
     console.out(plan_json(description) if as_json else plan_text(description))
 
 
 def query(
     ctx: typer.Context,
-    file: File,
-    sql: Sql = None,
+    words: Words,
     op: Operation = None,
     schema: SchemaFile = None,
+    table: TableName = None,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -125,24 +118,24 @@ def query(
 
     The sensitive half is encrypted here, and what comes back is checked before anything is shown.
     """
-    _exactly_one(sql, op)
     started = time.perf_counter()
+    asked = read_question(words, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
     from cleave.cli.report import answer_json, answer_text  # noqa: PLC0415
     from cleave.pipeline import run_query  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
     from cleave.transport.connect import Target, connect  # noqa: PLC0415
 
-    contract = _schema_of(file, schema)
-    planned = _planned(file, contract, sql, op)
     describe_key(key)  # a missing key is told before the table is read
     settings: Settings = ctx.obj
-    with open_table(file, contract) as table:
-        opened = open_key(key, passphrase.current(passphrase_fd))
+    with console.progress(quiet=settings.quiet) as progress:
+        opened = open_table(asked.files, asked.schema, progress)
+    with opened:
+        secret = open_key(key, passphrase.current(passphrase_fd))  # may prompt: no bars then
         transport = connect(Target(endpoint, functions, profile, region, sign, insecure_http), settings.embedded)
         try:
             with console.progress(quiet=settings.quiet) as progress:
-                answer = run_query(table, planned, opened, transport, progress, min_group)
+                answer = run_query(opened, asked.plan, secret, transport, progress, min_group)
         finally:
             transport.close()
     console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))
@@ -163,25 +156,6 @@ def serve(
             console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
 
     settings.serve(host, port, ready, log=not settings.quiet)
-
-
-def _exactly_one(sql: str | None, op: str | None) -> None:
-    if (sql is None) == (op is None):
-        raise typer.BadParameter("one question is needed: either SQL or --op")
-
-
-def _schema_of(file: Path, named: Path | None) -> Schema:
-    from cleave.table.schema import load_schema, schema_path  # noqa: PLC0415
-
-    if not file.exists():
-        raise InputError(f"{file}: no such file")
-    return load_schema(named or schema_path(file))
-
-
-def _planned(file: Path, contract: Schema, sql: str | None, op: str | None) -> QueryPlan:
-    from cleave.sql.planner import operation_sql, plan_query  # noqa: PLC0415
-
-    return plan_query(sql if sql is not None else operation_sql(str(op), contract, file.stem), contract, file.stem)
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cleave.cli import console
+from cleave.cli.asked import Files
 from cleave.cli.console import Heading, printable, table
 from cleave.cli.key import Json
 from cleave_shared.errors import InputError
@@ -27,12 +28,18 @@ def _names(kind: str, meaning: str) -> Any:
 
 def schema(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="The table.", show_default=False)],
+    files: Files,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o", "--output", "--schema", metavar="FILE", help="The schema file, if not FILE.schema.toml beside it."
         ),
+    ] = None,
+    skip: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Lines before the header that are no part of the table.")
+    ] = 0,
+    name: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="What SQL is to call the table, if not like its file.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
     check: Annotated[
@@ -52,19 +59,20 @@ def schema(
     """
     from cleave.table.schema import Kind, schema_path  # noqa: PLC0415 - see cleave.cli.app
 
-    target = output or schema_path(file)
+    target = output or schema_path(files)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     if check:
-        if kinds or yes:
+        if kinds or yes or skip or name:
             raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
-        _check(file, target, as_json=as_json, quiet=ctx.obj.quiet)
+        _check(files, target, as_json=as_json, quiet=ctx.obj.quiet)
         return
     if target.exists():
         raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
     from cleave.propose.propose import propose  # noqa: PLC0415
     from cleave.table.schema import write_schema  # noqa: PLC0415
 
-    proposal = propose(file, kinds)
+    with console.progress(quiet=ctx.obj.quiet) as progress:
+        proposal = propose(files, kinds, skip=skip, table=name, progress=progress)
     shown = _as_json(proposal, target) if as_json else schema_text(proposal)
     if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
         console.out(shown)
@@ -103,12 +111,12 @@ def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
     return kinds
 
 
-def _check(file: Path, target: Path, *, as_json: bool, quiet: bool) -> None:
+def _check(files: list[str], target: Path, *, as_json: bool, quiet: bool) -> None:
     from cleave.table.schema import load_schema  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
 
     contract = load_schema(target)
-    with open_table(file, contract) as opened:
+    with console.progress(quiet=quiet) as progress, open_table(files, contract, progress) as opened:
         rows = opened.rows
     if unsure := _unsure(contract):
         raise InputError(
@@ -119,7 +127,8 @@ def _check(file: Path, target: Path, *, as_json: bool, quiet: bool) -> None:
         console.out(_as_json(contract, target))
     elif not quiet:
         console.say(
-            f"{printable(str(target))} covers {printable(str(file))}: {len(contract.columns)} columns, {rows:,} rows"
+            f"{printable(str(target))} covers {printable(', '.join(files))}: {len(contract.columns)} columns, "
+            f"{rows:,} rows"
         )
 
 

@@ -76,6 +76,14 @@ def expand(name: str | Path) -> list[Path]:
     return matches
 
 
+def check_there(names: Sequence[str | Path]) -> None:
+    """Raises InputError for the first that is not there, before anything else is looked at."""
+    for name in names:
+        for path in expand(name):
+            if str(path) != STDIN and not path.exists():
+                raise InputError(f"{path}: there is no such file")
+
+
 def table_name(names: Names) -> str:
     """What a table of these files is called: like its file without endings; of several, what their names begin with."""
     stems = []
