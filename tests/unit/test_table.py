@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -266,7 +267,7 @@ def assert_value_free(error: InputError) -> None:
     assert error.__context__ is None or (error.__suppress_context__ and not isinstance(error.__context__, duckdb.Error))
     for text in (error.message, error.hint or ""):
         assert CANARY not in text
-        assert "47" not in text.replace("t.csv", "")
+        assert "47" not in re.sub(r"\S*/t\.csv", "", text)  # the folder's name counts runs
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Facts:
     """What is known of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
     `sample`: fields as written, without NULLs. `values`: every different one, where they are at most MANY. `note`: what
-    reading it brought up, for the reviewer.
+    reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written.
     """
 
     name: str
@@ -42,6 +42,8 @@ class Facts:
     sample: tuple[str, ...]
     values: tuple[str, ...] = ()
     note: str = ""
+    unit: str = ""
+    format: str | None = None
 
     @property
     def is_category(self) -> bool:

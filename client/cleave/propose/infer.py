@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cleave.propose.dates import name_dates
 from cleave.propose.detect import MANY, Facts
-from cleave.table.cast import DATE, TIMESTAMP, cast, formatted_date, is_null_token, number_pattern
+from cleave.table.cast import DATE, TIMESTAMP, accounting_pattern, cast, is_null_token, number_pattern
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.source import identifier
 from cleave.table.table import Table
@@ -20,10 +21,11 @@ _BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggreg
 _MOSTLY = 0.9
 _ROW = '"place in the file"'  # not rowid: a column of the file may be called that
 
-_NUMBER_LIKE = re.compile(
-    r"\s*[+-]?[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*(?:[eE][+-]?[0-9]+)?\s*"
+_UNIT = re.compile(
+    r"[$\u00a3\u20a0-\u20cf\u00a5\u0e3f%\u2030]|\b(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|MXN|NOK|PLN|SEK|TRY|USD|ZAR)\b"
 )
-_DAY_FIRST_OR_NOT = re.compile(r"\s*\d{1,2}([./-])\d{1,2}\1\d{4}\s*")
+_DIGITS = r"[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*(?:[eE][+-]?[0-9]+)?"
+_NUMBER_LIKE = re.compile(rf"\s*(?:[+-]?\s*{_DIGITS}|\({_DIGITS}\)|{_DIGITS}-)\s*")
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"y", "n"})
 # decimal and thousands separators, the likeliest first where several explain a file
 _POINT = ((".", ""), (".", ","))
@@ -35,7 +37,8 @@ _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f",
 class _Draft:
     """What is known of a column so far.
 
-    `shapes`: its fields with every digit turned to 9 -> (how many, first row, any with a leading zero or plus sign).
+    `shapes`: its fields with every digit turned to 9, without their unit -> (how many, first row, any with leading
+    zeros).
     """
 
     name: str
@@ -49,6 +52,8 @@ class _Draft:
     shapes: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     type: str = "VARCHAR"
     note: str = ""
+    unit: str = ""
+    format: str | None = None
 
 
 def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
@@ -61,11 +66,13 @@ def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
             _type_number(text, draft, dialect)
         elif draft.sample:
             _type_other(text, draft)
-    dialect = _date_format(text, drafts, dialect)
+    texts = [draft for draft in drafts if draft.type == "VARCHAR" and draft.sample and not draft.note]
+    name_dates(text, texts, NULL_TOKENS)
     tokens = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
     dialect = replace(dialect, null_tokens=tuple(sorted(tokens)))
     return dialect, [
-        Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.values, d.note) for d in drafts
+        Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.values, d.note, d.unit, d.format)
+        for d in drafts
     ]
 
 
@@ -114,25 +121,46 @@ def _number_format(text: Table, drafts: Sequence[_Draft]) -> CsvDialect:
     """The separators under which most columns hold nothing but numbers."""
     dialect = text.schema.dialect
     for draft in drafts:
-        like = sum(_NUMBER_LIKE.fullmatch(one) is not None for one in draft.sample)
+        like = sum(_NUMBER_LIKE.fullmatch(_UNIT.sub("", one, count=1)) is not None for one in draft.sample)
         if draft.sample and like >= _MOSTLY * len(draft.sample):
             name = identifier(draft.name)
             found = text.connection.execute(
                 "SELECT translate(field, '0123456789', '9999999999'), count(*), min(place), "
-                "bool_or(regexp_matches(field, '^\\s*([+]|-?0[0-9])')) "
+                "bool_or(regexp_matches(field, '^[^0-9]*0[0-9]')) "
                 f"FROM (SELECT {name} AS field, row_number() OVER () AS place FROM {text.relation}) "
                 f"WHERE {_solid('field')} GROUP BY 1"
             ).fetchall()
-            draft.shapes = {shape: (count, row, marked) for shape, count, row, marked in found}
+            _split_units(draft, {shape: (count, row, marked) for shape, count, row, marked in found})
     common = (*_POINT, *_COMMA) if dialect.delimiter != ";" else (_POINT[0], *_COMMA, _POINT[1])
     formats = [replace(dialect, decimal=decimal, thousands=thousands) for decimal, thousands in (*common, *_RARE)]
     return max(formats, key=lambda one: sum(bool(draft.shapes) and not _odd(draft, one) for draft in drafts))
 
 
+def _split_units(draft: _Draft, shapes: dict[str, tuple[int, int, bool]]) -> None:
+    """One unit in all of the fields is the column's; where only some carry it, or another, they stay what they are."""
+    units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
+    several = set(units.values())
+    if len(several) > 1:
+        usual = max(several, key=lambda unit: sum(shapes[shape][0] for shape in shapes if units[shape] == unit))
+        row = min(shapes[shape][1] for shape in shapes if units[shape] != usual)
+        with_unit = f"the unit {usual!r}" if usual else "no unit"
+        draft.note = f"numbers, most with {with_unit}, others not, the first in data row {row}: kept as text"
+        return
+    (draft.unit,) = several
+    merged: dict[str, tuple[int, int, bool]] = {}
+    for shape, (count, row, marked) in shapes.items():
+        bare = re.sub(r"^([+(-])\s+", r"\1", shape.replace(draft.unit, "", 1).strip()) if draft.unit else shape
+        known = merged.get(bare, (0, row, False))
+        merged[bare] = (known[0] + count, min(known[1], row), known[2] or marked)
+    draft.shapes = merged
+
+
 def _odd(draft: _Draft, dialect: CsvDialect) -> list[str]:
     """The shapes that are no numbers."""
-    pattern = re.compile(number_pattern(dialect, None))
-    return [shape for shape in draft.shapes if "9" not in shape or not pattern.fullmatch(shape)]
+    patterns = [re.compile(number_pattern(dialect, None)), re.compile(accounting_pattern(dialect, None))]
+    return [
+        shape for shape in draft.shapes if "9" not in shape or not any(pattern.fullmatch(shape) for pattern in patterns)
+    ]
 
 
 def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
@@ -145,10 +173,17 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
                 f"{100 * (total - others) / total:.0f} % are numbers, others are not, the first in data row {row}"
             )
         return
-    if any(marked for _, _, marked in draft.shapes.values()):
+    shapes = [re.sub("[()+-]", "", shape) if "e" not in shape.lower() else shape for shape in draft.shapes]
+    shapes = [shape.strip() for shape in shapes]
+    signed = any(shape.strip()[0] in "-(" or shape.strip()[-1] == "-" for shape in draft.shapes)
+    plus = any(shape.strip()[0] == "+" for shape in draft.shapes)
+    if any(marked for _, _, marked in draft.shapes.values()) or (
+        plus and not signed and not any(dialect.decimal in shape for shape in shapes)
+    ):
         draft.note = "digits with leading zeros or a plus sign, kept as text"
         return
-    shapes = [shape.strip() for shape in draft.shapes]
+    if draft.unit:
+        draft.note = f"numbers in {draft.unit!r}"
     if any("e" in shape.lower() for shape in shapes):
         draft.type = "DOUBLE"
         return
@@ -190,41 +225,4 @@ def _all_read(text: Table, draft: _Draft, type_: str, dialect: CsvDialect) -> bo
     column = Column(draft.name, Kind.LOCAL, type_, 0 if type_ == "BIGINT" else None)
     unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=NULL_TOKENS)).unreadable
     (count,) = text.connection.execute(f"SELECT count(*) FROM {text.relation} WHERE {unreadable}").fetchall()[0]
-    return bool(count == 0)
-
-
-def _date_format(text: Table, drafts: Sequence[_Draft], dialect: CsvDialect) -> CsvDialect:
-    """Day before month or not: told by the columns that only one way explains. Ambiguous dates stay text."""
-    fitting: dict[str, list[_Draft]] = {}
-    undecided: list[tuple[_Draft, list[str]]] = []
-    for draft in drafts:
-        separators = {match[1] if (match := _DAY_FIRST_OR_NOT.fullmatch(one)) else "" for one in draft.sample}
-        if draft.type != "VARCHAR" or len(separators) != 1 or "" in separators:
-            continue
-        (separator,) = separators
-        orders = ("%d", "%m", "%Y"), ("%m", "%d", "%Y")
-        candidates = [separator.join(order) for order in orders[: 1 if separator == "." else 2]]
-        formats = [one for one in candidates if _all_formatted(text, draft, one)]
-        if len(formats) == 1:
-            fitting.setdefault(formats[0], []).append(draft)
-        elif formats:
-            undecided.append((draft, formats))
-    chosen = max(fitting, key=lambda one: len(fitting[one]), default=None)
-    for draft, formats in undecided:
-        if chosen in formats:
-            fitting[chosen].append(draft)
-        else:
-            draft.note = "dates, but day and month cannot be told apart: set type DATE here and date_format under [csv]"
-    if chosen is None:
-        return dialect
-    for draft in fitting[chosen]:
-        draft.type = "DATE"
-    return replace(dialect, date_format=chosen)
-
-
-def _all_formatted(text: Table, draft: _Draft, date_format: str) -> bool:
-    name = identifier(draft.name)
-    (count,) = text.connection.execute(
-        f"SELECT count(*) FROM {text.relation} WHERE {_solid(name)} AND {formatted_date(name, date_format)} IS NULL"
-    ).fetchall()[0]
     return bool(count == 0)

@@ -17,7 +17,7 @@ from cleave.table.reading import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names, connect_in_memory
 from cleave.table.table import open_table
-from cleave.table.types import can_be_encrypted, decimals_of
+from cleave.table.types import can_be_encrypted, decimals_of, is_number
 from cleave_shared.errors import InputError
 
 
@@ -70,14 +70,25 @@ def propose(
 
 def _typed(facts: Facts, type_: str) -> Facts:
     """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
-    return facts if type_ == "VARCHAR" else replace(facts, type=parquet.schema_type(type_), note="")
+    return (
+        facts if type_ == "VARCHAR" else replace(facts, type=parquet.schema_type(type_), note="", unit="", format=None)
+    )
 
 
 def _column(facts: Facts) -> Column:
     proposal = propose_kind(facts)
     reason = f"{proposal.reason}; {facts.note}" if facts.note else proposal.reason
     decimals = decimals_of(facts.type)
-    return Column(facts.name, proposal.kind, facts.type, decimals, reason=reason, unsure=proposal.unsure)
+    return Column(
+        facts.name,
+        proposal.kind,
+        facts.type,
+        decimals,
+        reason=reason,
+        unsure=proposal.unsure,
+        unit=facts.unit if is_number(facts.type) else "",
+        format=facts.format,
+    )
 
 
 def _decided(source: Input, column: Column, kind: Kind | None) -> Column:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import duckdb
 
-from cleave.table.cast import Cast, number_pattern
+from cleave.table.cast import Cast, accounting_pattern, number_pattern, unit_pattern
 from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
@@ -147,16 +147,27 @@ def _describe(text: str, column: Column, dialect: CsvDialect) -> tuple[str, str]
             f"is infinite or not a number, which {column.type} in a column of kind {column.kind} cannot hold",
             'leave the field empty, add "nan" to null_tokens under [csv], or make the column local',
         )
+    if column.unit:
+        if not re.fullmatch(unit_pattern(column.unit), text):
+            return f"is no number with the unit {column.unit!r}, which the schema states", "correct it, or the schema"
+        text = re.sub(r"^([+(-])\s+", r"\1", text.replace(column.unit, "").strip())
+    if column.format is not None:
+        return f"is not a {column.type} written {column.format}, as the schema states", general
     if column.decimals is None or column.type == "BOOLEAN":
         return f"is not a {column.type} as [csv] in the schema describes them", general
-    if not re.fullmatch(number_pattern(dialect, None), text, re.ASCII) or not re.search("[0-9]", text):
+    if not _is_number(text, dialect, None) or not re.search("[0-9]", text):
         return f"is not a number as [csv] in the schema writes them, {column.type} expected", general
     if "e" in text.lower():
         return "has an exponent, which may have cost digits", "write all digits, or change the type to DOUBLE"
-    if not re.fullmatch(number_pattern(dialect, column.decimals), text, re.ASCII):
+    if not _is_number(text, dialect, column.decimals):
         if column.type in INTEGERS:
             return f"is not a whole number, {column.type} expected", "correct it, or declare decimals: DECIMAL(18,2)"
         decimals = f"{column.decimals} digit{'s' if column.decimals != 1 else ''} after the point"
         return f"has more than the declared {decimals}", "declare more, or change the type to DOUBLE"
     size = f"{digits_of(column.type)} digits" if digits_of(column.type) else f"{INTEGERS[column.type]} bits"
     return f"is too large for {column.type} ({size})", "widen the type, or for a long identifier use VARCHAR and sealed"
+
+
+def _is_number(text: str, dialect: CsvDialect, decimals: int | None) -> bool:
+    patterns = number_pattern(dialect, decimals), accounting_pattern(dialect, decimals)
+    return any(re.fullmatch(one, text, re.ASCII) for one in patterns)

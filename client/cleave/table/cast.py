@@ -7,8 +7,9 @@ timestamp a DATE. A field must match the grammar of its type first.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cleave.table.dates import pattern as date_pattern
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.source import literal
 
@@ -24,13 +25,23 @@ class Cast:
 def number_pattern(dialect: CsvDialect, decimals: int | None) -> str:
     """Regular expression (RE2) of numbers with at most `decimals` digits after the point, trailing zeros aside.
 
-    None: a float, any digits and an exponent.
+    None: a float, any digits and an exponent. A sign stands before the digits.
     """
+    return rf"\s*[+-]?{_digits(dialect, decimals)}\s*"
+
+
+def accounting_pattern(dialect: CsvDialect, decimals: int | None) -> str:
+    """The same of negative numbers as accounts write them: (12.50) and 12.50-"""
+    digits = _digits(dialect, decimals)
+    return rf"\s*(?:\({digits}\)|{digits}-)\s*"
+
+
+def _digits(dialect: CsvDialect, decimals: int | None) -> str:
     thousands, point = re.escape(dialect.thousands), re.escape(dialect.decimal)
     whole = f"(?:[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]*)" if thousands else "[0-9]*"
     if decimals is None:
-        return rf"\s*[+-]?{whole}(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*"
-    return rf"\s*[+-]?{whole}(?:{point}[0-9]{{0,{decimals}}}0*)?\s*"
+        return rf"{whole}(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
+    return rf"{whole}(?:{point}[0-9]{{0,{decimals}}}0*)?"
 
 
 DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
@@ -70,23 +81,53 @@ def _read(field: str, column: Column, dialect: CsvDialect) -> str:
         case "BOOLEAN":
             return f"TRY_CAST(trim({field}) AS BOOLEAN)"
         case "DATE" | "TIME" | "TIMESTAMP":
+            if column.format is not None:
+                return formatted(field, column.format, column.type)
             pattern = {"DATE": DATE, "TIME": TIME, "TIMESTAMP": TIMESTAMP}[column.type]
             value = _matching(field, pattern, f"TRY_CAST({field} AS {column.type})")
             if column.type == "DATE" and dialect.date_format:
-                return f"coalesce({value}, {formatted_date(field, dialect.date_format)})"
+                return f"coalesce({value}, {formatted(field, dialect.date_format, 'DATE')})"
             return value
-        case "FLOAT" | "DOUBLE":
-            number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
-            if dialect.thousands or dialect.decimal != ".":
-                number = _matching(field, number_pattern(dialect, None), number)
-            return f"CASE WHEN isfinite({number}) THEN {number} END" if column.kind == Kind.ENCRYPTED else number
         case _:
-            number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
-            return _matching(field, number_pattern(dialect, column.decimals), number)
+            number = _number(field, column, dialect)
+            if column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE"):
+                return f"CASE WHEN isfinite({number}) THEN {number} END"
+            return number
 
 
-def formatted_date(field: str, date_format: str) -> str:
-    return f"CAST(try_strptime(trim({field}), {literal(date_format)}) AS DATE)"
+def _number(field: str, column: Column, dialect: CsvDialect) -> str:
+    """SQL of a number: as computers write it, else (few fields get there) as accounts do."""
+    if column.unit:
+        return _with_unit(field, column, dialect)
+    number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
+    if column.decimals is not None or dialect.thousands or dialect.decimal != ".":
+        number = _matching(field, number_pattern(dialect, column.decimals), number)
+    negative = f"TRY_CAST('-' || {plain_number(_bare(field), dialect)} AS {column.type})"
+    return f"coalesce({number}, {_matching(field, accounting_pattern(dialect, column.decimals), negative)})"
+
+
+def _bare(field: str) -> str:
+    return f"translate(trim({field}), '()-', '')"
+
+
+def _with_unit(field: str, column: Column, dialect: CsvDialect) -> str:
+    """Every field carries the unit, once, before or after its digits; a sign may stand apart."""
+    bare = f"trim(replace({field}, {literal(column.unit)}, ''))"
+    signed = f"regexp_replace({bare}, '^([+(-])\\s+', '\\1')"
+    return _matching(field, unit_pattern(column.unit), _number(signed, replace(column, unit=""), dialect))
+
+
+def unit_pattern(unit: str) -> str:
+    """Regular expression (RE2) of fields with `unit` at one end of what is left."""
+    escaped = re.escape(unit)
+    digit = "[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*"
+    return rf"\s*[+(-]?\s*(?:{escaped}\s*[+-]?{digit}|[+-]?{digit}\s*{escaped})\s*[)-]?\s*"
+
+
+def formatted(field: str, date_format: str, type_: str) -> str:
+    """SQL of a field read by `date_format`; NULL where it is written otherwise or no such day exists."""
+    value = f"CAST(try_strptime(trim({field}), {literal(date_format)}) AS {type_})"
+    return f"CASE WHEN regexp_full_match({field}, {literal(date_pattern(date_format))}) THEN {value} END"
 
 
 def _matching(field: str, pattern: str, value: str) -> str:

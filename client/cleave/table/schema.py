@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cleave.files import write_atomically
+from cleave.table.dates import check_format
 from cleave.table.inputs import STDIN, expand, table_name
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
 from cleave_shared.errors import InputError
@@ -53,6 +54,9 @@ the sensitive service sees of a query follows from them and never from the value
 """
 
 
+_COLUMN_KEYS = ("kind", "type", "decimals", "unit", "format", "nullable", "lower", "upper", "reason", "unsure")
+
+
 class Kind(StrEnum):
     PLAIN = "plain"
     ENCRYPTED = "encrypted"
@@ -66,7 +70,8 @@ class Column:
 
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
-    is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet.
+    is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet. `unit`: a currency or the like
+    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601.
     """
 
     name: str
@@ -78,6 +83,8 @@ class Column:
     reason: str = ""
     nullable: bool = True
     unsure: bool = False
+    unit: str = ""
+    format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +202,10 @@ def _dump_column(column: Column) -> TomlTable:
     result.add("type", column.type)
     if column.type.startswith("DECIMAL"):
         result.add("decimals", column.decimals)
+    if column.unit:
+        result.add("unit", column.unit)
+    if column.format is not None:
+        result.add("format", column.format)
     if not column.nullable:
         result.add("nullable", False)
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
@@ -229,7 +240,7 @@ def _parse(document: Mapping[str, Any]) -> Schema:
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     place = f"[columns.{name}]"
-    _only_keys(table, ("kind", "type", "decimals", "nullable", "lower", "upper", "reason", "unsure"), place)
+    _only_keys(table, _COLUMN_KEYS, place)
     kind = _text(table, "kind", place)
     if kind not in list(Kind):
         raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
@@ -255,7 +266,32 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
         if not isinstance(stated_flag, bool):
             raise ValueError(f"{place} {key}: must be true or false")
     reason = _text(table, "reason", place) if "reason" in table else ""
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure)
+    unit, format_ = _unit(table, type_, place), _format(table, type_, place)
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_)
+
+
+def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:
+    if "unit" not in table:
+        return ""
+    unit = _text(table, "unit", place)
+    if not is_number(type_):
+        raise ValueError(f"{place} unit: {type_} has none, only numbers do")
+    if unit != unit.strip() or not unit or any(char.isdigit() or char in "+-()" for char in unit):
+        raise ValueError(f'{place} unit: must be what stands beside the digits, as in "%" or "EUR"')
+    return unit
+
+
+def _format(table: Mapping[str, Any], type_: str, place: str) -> str | None:
+    if "format" not in table:
+        return None
+    date_format = _text(table, "format", place)
+    if type_ not in ("DATE", "TIMESTAMP"):
+        raise ValueError(f"{place} format: {type_} has none, only DATE and TIMESTAMP do")
+    try:
+        check_format(date_format, type_)
+    except ValueError as error:
+        raise ValueError(f"{place} format: {error}") from None
+    return date_format
 
 
 def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decimal | None:
@@ -304,13 +340,10 @@ def _check_dialect(dialect: CsvDialect) -> None:
     except LookupError:
         raise ValueError('[csv] encoding: is not known; usual ones are "utf-8", "utf-16" and "cp1252"') from None
     if dialect.date_format is not None:
-        rest = dialect.date_format
-        for part in ("%d", "%m", "%Y" if "%Y" in rest else "%y"):
-            if rest.count(part) != 1:
-                raise ValueError('[csv] date_format: must hold %d, %m and %Y or %y once each, as in "%d.%m.%Y"')
-            rest = rest.replace(part, "")
-        if "%" in rest:
-            raise ValueError("[csv] date_format: knows %d, %m and %Y or %y only")
+        try:
+            check_format(dialect.date_format, "DATE")
+        except ValueError as error:
+            raise ValueError(f"[csv] date_format: {error}") from None
 
 
 def _only_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
