@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cleave.aggregates.base import SIGMAS, Moment
+from cleave.aggregates.base import SIGMAS
 from cleave.ckks.job import Job, bytes_of_chunk
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_VARIANCE
-from cleave.split import Halves, arrange
+from cleave.split import Halves, arrange, encrypted_job
 from cleave.sql.plan import QueryPlan
 from cleave.table.schema import Kind
 from cleave.table.table import Table
@@ -25,7 +25,7 @@ def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile 
     runs: list[Run] = list(enumerate(counts))
     if selected < table.rows:
         runs.append((FILTERED, table.rows - selected))
-    job = Job(profile, plan.arguments, halves.arguments(), arrange(runs, len(counts)), table.schema)
+    job = encrypted_job(profile, plan, halves, arrange(runs, len(counts)))
     slices = job.slices(streams)
     results = sum(len({group for group, _ in part.runs} - {FILTERED}) + 1 for part in slices)  # and the sentinel
     described = {
@@ -68,8 +68,9 @@ def _group_sizes(table: Table, plan: QueryPlan) -> list[int]:
 def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[dict[str, Any]]:
     encrypted: dict[str, int] = {name.lower(): 0 for argument in plan.arguments for name in argument.columns}
     for each in job.described():
-        for name in plan.arguments[each.argument].columns:
-            encrypted[name.lower()] += each.bytes
+        for place in each.name.arguments:
+            for name in plan.arguments[place].columns:
+                encrypted[name.lower()] += each.bytes
     plain = {name.lower() for name in plan.plain_columns}
     described = []
     for column in table.schema.columns:
@@ -103,23 +104,19 @@ def _encrypted(plan: QueryPlan, job: Job) -> list[dict[str, Any]]:
     described = []
     error = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * job.rows)
     for each in job.described():
-        argument = plan.arguments[each.argument]
+        arguments = [plan.arguments[place] for place in each.name.arguments]
         described.append(
             {
-                "argument": argument.sql,
-                "type": argument.type,
-                "moment": str(each.moment),
+                "argument": ", ".join(argument.sql for argument in arguments),
+                "type": ", ".join(argument.type for argument in arguments),
+                "moment": each.name.moment,
                 "exact": each.exact,
                 "log2_scale": each.scale,
                 "bytes": each.bytes,
-                "bound": 0.0 if each.exact else _ldexp(error, -each.scale) * _unit(job, each.argument, each.moment),
+                "bound": 0.0 if each.exact else _ldexp(error, -each.scale) * each.unit,
             }
         )
     return described
-
-
-def _unit(job: Job, argument: int, moment: Moment) -> float:
-    return float(job.prepared[argument].square_unit) if moment is Moment.SQUARE else 1.0
 
 
 def _ldexp(value: float, exponent: int) -> float:

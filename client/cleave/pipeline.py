@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from cleave.aggregates.base import Figure
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.job import CHECKS, Job, Slice
 from cleave.ckks.secret_key import SecretKey
-from cleave.split import Halves, Part, arrange
+from cleave.split import Halves, Part, arrange, encrypted_job
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, merge
@@ -92,7 +91,7 @@ def run_query(
     _check_plain(groups, table.rows)
     with clock.stage("encode"):
         arrangement = arrange(groups.runs, len(groups.keys))
-        job = Job(key.profile, plan.arguments, halves.arguments(), arrangement, table.schema)
+        job = encrypted_job(key.profile, plan, halves, arrangement)
         slices = _slices(job, len(groups.keys))
     halves.close()
     with clock.stage("sensitive"):
@@ -100,7 +99,7 @@ def run_query(
             _ask_sensitive(job, slices, key, schema_hash, transport, progress)
     with clock.stage("finish"):
         number_of = {int(group): number for number, group in enumerate(arrangement.group_of)}
-        answers = [_answers(plan, job, number_of[index], rows) for index, rows in enumerate(groups.counts)]
+        answers = [job.figures(number_of[index]) for index in range(len(groups.counts))]
         shown, shown_answers, suppressed = suppress_small(groups, answers, min_group)
         result = finish(plan, shown, shown_answers)
     checks: dict[str, Any] = {"plain rows": "passed"}
@@ -120,14 +119,6 @@ def run_query(
     if min_group:
         requests = without_complements(requests, min_group, suppressed)
     return Result(result, checks, requests, clock.seconds)
-
-
-def _answers(plan: QueryPlan, job: Job, number: int, rows: int) -> list[Figure]:
-    moments = job.moments(number)
-    return [
-        each.aggregate.finish(moments[each.argument], job.prepared[each.argument].facts, rows)
-        for each in plan.encrypted
-    ]
 
 
 def _ask_plain(

@@ -16,11 +16,11 @@ import numpy as np
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Aggregate, Figure
+from cleave.aggregates.columns import Domain, Values
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Values
+from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.job import Arrangement, Job, Slice
 from cleave.ckks.secret_key import SecretKey
-from cleave.sql.plan import Argument
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.operations import AGGREGATE_OF
@@ -65,8 +65,9 @@ class Question:
         self._jobs: dict[str, tuple[Job, Slice, MomentsRequest]] = {}
         for name, values in data.items():
             counted = [int(value is not None) for value in values]
-            argument, column = _column(name, counted if counting else values, self._aggregate)
-            job = Job(key.profile, [argument], [column], Arrangement(order, runs, numbers))
+            domain, column = _column(name, counted if counting else values)
+            columns = Columns([domain], [Asked(self._aggregate, (0,))])
+            job = Job(key.profile, columns, [name], [column], Arrangement(order, runs, numbers))
             part, *more = job.slices(1)
             if more:
                 raise InputError(f"column {name!r} does not fit one request", hint="use `cleave query` for tables")
@@ -109,24 +110,21 @@ class Question:
         except (KeyError, TypeError, ValueError):
             raise CheckFailed("envelope", "this is not an answer of the sensitive service") from None
         job.accept(self._cipher, part, request, response)
-        figures = {
-            group: self._aggregate.finish(job.moments(group)[0], job.prepared[0].facts, count)
-            for group, count in self._runs
-        }
+        figures = {group: job.figures(group)[0] for group, _ in self._runs}
         return figures if self._grouped else figures[0]
 
 
-def _column(name: str, values: Sequence[Value], aggregate: Aggregate) -> tuple[Argument, Values]:
+def _column(name: str, values: Sequence[Value]) -> tuple[Domain, Values]:
     valid = np.array([value is not None for value in values])
     present = [value for value in values if value is not None]
-    scale = 0
+    decimals: int | None = 0
     if all(isinstance(value, int) for value in present):
-        kind, decimals = "BIGINT", 0
+        decimals = 0
     elif all(isinstance(value, int | Decimal) for value in present):
         scale = max(-int(value.as_tuple().exponent) for value in present if isinstance(value, Decimal))
-        kind, decimals = f"DECIMAL(18,{max(scale, 0)})", max(scale, 0)
+        decimals = max(scale, 0)
     elif all(isinstance(value, int | float | Decimal) for value in present):
-        kind, decimals = "DOUBLE", None
+        decimals = None
     else:
         raise InputError(f"column {name!r} holds something other than numbers")
     try:
@@ -137,5 +135,8 @@ def _column(name: str, values: Sequence[Value], aggregate: Aggregate) -> tuple[A
             numbers = np.array([0 if value is None else int(value * unit) for value in values], np.int64)
     except OverflowError:
         raise InputError(f"column {name!r} holds a number of more than 64 bits") from None
-    argument = Argument(name, kind, decimals, (name,), aggregate.needs(decimals))
-    return argument, Values(numbers, None if valid.all() else valid)
+    nullable = not valid.all()
+    least, largest = (
+        (int(numbers[valid].min()), int(numbers[valid].max())) if present and decimals is not None else (0, 0)
+    )
+    return Domain(decimals, least, largest, nullable), Values(numbers, valid if nullable else None)

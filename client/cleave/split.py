@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import Moment
-from cleave.ckks.columns import Values
-from cleave.ckks.job import Arrangement
+from cleave.aggregates.columns import Domain, Values
+from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.job import Arrangement, Job, taken
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.table.source import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 from cleave_shared.moments import FILTERED, Run
+from cleave_shared.params import Profile
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _WHOLE_TABLE_ROWS = 1 << 18  # try this many rows in one Parquet file first
@@ -121,7 +122,7 @@ def _values(column: NDArray[np.generic]) -> Values:
 
 def _fetchable(argument: Argument) -> str:
     """SQL whose values numpy holds without loss: integers in the last decimal, float64, or 1 for any value."""
-    if argument.moments == {Moment.COUNT}:
+    if argument.counted:
         return f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END"
     if argument.decimals is None:
         return f"CAST(({argument.sql}) AS DOUBLE)"
@@ -132,6 +133,27 @@ def _fetchable(argument: Argument) -> str:
     factors = [f"CAST({10**digits} AS DECIMAL(10,0))" for digits in (half, argument.decimals - half)]
     wide = f"CAST(({argument.sql}) AS DECIMAL(18,{argument.decimals}))"
     return f"CAST({wide} * {factors[0]} * {factors[1]} AS BIGINT)"
+
+
+def encrypted_job(profile: Profile, plan: QueryPlan, halves: Halves, arrangement: Arrangement) -> Job:
+    """The sensitive half of `plan`, its arguments' values taken from `halves`."""
+    values = halves.arguments()
+    domains = [
+        _narrowed(argument, taken(column, arrangement.order))
+        for argument, column in zip(plan.arguments, values, strict=True)
+    ]
+    columns = Columns(domains, [Asked(each.aggregate, each.arguments) for each in plan.encrypted])
+    return Job(profile, columns, [argument.sql for argument in plan.arguments], values, arrangement)
+
+
+def _narrowed(argument: Argument, column: Values) -> Domain:
+    """Its domain, as narrow as the selected values are where nothing is declared."""
+    domain = argument.domain
+    present = column.values if column.valid is None else column.values[..., column.valid]
+    nullable = domain.nullable and column.valid is not None and not column.valid.all()
+    if not domain.is_exact or argument.lower is not None or not len(present):
+        return replace(domain, nullable=nullable)
+    return replace(domain, lower=int(present.min()), upper=int(present.max()), nullable=nullable)
 
 
 def arrange(runs: Sequence[Run], groups: int) -> Arrangement:

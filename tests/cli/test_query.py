@@ -70,7 +70,8 @@ def test_the_answer_as_json(ready: Cli, table: Path) -> None:
         assert (bounds[0], exact[0]) == (None, None)
         assert (bounds[2], exact[2]) == (0, True)
         for place in (3, 4):
-            assert abs(Decimal(float(row[place])) - Decimal(truth[place])) <= bounds[place]
+            lost = 1e-12 * abs(truth[place])  # by DuckDB's own float64, at most
+            assert abs(Decimal(float(row[place])) - Decimal(truth[place])) <= Decimal(bounds[place]) + Decimal(lost)
     assert set(answer["checks"].values()) == {"passed"}
     assert answer["timings"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleave.aggregates.base import Moment
+from cleave.aggregates import AGGREGATES
+from cleave.aggregates.columns import Domain, Values
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Values
+from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.job import Arrangement, Job, Slice
 from cleave.ckks.secret_key import SecretKey
-from cleave.sql.plan import Argument
 from cleave_services.sensitive.app import moments
 from cleave_services.sensitive.evaluate import Chunk, evaluate
 from cleave_shared import seal
@@ -26,7 +26,6 @@ from cleave_shared.seal import SealEvaluator, ring
 from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse
 
 FAULTS = tomllib.loads((Path(__file__).parents[1] / "vectors" / "faults.toml").read_text())["fault"]
-ARGUMENT = Argument(sql='"x"', type="BIGINT", decimals=0, columns=("x",), moments=frozenset({Moment.COUNT, Moment.SUM}))
 RUNS = [(0, 9000), (1, 100), (2, 10_000), (3, 1000)]
 
 
@@ -59,7 +58,8 @@ class Case:
 def make_case(key: SecretKey, seed: int = 5) -> Case:
     rows = sum(n for _, n in RUNS)
     values = np.random.default_rng(seed).integers(0, 10**6, rows)
-    job = Job(SUM60_PACK, [ARGUMENT], [Values(values, None)], Arrangement(np.arange(rows), RUNS, np.arange(4)))
+    columns = Columns([Domain(0, 0, 10**6, nullable=False)], [Asked(AGGREGATES["SUM"], (0,))])
+    job = Job(SUM60_PACK, columns, ["x"], [Values(values, None)], Arrangement(np.arange(rows), RUNS, np.arange(4)))
     cipher = Cipher(key)
     (part,) = job.slices(1)
     request = job.request(part, key.key_id, "0" * 32, job.encrypt(cipher, part))

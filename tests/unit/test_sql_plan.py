@@ -5,7 +5,6 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from cleave.aggregates.base import Moment
 from cleave.sql import functions
 from cleave.sql.plan import Output
 from cleave.sql.planner import operation_sql, plan_query
@@ -42,7 +41,7 @@ def test_a_query_is_cut_in_three(patients: Schema) -> None:
     assert plan.plain_columns == ("ward", "Bed No", "day")
     (argument,) = plan.arguments
     assert (argument.sql, argument.type, argument.decimals, argument.columns) == ('"age"', "BIGINT", 0, ("age",))
-    assert argument.moments == {Moment.COUNT, Moment.SUM}
+    assert not argument.counted
     assert [each.aggregate.names[0] for each in plan.encrypted] == ["AVG"]
     assert [each.parts for each in plan.plain] == [('max("Bed No")',)]
     assert plan.outputs == (
@@ -69,9 +68,8 @@ def test_equal_arguments_are_encrypted_once_for_all_their_aggregates(patients: S
         "patients",
     )
     assert [argument.sql for argument in plan.arguments] == ['"age" * 2', '"age"']
-    assert plan.arguments[0].moments == {Moment.COUNT, Moment.SUM, Moment.SQUARE}
-    assert plan.arguments[1].moments == {Moment.COUNT}
-    assert [each.argument for each in plan.encrypted] == [0, 0, 0, 1]
+    assert [argument.counted for argument in plan.arguments] == [False, True]
+    assert [each.arguments for each in plan.encrypted] == [(0,), (0,), (0,), (1,)]
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,14 @@ from cleave.aggregates.stddev import Stddev
 from cleave.aggregates.sum import Sum
 from cleave.aggregates.variance import Variance
 
-_VARIANCE = "(sum of (x - c)^2 - (sum of (x - c))^2 / n) / "
-
 DECLARED: tuple[Aggregate, ...] = (
     Count(),
     Sum(),
     Avg(),
-    Variance(("VAR_SAMP", "VARIANCE"), 1, _VARIANCE + "(n - 1)"),
-    Variance(("VAR_POP",), 0, _VARIANCE + "n"),
-    Stddev(("STDDEV_SAMP", "STDDEV"), 1, "square root of VAR_SAMP"),
-    Stddev(("STDDEV_POP",), 0, "square root of VAR_POP"),
+    Variance(("VAR_SAMP", "VARIANCE"), 1),
+    Variance(("VAR_POP",), 0),
+    Stddev(("STDDEV_SAMP", "STDDEV"), 1),
+    Stddev(("STDDEV_POP",), 0),
     Product(),
 )
 

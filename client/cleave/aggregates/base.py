@@ -1,31 +1,25 @@
-"""What an aggregate over an encrypted column declares.
+"""What an aggregate over encrypted columns declares, and the moments it is made of.
 
-The sensitive service computes totals of encrypted columns and nothing else. An aggregate says which moments of its
-argument it needs and how the answer and its error bound follow from them.
+The sensitive service computes totals of encrypted columns and nothing else. A moment is one such column and how its
+total is read. An aggregate names the moments it needs over its arguments and how its figure follows from them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from cleave.aggregates.columns import Column, Domain, Doubles, Words
+from cleave.aggregates.operand import Operand
+
+if TYPE_CHECKING:
+    from flint import arb
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)
-
-
-class Moment(StrEnum):
-    """A total over the rows of a group where the argument x is not NULL. c is the client's own."""
-
-    COUNT = "count"  # number of rows
-    SUM = "sum"  # x - c
-    SQUARE = "square"  # (x - c)^2
-    LOG = "log"  # ln|x|, 0 where x = 0
-    NEGATIVE = "negative"  # 1 where x < 0
-    ZERO = "zero"  # 1 where x = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +35,71 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    """What the client knows of an argument over the whole job, needed to bound what float64 engines lose."""
+class Reading:
+    """How a column's total becomes a moment, and what float64 lost when the column was made. It never leaves here.
 
-    type: str  # DuckDB type of the argument
-    decimals: int | None  # digits after the point for exact types (integers: 0), None for floats
-    centre: Fraction  # c
-    largest: float  # max |x|
-    lowest: float = -math.inf  # min x, where known: narrows the bounds of SUM and AVG
-    smallest: float = 0.0  # smallest |x| other than 0, where known: narrows the bound of PRODUCT
+        moment = unit * total + count * shift,  off by  count * each + share * |unit * total|  at most
+
+    `void`: every value of the column is 0, and so is any total, whatever noise came back.
+    """
+
+    unit: Fraction = Fraction(1)
+    shift: Fraction = Fraction(0)
+    each: Fraction = Fraction(0)
+    share: Fraction = Fraction(0)
+    void: bool = False
+
+    def estimate(self, total: Estimate, count: int) -> Estimate:
+        if self.void:
+            return Estimate(count * self.shift, count * self.each)
+        bound = total.bound + self.share * (abs(total.value) + total.bound) if self.share else total.bound
+        return Estimate(self.unit * total.value + count * self.shift, self.unit * bound + count * self.each)
+
+
+class Moment(Protocol):
+    """A total over the rows of a group where none of the aggregate's arguments is NULL. Equal moments share a column.
+
+    `arguments` are the aggregate's; a moment says itself which of them it reads.
+    """
 
     @property
-    def is_exact(self) -> bool:
-        return self.decimals is not None
+    def name(self) -> str: ...  # for `cleave plan`
+
+    def column(self, arguments: Sequence[Domain]) -> Column | None:
+        """The type of its column, None where the domains settle that the moment is 0."""
+        ...
+
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+        """Its column's values, of the type `column` says, 0 in rows that do not count; and how to read a total."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What finishing needs to know of an argument."""
+
+    domain: Domain
+    centre: Fraction  # c of the moments about it
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of one group, as DuckDB types it. `value` None is SQL NULL; bound in the units of the value."""
+    """One figure of one group, as DuckDB types it. `value` None is SQL NULL.
+
+    exact: `value` is the exact mathematical value, correctly rounded where the type is DOUBLE; the bound is 0.
+    Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known.
+    `ball` encloses the exact mathematical value, unrounded; None for NULL.
+    """
 
     value: int | float | Fraction | None
     bound: float
     exact: bool
+    ball: arb | None = field(default=None, compare=False, repr=False)
+
+
+def widen(value: float) -> float:
+    """`value` rounded outwards, so that a bound computed in float64 stays a bound."""
+    return math.nextafter(value * (1 + 4 * UNIT), math.inf) if value else 0.0
 
 
 class Aggregate(Protocol):
@@ -72,22 +109,15 @@ class Aggregate(Protocol):
     def names(self) -> tuple[str, ...]: ...  # SQL names in upper case, DuckDB's spelling and its synonyms
 
     @property
-    def formula(self) -> str: ...  # for `cleave plan` and the documentation
+    def arity(self) -> int: ...  # how many arguments it takes
 
     @property
-    def leaks(self) -> str: ...  # what the result tells whoever sees it
+    def moments(self) -> tuple[Moment, ...]: ...  # beside the number of rows that count, which all have
 
-    def needs(self, decimals: int | None) -> frozenset[Moment]: ...
-
-    def result_type(self, argument_type: str) -> str:
-        """DuckDB's type of the result for an argument of `argument_type`."""
+    def result_type(self, *argument_types: str) -> str:
+        """DuckDB's type of the result for arguments of these types."""
         ...
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:
-        """The answer for one group of `rows` rows (NULLs included)."""
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
+        """The figure of one group in which `count` rows have no NULL among the arguments."""
         ...
-
-
-def widen(value: float) -> float:
-    """`value` rounded outwards, so that a bound computed in float64 stays a bound."""
-    return math.nextafter(value * (1 + 4 * UNIT), math.inf) if value else 0.0

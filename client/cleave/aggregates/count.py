@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
-from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
-from cleave.aggregates.doubles import count_of
+from cleave.aggregates.balls import rational
+from cleave.aggregates.base import Argument, Estimate, Figure, Moment
 
 
 class Count:
-    """Exact: the number of rows less an encrypted column of NULL flags."""
+    """Exact: an encrypted column of flags, or the number of rows where x cannot be NULL."""
 
     names = ("COUNT",)
-    formula = "sum of (x is not NULL)"
-    leaks = "how many values are missing in a group"
+    arity = 1
+    moments: tuple[Moment, ...] = ()
 
-    def needs(self, decimals: int | None) -> frozenset[Moment]:  # noqa: ARG002 - the same for every type
-        return frozenset({Moment.COUNT})
-
-    def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
+    def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "BIGINT"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
-        return Figure(count_of(moments), 0.0, exact=True)
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:  # noqa: ARG002
+        return Figure(count, 0.0, exact=True, ball=rational(Fraction(count)))

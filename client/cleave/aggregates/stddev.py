@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.aggregates.base import Estimate
-from cleave.aggregates.doubles import UNIT_EXACT, of_doubles, square_root
+from flint import arb
+
+from cleave.aggregates.balls import exact_root, inexact
+from cleave.aggregates.base import Figure
 from cleave.aggregates.variance import Variance
 
 
 @dataclass(frozen=True, slots=True)
 class Stddev(Variance):
-    """The square root of the variance. Its bound is the larger distance to the root of the variance's ends, which is
-    the lower one.
-    """
+    """The square root of the variance, correctly rounded where that is exact."""
 
-    def _doubles(self, squared: Estimate, highest: Fraction) -> tuple[float, float]:
-        root = square_root(squared.value)
-        # sqrt(v + d) - sqrt(v) where v is small, else d / (sqrt(v) + sqrt(v - d))
-        if squared.bound >= squared.value:
-            distance = max(root, square_root(squared.value + squared.bound) - root)
-        else:
-            distance = squared.bound / (root + square_root(squared.value - squared.bound))
-        loss = distance * (1 + UNIT_EXACT) + 2 * UNIT_EXACT * root
-        return of_doubles(root, loss, highest)
+    def _exact(self, variance: Fraction) -> Figure:
+        return exact_root(variance)
+
+    def _inexact(self, variance: arb) -> Figure:
+        # of the ends: the root of a ball that reaches down to 0 would reach below it
+        lower = variance.lower()
+        return inexact((lower.sqrt() if lower > 0 else arb(0)).union(variance.upper().sqrt()))

@@ -2,75 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.aggregates.base import ColumnFacts, Estimate, Figure, Moment
-from cleave.aggregates.doubles import TINY, UNIT_EXACT, count_of, of_doubles, roundings, square_root
+from flint import arb
+
+from cleave.aggregates.balls import ball, exact_double, inexact, not_negative, null, precision, rational
+from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.moments import Square, Sum
+
+_SUM, _SQUARE = Sum(), Square()
 
 
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """Squares are of x - c, so that an offset like 1e6 cannot cancel the digits away (docs/ckks.md section 4). The
-    bound covers the noise and DuckDB's running (Welford) computation. NULL where no value is left, and for the sample
-    variance of one value.
+    """(sum of (x - c)^2 - (sum of (x - c))^2 / n) / (n - freedom), about a centre c, so that an offset like 1e6 cannot
+    cancel the digits away (docs/ckks.md section 4). Of integers and decimals both sums, and so the variance, are exact.
+    NULL where no value is left, and for the sample variance of one value.
     """
 
     names: tuple[str, ...]
     freedom: int  # degrees of freedom taken off n: 1 for the sample variance, 0 for the population's
-    formula: str
-    leaks: str = "the spread of a group"
 
-    def needs(self, decimals: int | None) -> frozenset[Moment]:  # noqa: ARG002 - the same for every type
-        return frozenset({Moment.COUNT, Moment.SUM, Moment.SQUARE})
+    @property
+    def arity(self) -> int:
+        return 1
 
-    def result_type(self, argument_type: str) -> str:  # noqa: ARG002 - the same for every type
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        return _SUM, _SQUARE
+
+    def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, moments: Mapping[Moment, Estimate], facts: ColumnFacts, rows: int) -> Figure:  # noqa: ARG002
-        count = count_of(moments)
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
         if count <= self.freedom:
-            return Figure(None, 0.0, exact=True)
+            return null()
         if count == 1:
-            return Figure(0.0, 0.0, exact=True)
-        estimate = variance(moments, facts, self.freedom)
-        value, bound = self._doubles(estimate, peak(estimate, count))
-        return Figure(value, bound, exact=False)
+            return self._exact(Fraction(0))
+        total, squares, centre = moments[_SUM], moments[_SQUARE], arguments[0].centre
+        if total.exact and squares.exact:
+            deviations = squares.value - (total.value - count * centre) ** 2 / count
+            return self._exact(deviations / (count - self.freedom))
+        with precision():
+            apart = ball(total) - rational(count * centre)
+            return self._inexact(not_negative((ball(squares) - apart**2 / count) / (count - self.freedom)))
 
-    def _doubles(self, squared: Estimate, highest: Fraction) -> tuple[float, float]:
-        return of_doubles(squared.value, squared.bound, highest)
+    def _exact(self, variance: Fraction) -> Figure:
+        return exact_double(variance)
 
-
-def variance(moments: Mapping[Moment, Estimate], facts: ColumnFacts, freedom: int) -> Estimate:
-    """The variance of n >= 2 values, at least 0, and its distance to DuckDB's."""
-    count = count_of(moments)
-    shifted, squares = moments[Moment.SUM], moments[Moment.SQUARE]
-    deviations = squares.value - shifted.value**2 / count
-    noise = squares.bound + (2 * abs(shifted.value) + shifted.bound) * shifted.bound / count
-    deviations = max(deviations, Fraction(0))
-    mean = facts.centre + shifted.value / count
-    loss = _welford_loss(count, abs(mean) + shifted.bound / count, (deviations + noise) / count)
-    return Estimate(deviations / (count - freedom), (noise + count * loss) / (count - freedom))
-
-
-def peak(estimate: Estimate, count: int) -> Fraction:
-    """What the engine's sum of squared deviations could come to."""
-    return 2 * count * (estimate.value + estimate.bound)
-
-
-def _welford_loss(count: int, mean: Fraction, spread: Fraction) -> Fraction:
-    """What Welford's recurrence in doubles loses of a population variance of at most `spread`.
-
-    Its running mean is rounded at every step, an error e of up to UNIT |mean| sqrt(n): a random walk. That shifts the
-    deviations d by e, and the variance by 2 e d + e^2. The textbook bound is n kappa units with kappa = sqrt(1 +
-    mean^2 / var) (Chan, Golub and LeVeque 1983); for random rounding sqrt(n) takes the place of n.
-    """
-    deviation = square_root(spread) * (1 + UNIT_EXACT)
-    size = square_root(spread + mean**2) * (1 + UNIT_EXACT)
-    steps = roundings(count)
-    loss = UNIT_EXACT * steps * (spread + deviation * size) + 4 * TINY * count
-    stuck = UNIT_EXACT * count * mean
-    if 8 * stuck > deviation:  # the mean's last bit is as coarse as the data: it may not move at all
-        return loss + stuck * (stuck + 2 * deviation)
-    return loss + (UNIT_EXACT * steps * mean) ** 2
+    def _inexact(self, variance: arb) -> Figure:
+        return inexact(variance)

@@ -16,24 +16,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import Estimate, Moment
+from cleave.aggregates.base import Estimate, Figure
+from cleave.aggregates.columns import Values
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Bounds, Prepared, Values, estimate, prepare
+from cleave.ckks.columns import Columns, Name
 from cleave.ckks.layout import (
     DISTRUST,
     FRESH_VARIANCE,
     SENTINEL_SHIFT,
     SIGMAS_EXACT,
     Layout,
-    Source,
-    Total,
     pack,
     plan_layout,
     polynomials,
+    scaled,
 )
-from cleave.sql.plan import Argument
-from cleave.table.schema import Schema
-from cleave.table.source import identifier
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import (
@@ -81,10 +78,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class EncryptedColumn:
-    """A moment of an argument: log2 of its scale, and its share of the bytes by the bits it takes of a row."""
+    """What it is of, log2 of its scale, and its share of the bytes by the bits it takes of a row.
 
-    argument: int
-    moment: Moment
+    `unit`: what 1 in the column stands for, beside the scale.
+    """
+
+    name: Name
+    unit: float
     exact: bool
     scale: int
     bytes: int
@@ -96,28 +96,21 @@ class Job:
     def __init__(
         self,
         profile: Profile,
-        arguments: Sequence[Argument],
+        columns: Columns,
+        names: Sequence[str],
         values: Sequence[Values],
         arrangement: Arrangement,
-        schema: Schema | None = None,
     ) -> None:
+        """`values` and `names` are the arguments'; `columns` is made of their domains."""
         self.profile = profile
         self.arrangement = arrangement
         self.rows = len(arrangement.order)
-        self.prepared: list[Prepared] = [
-            prepare(
-                argument,
-                column.values[arrangement.order],
-                _taken(column.valid, arrangement.order),
-                _declared_bounds(argument, schema),
-            )
-            for argument, column in zip(arguments, values, strict=True)
-        ]
-        self._keys = [(i, moment) for i, prepared in enumerate(self.prepared) for moment in prepared.sources]
-        sources: list[Source] = [self.prepared[i].sources[moment] for i, moment in self._keys]
-        self.layout: Layout = plan_layout(sources, self.rows, self._window, profile.capacity_bits)
-        self.lanes = self.layout.lanes
-        self._matrix = pack(self.layout, sources) if self.lanes else None
+        self.columns = columns
+        layout = plan_layout(columns.types, self.rows, self._window, profile.capacity_bits)
+        self.lanes = layout.lanes
+        encoded = columns.encode(names, [taken(column, arrangement.order) for column in values])
+        self.layout: Layout = scaled(layout, encoded, self._window, profile.capacity_bits) if encoded else layout
+        self._matrix = pack(self.layout, encoded) if self.lanes else None
         self._name = secrets.token_bytes(16)  # makes every job's sentinels its own
         self._integers: dict[int, list[int]] = {}  # by opaque group number, one a source
         self._counts: dict[int, int] = dict(arrangement.runs)
@@ -239,14 +232,12 @@ class Job:
                     hint=DISTRUST,
                 )
 
-    def moments(self, group: int) -> list[dict[Moment, Estimate]]:
-        """The moments of every argument over the group with opaque number `group` (-1: no rows at all)."""
+    def figures(self, group: int) -> list[Figure]:
+        """Of every aggregate asked, over the group with opaque number `group` (-1: no rows at all)."""
         rows = self._counts.get(group, 0)
-        integers = self._integers.get(group, [0] * len(self._keys))
-        totals: list[dict[Moment, Total]] = [{} for _ in self.prepared]
-        for source, (argument, moment) in enumerate(self._keys):
-            totals[argument][moment] = self.layout.total(source, integers[source], rows)
-        return [estimate(prepared, total, rows) for prepared, total in zip(self.prepared, totals, strict=True)]
+        integers = self._integers.get(group, [0] * len(self.columns.types))
+        totals: list[Estimate] = [self.layout.total(i, integer, rows) for i, integer in enumerate(integers)]
+        return self.columns.figures(totals, rows)
 
     def described(self) -> list[EncryptedColumn]:
         """Every encrypted column, for `cleave plan`."""
@@ -256,13 +247,15 @@ class Job:
         ]
         return [
             EncryptedColumn(
-                argument=argument,
-                moment=moment,
+                name=name,
+                unit=float(reading.unit),
                 exact=place.is_exact,
                 scale=self.layout.guard if place.is_exact else place.exponent,
                 bytes=round(self.chunks * bytes_of_chunk(self.profile) * taken / max(1, sum(bits))),
             )
-            for (argument, moment), place, taken in zip(self._keys, self.layout.places, bits, strict=True)
+            for name, reading, place, taken in zip(
+                self.columns.names, self.columns.readings, self.layout.places, bits, strict=True
+            )
         ]
 
 
@@ -274,22 +267,9 @@ def chunks_per_request(profile: Profile) -> int:
     return (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // bytes_of_chunk(profile)
 
 
-def _taken(valid: NDArray[np.bool_] | None, order: NDArray[np.intp]) -> NDArray[np.bool_] | None:
-    if valid is None:
-        return None
-    taken = valid[order]
-    return None if taken.all() else taken
-
-
-def _declared_bounds(argument: Argument, schema: Schema | None) -> Bounds | None:
-    """The schema's bounds of an exact argument that is just a column, in its last decimal, rounded outwards."""
-    if schema is None or argument.decimals is None or len(argument.columns) != 1:
-        return None
-    column = schema.column(argument.columns[0])
-    if argument.sql != identifier(column.name) or column.lower is None or column.upper is None:
-        return None
-    unit = 10**argument.decimals
-    return math.floor(column.lower * unit), math.ceil(column.upper * unit)
+def taken(column: Values, order: NDArray[np.intp]) -> Values:
+    """The rows of `column` at the places `order`."""
+    return Values(column.values[..., order], None if column.valid is None else column.valid[order])
 
 
 def _only(chunk: Sequence[Segment], groups: set[int]) -> list[Run]:

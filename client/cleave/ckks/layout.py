@@ -24,50 +24,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import SIGMAS
+from cleave.aggregates import words
+from cleave.aggregates.base import SIGMAS, Estimate
+from cleave.aggregates.columns import Column, Doubles, Exact, Words
 from cleave_shared.errors import CheckFailed
 from cleave_shared.moments import SENTINELS, rows_per_chunk
 
 FRESH_VARIANCE = 10.5
 ROUNDING_VARIANCE = 1 / 4  # of stochastic rounding: unbiased, and at most this for any value
+_COIN = Fraction(1, 2**23)  # the coin that rounds has 24 bits, and its odds are rounded to 24 bits
 SIGMAS_EXACT = 13.37  # sqrt(2 ln(2 / 2^-128))
 DISTRUST = "the service used another key or damaged data; nothing of this answer can be trusted"
+_LARGEST_EXPONENT = 1022  # of a column of zeros: its noise is next to nothing
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 16 * 67 chunks) < 2^12
-
-
-@dataclass(frozen=True, slots=True)
-class Exact:
-    """`limit`: what no value exceeds by declaration. With it the layout does not depend on the data."""
-
-    values: NDArray[np.uint64]  # (rows,)
-    limit: int | None = None
-
-    def largest(self) -> int:
-        return int(self.values.max(initial=0)) if self.limit is None else self.limit
-
-    def largest_total(self, window: int) -> int:
-        """No `window` rows, in whatever order, sum to more than this."""
-        if self.limit is not None:
-            return window * self.limit
-        low = int((self.values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
-        high = int((self.values >> np.uint64(32)).sum(dtype=np.uint64))
-        return min((high << 32) + low, window * self.largest())
-
-
-@dataclass(frozen=True, slots=True)
-class Real:
-    values: NDArray[np.float64]  # (rows,), finite
-
-
-Source = Exact | Real
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A column's total over a group: of the integers of an Exact, of the floats of a Real."""
-
-    value: Fraction
-    bound: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,80 +98,92 @@ class Layout:
             value += part << field.shift
         return value
 
-    def total(self, source: int, value: int, rows: int) -> Total:
+    def total(self, source: int, value: int, rows: int) -> Estimate:
         """The total of source number `source` from its integers added over all requests."""
         place = self.places[source]
         if place.is_exact:
-            return Total(Fraction(value), Fraction(0))
+            return Estimate(Fraction(value))
         unit = Fraction(2) ** -place.exponent
         bound = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * rows)
-        return Total(value * unit, Fraction(bound) * unit)
+        return Estimate(value * unit, (Fraction(bound) + rows * _COIN) * unit)
 
 
 def _out_of_range() -> CheckFailed:
     return CheckFailed("range", "a decrypted total is beyond its column's bounds", hint=DISTRUST)
 
 
-def plan_layout(sources: Sequence[Source], rows: int, window: int, capacity_bits: int) -> Layout:
-    """Lay out `sources` of `rows` rows, at most `window` of them in one request."""
+def plan_layout(types: Sequence[Column], rows: int, window: int, capacity_bits: int) -> Layout:
+    """Lay out columns of `types`, of `rows` rows, at most `window` of them in one request."""
     window = max(1, min(rows, window))
     guard = math.ceil(math.log2(2 * SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * window)))
     width = capacity_bits - guard
-    fields: list[tuple[int, Field]] = []  # (source, field without its place yet)
-    for number, source in enumerate(sources):
-        if isinstance(source, Exact):
-            fields.extend((number, field) for field in _limbs(source, window, width))
+    fields: list[tuple[int, Field]] = []  # (column, field without its place yet)
+    for number, column in enumerate(types):
+        if isinstance(column, Exact):
+            fields.extend((number, field) for field in _limbs(column, window, width))
     used: list[int] = []  # bits taken of each exact lane
     placed: dict[int, list[Field]] = {}
     for number, field in sorted(fields, key=lambda item: -item[1].bits_total):  # first fit, widest first
-        lane = next((lane for lane, bits in enumerate(used) if bits + field.bits_total <= width), len(used))
+        lane = next((lane for lane, taken in enumerate(used) if taken + field.bits_total <= width), len(used))
         if lane == len(used):
             used.append(0)
         placed.setdefault(number, []).append(replace(field, lane=lane, offset=used[lane]))
         used[lane] += field.bits_total
     lanes = len(used)
     places = []
-    for number, source in enumerate(sources):
-        if isinstance(source, Exact):
+    for number, column in enumerate(types):
+        if isinstance(column, Exact):
             places.append(Place(tuple(placed[number])))
         else:
-            places.append(Place((), lanes, _exponent(source, window, capacity_bits)))
+            places.append(Place((), lanes))
             lanes += 1
     return Layout(lanes, guard, tuple(used), tuple(places))
 
 
-def _limbs(source: Exact, window: int, width: int) -> list[Field]:
-    largest, total = source.largest(), source.largest_total(window)
+def _limbs(column: Exact, window: int, width: int) -> list[Field]:
+    largest, total = column.limit, window * column.limit
     if total.bit_length() <= width:
         return [Field(-1, 0, 0, max(1, largest.bit_length()), max(1, total.bit_length()), largest)]
-    bits = width - window.bit_length()
+    size = width - window.bit_length()
     limbs = []
-    for shift in range(0, largest.bit_length(), bits):
-        top = min((1 << bits) - 1, largest >> shift)
-        limbs.append(Field(-1, 0, shift, bits, (top * window).bit_length(), top))
+    for shift in range(0, largest.bit_length(), size):
+        top = min((1 << size) - 1, largest >> shift)
+        limbs.append(Field(-1, 0, shift, size, (top * window).bit_length(), top))
     return limbs
 
 
-def _exponent(source: Real, window: int, capacity_bits: int) -> int:
-    largest = float(np.abs(source.values).max(initial=0.0))
+def scaled(layout: Layout, columns: Sequence[Words | Doubles], window: int, capacity_bits: int) -> Layout:
+    """`layout` with the scale of every real column, which follows its values and stays here."""
+    window = max(1, min(columns[0].shape[-1], window))
+    places = [
+        place
+        if place.is_exact
+        else replace(place, exponent=_exponent(column.astype(np.float64), window, capacity_bits))
+        for place, column in zip(layout.places, columns, strict=True)
+    ]
+    return replace(layout, places=tuple(places))
+
+
+def _exponent(values: Doubles, window: int, capacity_bits: int) -> int:
+    largest = float(np.abs(values).max(initial=0.0))
     if largest == 0.0:
-        return 0
+        return _LARGEST_EXPONENT
     top = math.frexp(largest)[1]
     # relative to the largest, nothing overflows or vanishes that matters; the margin covers rounding to integers
-    relative = float(np.abs(np.ldexp(source.values, -top)).sum())
+    relative = float(np.abs(np.ldexp(values, -top)).sum())
     total = min(relative, float(window)) * (1 + 2.0**-20)
     return capacity_bits - math.ceil(math.log2(total)) - top
 
 
-def pack(layout: Layout, sources: Sequence[Source]) -> NDArray[np.int64]:
-    """The lanes (rows, lanes) of `sources`, of which there is at least one."""
-    matrix = np.zeros((len(sources[0].values), layout.lanes), np.int64)
-    for source, place in zip(sources, layout.places, strict=True):
-        if isinstance(source, Real):
-            matrix[:, place.lane] = _round_stochastically(np.ldexp(source.values, place.exponent))
+def pack(layout: Layout, columns: Sequence[Words | Doubles]) -> NDArray[np.int64]:
+    """The lanes (rows, lanes) of `columns`, of which there is at least one."""
+    matrix = np.zeros((columns[0].shape[-1], layout.lanes), np.int64)
+    for column, place in zip(columns, layout.places, strict=True):
+        if not place.is_exact:
+            matrix[:, place.lane] = _round_stochastically(np.ldexp(column.astype(np.float64), place.exponent))
             continue
         for field in place.fields:
-            limb = (source.values >> np.uint64(field.shift)) & np.uint64((1 << field.bits) - 1)
+            limb = words.bits(column.astype(np.uint64), field.shift, field.bits)
             matrix[:, field.lane] += (limb << np.uint64(field.offset + layout.guard)).astype(np.int64)
     return matrix
 

@@ -8,7 +8,6 @@ from typing import Literal
 from sqlglot import exp
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.base import Moment
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.dialect import identity, quote, write
 from cleave.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
@@ -34,8 +33,7 @@ class Cutter:
         # a constant stays one: some functions take nothing else
         self._keys = {identity(key): f"k{i}" for i, key in enumerate(resolved.keys) if key.find(exp.Column)}
         self._arguments: dict[str, exp.Expression] = {}  # by identity
-        self._moments: dict[str, set[Moment]] = {}
-        self._encrypted: dict[tuple[str, str], int] = {}  # (SQL name of the declaration, argument) -> place
+        self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
         self._plain: dict[str, exp.Expression] = {}
 
     def plan(self) -> QueryPlan:
@@ -179,9 +177,14 @@ class Cutter:
         declared = AGGREGATES.get(name)
         if declared is None:
             raise not_declared(name, str(self._encrypted_in(node)))
-        if len(call.expressions) > 1 or not call.expressions:
-            raise QueryRefused(f"{name} of an encrypted column takes one argument")
-        argument = call.expressions[0]
+        if len(call.expressions) != declared.arity:
+            number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
+            raise QueryRefused(f"{name} of an encrypted column takes {number}")
+        keys = tuple(self._argument(name, node, argument) for argument in call.expressions)
+        return f"e{self._encrypted.setdefault((name, keys), len(self._encrypted))}"
+
+    def _argument(self, name: str, node: exp.Expression, argument: exp.Expression) -> str:
+        """The identity of one argument of the call `node` of `name`, kept."""
         if isinstance(argument, exp.Distinct):
             raise QueryRefused(
                 f"{name}(DISTINCT ...) over an encrypted column: equal values cannot be recognised under encryption",
@@ -197,32 +200,32 @@ class Cutter:
             argument = exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=argument.copy())])
         key = identity(argument)
         self._arguments.setdefault(key, argument.copy())
-        self._moments.setdefault(key, set())
-        return f"e{self._encrypted.setdefault((name, key), len(self._encrypted))}"
+        return key
 
     # types
 
     def _typed_arguments(self) -> tuple[Argument, ...]:
         texts = [write(node) for node in self._arguments.values()]
         types = self._catalog.types(texts)
-        only_counted = {key for key in self._arguments if all(n == "COUNT" for n, k in self._encrypted if k == key)}
+        measured = {key for name, keys in self._encrypted for key in keys if AGGREGATES[name].moments}
         typed: list[Argument] = []
         for (key, node), sql, type_ in zip(self._arguments.items(), texts, types, strict=True):
-            if key not in only_counted:
+            if key in measured:
                 require_encodable(type_)
             decimals = decimals_of(type_)
-            moments = frozenset[Moment]().union(
-                *(AGGREGATES[name].needs(decimals) for name, argument in self._encrypted if argument == key)
-            )
             names = tuple(column.name for column in columns_of(node, self._schema))
-            typed.append(Argument(sql, type_, decimals, names, moments))
+            typed.append(Argument(sql, type_, decimals, names, counted=key not in measured))
         return tuple(typed)
 
     def _typed_encrypted(self, arguments: tuple[Argument, ...]) -> tuple[EncryptedAggregate, ...]:
         places = {key: i for i, key in enumerate(self._arguments)}
         return tuple(
-            EncryptedAggregate(AGGREGATES[name], places[key], AGGREGATES[name].result_type(arguments[places[key]].type))
-            for name, key in self._encrypted
+            EncryptedAggregate(
+                AGGREGATES[name],
+                tuple(places[key] for key in keys),
+                AGGREGATES[name].result_type(*(arguments[places[key]].type for key in keys)),
+            )
+            for name, keys in self._encrypted
         )
 
     def _typed_plain(self) -> tuple[PlainAggregate, ...]:

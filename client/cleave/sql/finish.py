@@ -16,8 +16,8 @@ from typing import Any
 
 import duckdb
 
+from cleave.aggregates.balls import nearest
 from cleave.aggregates.base import UNIT, Figure, widen
-from cleave.aggregates.doubles import nearest
 from cleave.sql.engine import connect
 from cleave.sql.plan import Final, Output, QueryPlan
 from cleave.sql.rejoin import Groups

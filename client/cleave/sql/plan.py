@@ -9,31 +9,53 @@ encrypted ones e0.. .
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-from cleave.aggregates.base import Aggregate, Moment
+from cleave.aggregates.base import Aggregate
+from cleave.aggregates.columns import Domain
+from cleave.table.types import range_of
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An expression that an encrypted column occurs in; the client computes it row by row and encrypts that.
 
-    `decimals`: digits after the point of exact types (integers and booleans 0), None for floats; of no meaning where
-    `moments` is COUNT alone, which takes any type.
+    `decimals`: digits after the point of exact types (integers and booleans 0), None for floats. `lower` and `upper`
+    hold for every row: of exact types integers in units of the last decimal; None where only the type's range is known.
+    Of an argument that is only counted, which may be of any type, none of them has a meaning.
     """
 
     sql: str
     type: str
     decimals: int | None
     columns: tuple[str, ...]
-    moments: frozenset[Moment]
+    counted: bool = False  # nothing but COUNT asks for it
+    lower: int | float | None = None
+    upper: int | float | None = None
+    nullable: bool = True
+
+    @property
+    def domain(self) -> Domain:
+        """What its values may be, whatever they are."""
+        if self.counted or self.decimals is None:
+            low = -math.inf if self.lower is None else float(self.lower)
+            high = math.inf if self.upper is None else float(self.upper)
+            return Domain(None, nullable=self.nullable, low=low, high=high)
+        least, largest = range_of(self.type)
+        return Domain(
+            self.decimals,
+            least if self.lower is None else max(least, math.floor(self.lower)),
+            largest if self.upper is None else min(largest, math.ceil(self.upper)),
+            self.nullable,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EncryptedAggregate:
     aggregate: Aggregate
-    argument: int
+    arguments: tuple[int, ...]
     type: str
 
 

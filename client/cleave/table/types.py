@@ -51,6 +51,19 @@ def digits_of(type_: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def range_of(type_: str) -> tuple[int, int]:
+    """The least and the largest value of an exact type, in units of its last decimal."""
+    if type_ == "BOOLEAN":
+        return 0, 1
+    digits = digits_of(type_)
+    if digits is not None:
+        return 1 - 10**digits, 10**digits - 1
+    bits = {**INTEGERS, "HUGEINT": 128}
+    if type_ in bits:
+        return -(1 << (bits[type_] - 1)), (1 << (bits[type_] - 1)) - 1
+    return 0, (1 << bits[type_.removeprefix("U")]) - 1
+
+
 def is_number(type_: str) -> bool:
     return type_ in INTEGERS or type_ in FLOATS or digits_of(type_) is not None
 

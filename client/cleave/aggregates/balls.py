@@ -1,0 +1,89 @@
+"""From certified balls and exact fractions to figures.
+
+A ball is Arb's: a midpoint and a radius that covers every rounding on the way (Johansson, "Arb: efficient
+arbitrary-precision midpoint-radius interval arithmetic", 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+import flint
+from flint import arb, fmpq
+
+from cleave.aggregates.base import Estimate, Figure
+
+_BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
+_ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
+
+
+@contextmanager
+def precision() -> Iterator[None]:
+    with flint.ctx.workprec(_BITS):
+        yield
+
+
+def rational(value: Fraction) -> arb:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def ball(estimate: Estimate) -> arb:
+    middle = rational(estimate.value)
+    return arb(middle, rational(estimate.bound)) if estimate.bound else middle
+
+
+def not_negative(value: arb) -> arb:
+    """`value` without what lies below 0, known to be impossible, but for the last bit of a radius's thirty."""
+    if value.lower() >= 0:
+        return value
+    half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
+    return arb(half, half)
+
+
+def null() -> Figure:
+    return Figure(None, 0.0, exact=True)
+
+
+def nearest(value: Fraction) -> float:
+    """The double nearest to `value`, infinite where doubles overflow."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def exact_double(value: Fraction, ball: arb | None = None) -> Figure:
+    """`value` correctly rounded; its bound is unknown where doubles overflow."""
+    with precision():
+        rounded = nearest(value)
+        known = math.isfinite(rounded)
+        return Figure(rounded, 0.0 if known else math.inf, known, rational(value) if ball is None else ball)
+
+
+def exact_root(value: Fraction) -> Figure:
+    """The square root of `value` >= 0, correctly rounded."""
+    shift = max(0, _ROOT_BITS - (value.numerator.bit_length() - value.denominator.bit_length()) // 2)
+    scaled = (value.numerator << (2 * shift)) // value.denominator
+    root = math.isqrt(scaled)
+    # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
+    cut = root * root != scaled or scaled * value.denominator != value.numerator << (2 * shift)
+    with precision():
+        return exact_double(Fraction(2 * root + cut, 2 << shift), rational(value).sqrt())
+
+
+def inexact(value: arb) -> Figure:
+    """The double nearest to the midpoint of `value`, and the largest distance to what `value` holds."""
+    middle = float(value.mid())
+    if not value.is_finite() or not math.isfinite(middle):
+        return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
+    return Figure(middle, upper((value - arb(middle)).abs_upper()), exact=False, ball=value)
+
+
+def upper(value: arb) -> float:
+    """A double that is not below `value` >= 0."""
+    bound = value.upper()
+    rounded = float(bound)
+    return rounded if arb(rounded) >= bound else math.nextafter(rounded, math.inf)

@@ -1,0 +1,129 @@
+"""An argument's values, checked and centred, as moments are made of them.
+
+A DOUBLE is centred, u = x - c with c its rounded median, so that cancellation cannot ruin a variance (docs/ckks.md
+section 4); a constant column is its own centre, and nothing is left of it. Exact values are counted from their domain's
+lower end, and squared about its middle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.aggregates import words
+from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
+from cleave_shared.errors import InputError
+
+_HUGE = 2.0**1000  # above it x - c could overflow: such columns are not centred
+_CENTRE_BITS = 16  # any constant near the median will do; a short one makes most differences exact
+_SAMPLE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One argument in the rows of the job. `present` None: every row counts."""
+
+    domain: Domain
+    centre: Fraction
+    present: Flags | None
+    above: Words  # exact: x - lower in units of the last decimal, 0 in rows that do not count; else empty
+    values: Doubles  # real: x, 1 in rows that do not count; else empty
+    distance: Doubles  # real: x - c as a double, 0 in rows that do not count; else empty
+    spread: float  # real: max |distance|
+    lost: float  # real: no difference is farther than this from the exact one
+
+    def counted(self, flags: NDArray[np.bool_] | np.bool_) -> Words:
+        """`flags` as a column of 0 and 1, 0 in rows that do not count."""
+        kept = flags if self.present is None else flags & self.present
+        return np.asarray(kept, np.uint64)[None]
+
+
+def operands(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[Values]) -> tuple[Operand, ...]:
+    """The arguments of one aggregate: a row counts where none of them is NULL.
+
+    Raises InputError for a double that is not finite, and for an exact value or a NULL outside its domain.
+    """
+    present: Flags | None = None
+    for name, domain, column in zip(names, domains, columns, strict=True):
+        if column.valid is not None and not column.valid.all():
+            if not domain.nullable:
+                raise InputError(
+                    f"{name} is NULL in {int((~column.valid).sum())} rows, and the schema says it never is",
+                    hint="set nullable = true in the schema, or run `cleave schema` again",
+                )
+            present = column.valid if present is None else present & column.valid
+    return tuple(
+        (_exact if domain.is_exact else _real)(name, domain, column, present)
+        for name, domain, column in zip(names, domains, columns, strict=True)
+    )
+
+
+def _exact(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
+    above, _ = words.subtract(words.of_integers(column.values, domain.lower, domain.upper), domain.lower)
+    if column.valid is not None:
+        above[:, ~column.valid] = 0
+    outside = words.exceed(above, domain.width)
+    if outside.any():
+        raise _outside(name, outside)
+    if present is not None:
+        above[:, ~present] = 0
+    nothing = np.zeros(0)
+    return Operand(domain, Fraction(domain.middle, domain.unit), present, above, nothing, nothing, 0.0, 0.0)
+
+
+def _outside(name: str, rows: Flags) -> InputError:
+    return InputError(
+        f"{name} is outside its bounds in {int(rows.sum())} rows",
+        hint="widen `lower` and `upper` in the schema, or run `cleave schema` again",
+    )
+
+
+def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
+    values = column.values.astype(np.float64)
+    known = np.isfinite(values)
+    inside = (values >= domain.low) & (values <= domain.high)
+    if column.valid is not None:
+        known |= ~column.valid
+        inside |= ~column.valid
+    if not known.all():
+        raise InputError(
+            f"{name} is infinite or not a number in {int((~known).sum())} rows",
+            hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
+        )
+    if not inside.all():
+        raise _outside(name, ~inside)
+    if present is not None:
+        values[~present] = 1.0
+    kept = values if present is None else values[present]
+    centre = _centre(kept)
+    distance = values - centre
+    if present is not None:
+        distance[~present] = 0.0
+    lost = 0.0
+    if centre:  # the difference's own error is a double and can be had exactly (TwoSum; Knuth 4.2.2)
+        back = distance - values
+        error = np.abs((values - (distance - back)) - (centre + back))
+        lost = float((error if present is None else error[present]).max(initial=0.0))
+    spread = float(np.abs(distance).max(initial=0.0))
+    empty = np.zeros((1, 0), np.uint64)
+    return Operand(domain, Fraction(centre), present, empty, values, distance, spread, lost)
+
+
+def _centre(values: Doubles) -> float:
+    """About the median; the value itself where all are equal, 0 where differences could overflow."""
+    if not len(values):
+        return 0.0
+    least, largest = float(values.min()), float(values.max())
+    if least == largest:
+        return least
+    if max(-least, largest) >= _HUGE:
+        return 0.0
+    sample = values[:: 1 + len(values) // _SAMPLE]  # rows come shuffled
+    mantissa, exponent = math.frexp(float(np.median(sample)))
+    centre = math.ldexp(round(mantissa * 2**_CENTRE_BITS), exponent - _CENTRE_BITS)
+    return min(max(centre, least), largest)  # no difference is larger than the declared range
