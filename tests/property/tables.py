@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,15 @@ SHAPES = {
     "zero": (0.0, 0.0),
     "wide": (0.0, None),  # magnitudes from 1e-12 to 1e12
 }
+# The row's number decides: what has been answered wrongly before.
+SEQUENCES = {
+    "ramp": lambda k: 100 + 0.01 * k,
+    "timestamps": lambda k: 1.7e9 + 0.1 * k,
+    "Julian days": lambda k: 2460310.5 + k / 86400,
+    "constant but one": lambda k: np.where(k == 0, 72.5, 1e6 + 0.1),
+    "minus zero": lambda k: np.where(k % 3 == 0, -0.0, (k % 5 - 2) * 0.1),
+    "1e200 beside 1e-200": lambda k: np.where(k % 2, 1e200, 1e-200) * (1 - 2 * (k % 3 == 1)),
+}
 AGGREGATES = ("COUNT", "SUM", "AVG", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP")
 
 
@@ -51,22 +61,27 @@ draws = st.builds(
     rows=st.sampled_from([1, 2, 3, 7, 50, 400, 3000, 8176, 8177, 50_000]),
     groups=st.sampled_from([1, 2, 5, 40, 200]),
     nulls=st.sampled_from([0.0, 0.0, 0.2, 1.0]),
-    shape=st.sampled_from(sorted(SHAPES)),
+    shape=st.sampled_from(sorted([*SHAPES, *SEQUENCES])),
     integers=st.sampled_from([1, 7, 20, 40, 56]),
     where=st.sampled_from([None, None, "p < 5", "p < 0", "q > 0.0 AND g <> 'g1'", "p IS NULL OR p = 3"]),
     grouped=st.booleans(),
 )
 
 
+def _floats(shape: str, rows: int, random: np.random.Generator) -> np.ndarray:
+    if shape in SEQUENCES:
+        return random.permutation(SEQUENCES[shape](np.arange(rows)))
+    mean, spread = SHAPES[shape]
+    if spread is None:
+        return random.normal(size=rows) * 10.0 ** random.uniform(-12, 12, rows)
+    return mean + spread * random.normal(size=rows)
+
+
 def columns(draw: Draw) -> dict[str, list[str]]:
     """The table's cells as text, "" for NULL."""
     random = np.random.default_rng(draw.seed)
     n = draw.rows
-    mean, spread = SHAPES[draw.shape]
-    if spread is None:
-        floats = random.normal(size=n) * 10.0 ** random.uniform(-12, 12, n)
-    else:
-        floats = mean + spread * random.normal(size=n)
+    floats = _floats(draw.shape, n, random)
     # a group of its own for some rows, and groups that a WHERE empties
     groups = random.integers(0, draw.groups, n)
     groups[: min(n, 2)] = draw.groups
@@ -114,10 +129,30 @@ def oracle(path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+ENCRYPTED = [
+    ("SUM", "i * p"),
+    ("SUM", "d + 1"),
+    ("COUNT", "b"),
+    ("SUM", "b::INT"),
+    ("SUM", "CASE WHEN p > 8 THEN f ELSE 0 END"),
+]
+ENCRYPTED += [(aggregate, name) for name in "idf" for aggregate in AGGREGATES]
+PLAIN_ITEMS = ["COUNT(*)", "SUM(p)", "AVG(q)", "MIN(g)"]
+
+
 def query(draw: Draw) -> str:
-    """Every aggregate over every column, encrypted and plain."""
+    """Every aggregate over every column, encrypted and plain: the group first and plain items, then ENCRYPTED."""
     items = ["g"] if draw.grouped else []
-    items += ["COUNT(*)", "SUM(p)", "AVG(q)", "MIN(g)", "SUM(i * p)", "SUM(d + 1)", "COUNT(b)", "SUM(b::INT)"]
-    items += [f"{aggregate}({name})" for name in "idf" for aggregate in AGGREGATES]
+    items += PLAIN_ITEMS + [f"{aggregate}({expression})" for aggregate, expression in ENCRYPTED]
+    return f"SELECT {', '.join(items)} {_rest(draw)}"
+
+
+def lists(draw: Draw, expressions: Sequence[str]) -> str:
+    """The values that each group's figures are of."""
+    items = [f"list({expression}) FILTER (WHERE ({expression}) IS NOT NULL)" for expression in expressions]
+    return f"SELECT {', '.join(items)} {_rest(draw)}"
+
+
+def _rest(draw: Draw) -> str:
     where = f"WHERE {draw.where}" if draw.where else ""
-    return f'SELECT {", ".join(items)} FROM "table" {where} {"GROUP BY g ORDER BY g" if draw.grouped else ""}'
+    return f'FROM "table" {where} {"GROUP BY g ORDER BY g" if draw.grouped else ""}'
