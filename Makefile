@@ -15,7 +15,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	touch $@
 
 # The main job on a sample of made-up patients, both services in this process, under a throw-away key.
-DEMO := SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(bill) FROM patients GROUP BY ward
+DEMO := SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(weight) FROM patients GROUP BY ward
 demo: setup
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/cleave --quiet key new --no-passphrase --key "$$folder/key.json" >/dev/null && \

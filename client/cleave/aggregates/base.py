@@ -52,8 +52,15 @@ class Reading:
     def estimate(self, total: Estimate, count: int) -> Estimate:
         if self.void:
             return Estimate(count * self.shift, count * self.each)
-        bound = total.bound + self.share * (abs(total.value) + total.bound) if self.share else total.bound
-        return Estimate(self.unit * total.value + count * self.shift, self.unit * bound + count * self.each)
+        value, bound = total.value, total.bound
+        if self.share:
+            bound += self.share * (abs(value) + bound)
+        # fractions are slow, and most of these are 1 or 0
+        if self.unit != 1:
+            value, bound = self.unit * value, self.unit * bound if bound else bound
+        if self.shift:
+            value += count * self.shift
+        return Estimate(value, bound + count * self.each if self.each else bound)
 
 
 class Moment(Protocol):

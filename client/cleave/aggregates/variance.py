@@ -11,6 +11,7 @@ from flint import arb
 from cleave.aggregates.balls import ball, exact_double, inexact, not_negative, null, precision, rational
 from cleave.aggregates.base import Argument, Estimate, Figure, Moment
 from cleave.aggregates.moments import Square, Sum
+from cleave_shared.errors import CheckFailed
 
 _SUM, _SQUARE = Sum(), Square()
 
@@ -44,6 +45,8 @@ class Variance:
         total, squares, centre = moments[_SUM], moments[_SQUARE], arguments[0].centre
         if total.exact and squares.exact:
             deviations = squares.value - (total.value - count * centre) ** 2 / count
+            if deviations < 0:
+                raise CheckFailed("range", "two exact totals cannot be of the same values")
             return self._exact(deviations / (count - self.freedom))
         with precision():
             apart = ball(total) - rational(count * centre)
