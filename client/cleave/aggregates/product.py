@@ -12,6 +12,7 @@ from cleave.aggregates.base import Argument, Estimate, Figure, Moment
 from cleave.aggregates.moments import Log, Negative, Zero
 
 _LOG, _NEGATIVE, _ZERO = Log(), Negative(), Zero()
+_EXACTLY = 2  # a bound that fails with probability 2^-40, twice as wide, fails with less than 2^-128
 _DIGITS = 1000  # of all factors after the point: more are not worth looking for a whole number in
 
 
@@ -41,7 +42,8 @@ class Product:
         with precision():
             magnitude = ball(log).exp()
             if decimals is not None and decimals * count <= _DIGITS:
-                units = (magnitude * arb(10) ** (decimals * count)).unique_fmpz()
+                surer = ball(Estimate(log.value, _EXACTLY * log.bound)).exp()
+                units = (surer * arb(10) ** (decimals * count)).unique_fmpz()
                 if units is not None:
                     return exact_double(Fraction(sign * int(units), 10 ** (decimals * count)))
             return inexact(sign * magnitude)
