@@ -44,7 +44,7 @@ def figures(values: Sequence[Any], domain: Domain, noise: float = 0.0, bits: int
     found = totals(columns, encoded, np.ones(len(values), bool))
     for place, (type_, column) in enumerate(zip(columns.types, encoded, strict=True)):
         if isinstance(type_, Real):
-            bound = Fraction(float(np.abs(column).max(initial=0.0))) / 2**bits
+            bound = Fraction(float(np.abs(column).max(initial=0.0)) or 1.0) / 2**bits
             found[place] = Estimate(found[place].value + bound * Fraction(noise), bound)
     return dict(zip(NAMES, columns.figures(found, len(values)), strict=True))
 
@@ -242,6 +242,17 @@ def test_a_columns_type_bounds_its_values() -> None:
                 assert np.abs(column).max() <= type_.reach
 
 
+def test_differences_stay_within_the_declared_range() -> None:
+    """Also where the rounded median would lie outside it."""
+    low, high = 1.0000001, 1.0000002
+    columns = Columns([Domain(None, nullable=False, low=low, high=high)], [Asked(AGGREGATES["SUM"], (0,))])
+    (type_,) = columns.types
+    (column,) = columns.encode(["x"], [values_of([low, low, high], None)])
+    assert isinstance(type_, Real)
+    assert np.abs(column).max() <= type_.reach < 1.1e-7
+    assert type_.least == low
+
+
 def test_types_follow_from_the_domain_alone() -> None:
     """Also where the values would allow less: what is sent may depend on the schema, never on selected values."""
     domain = Domain(0, 0, 1000)
@@ -316,11 +327,22 @@ def test_every_name_leads_to_one_declaration() -> None:
     assert len(AGGREGATES) == sum(len(aggregate.names) for aggregate in DECLARED)
 
 
+ABOVE_A_TIE = (2**53 + 1) ** 2 + Fraction(1, 2**40)
+
+
 def test_a_root_is_correctly_rounded() -> None:
     random = np.random.default_rng(5)
     squares = [Fraction(int(v)) ** 2 for v in random.integers(1, 2**62, 50)]  # of integers, some of more than 53 bits
     others = [Fraction(int(a), int(b)) for a, b in random.integers(1, 2**62, (200, 2))]
-    for value in [*squares, *others, Fraction(0), Fraction(2**400), Fraction(1, 3**400), Fraction((2**53 + 1) ** 2)]:
+    for value in [
+        *squares,
+        *others,
+        Fraction(0),
+        Fraction(2**400),
+        Fraction(1, 3**400),
+        Fraction((2**53 + 1) ** 2),
+        ABOVE_A_TIE,
+    ]:
         with flint.ctx.workprec(2000):
             right = float(arb(fmpq(value.numerator, value.denominator)).sqrt().mid())
         figure = exact_root(value)
