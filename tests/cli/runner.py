@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,7 +20,7 @@ class Cli:
 
     embedded: Callable[[], Transport] = embedded_services
     environment: dict[str, str | None] = field(default_factory=dict)
-    served: list[tuple[str, int, bool]] = field(default_factory=list)
+    served: list[tuple[Any, ...]] = field(default_factory=list)
 
     def run(self, *arguments: object, typed: str | None = None) -> Result:
         app = create_cli(self.embedded, self._serve)
@@ -35,8 +36,10 @@ class Cli:
         assert all(line.startswith("hint: ") for line in lines[1:]), lines
         return result.stderr
 
-    def _serve(self, host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None:
-        self.served.append((host, port, log))
+    def _serve(
+        self, host: str, port: int, ready: Callable[[str], None], *, log: bool, names: Any = (), origins: Any = ()
+    ) -> None:
+        self.served.append((host, port, log, *names, *origins))
         ready(f"http://{host}:{port}")
 
 

@@ -135,7 +135,9 @@ def test_serve_passes_on_what_it_is_told(cli: Cli) -> None:
     told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
     assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
     cli.run("serve", "--quiet")
-    assert cli.served == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
+    cli.run("serve", "--allow-host", "a.example", "--allow-host", "b", "--cors", "https://c.example")
+    assert cli.served[:2] == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
+    assert cli.served[2] == ("127.0.0.1", 8000, True, "a.example", "b", "https://c.example")
 
 
 def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -21,6 +20,7 @@ from cleave_shared import children, limits, wire
 from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
 from tests.functional import many_chunks
+from tests.functional.processes import descendants
 from tests.functional.runtime_api import Function
 from tests.functional.serving import served
 
@@ -47,20 +47,6 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
 
     monkeypatch.setattr(children, "fork", counting)
     return made
-
-
-def descendants(pid: int) -> list[int]:
-    """Of what lives, by every process's parent: not every kernel lists a process's children."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # gone since
-            state, parent = stat.read_text().rpartition(") ")[2].split()[:2]
-            if state != "Z":
-                parents[int(stat.parent.name)] = int(parent)
-    found = [pid]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]
 
 
 def no_child_is_left() -> bool:

@@ -145,8 +145,16 @@ def serve(
     ctx: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that requests may be sent to besides loopback ones; repeatable."),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="A web origin whose pages may read answers; repeatable. None by default."),
+    ] = None,
 ) -> None:
-    """Run both services on this machine over HTTP."""
+    """Run both services on this machine over HTTP, each in a process of its own."""
     settings: Settings = ctx.obj
     from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
 
@@ -155,7 +163,7 @@ def serve(
         if not is_loopback(url):
             console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
 
-    settings.serve(host, port, ready, log=not settings.quiet)
+    settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or ())
 
 
 def _show_version(wanted: bool) -> None:

@@ -25,7 +25,16 @@ _ANYWHERE = ("--debug", "--quiet")
 
 
 class Serve(Protocol):
-    def __call__(self, host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None: ...
+    def __call__(
+        self,
+        host: str,
+        port: int,
+        ready: Callable[[str], None],
+        *,
+        log: bool,
+        names: Sequence[str] = (),
+        origins: Sequence[str] = (),
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

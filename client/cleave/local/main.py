@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cleave.cli.app import create_cli
@@ -21,7 +21,15 @@ def _embedded() -> Transport:
     return embedded_services()
 
 
-def _serve(host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None:
+def _serve(
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    *,
+    log: bool,
+    names: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> None:
     from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
 
-    serve(host, port, ready, log=log)
+    serve(host, port, ready, log=log, names=names, origins=origins)

@@ -2,65 +2,112 @@
 
 /v1/sensitive/...  /v1/plain/...            the services, as API Gateway shows them
 /sensitive/...     /plain/...               each whole, with its own /openapi.json and /v1/health
+
+This process only hands requests on (see `halves`). It answers those alone whose Host is a loopback name or one that was
+given, since a web page can point a name of its own at this machine (DNS rebinding); and it says nothing of CORS unless
+origins are given, so no browser shows a page what it answers.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cleave_services.http import log_to_stderr
-from cleave_services.plain.app import app as plain
-from cleave_services.sensitive.app import app as sensitive
+from cleave.local.halves import halves, problem
 from cleave_shared.errors import InputError, ServiceError
 
 _STOP_SECONDS = 5
 
 
-def serve(host: str, port: int, ready: Callable[[str], None], *, log: bool) -> None:
+def serve(
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    *,
+    log: bool,
+    names: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    Raises InputError if the address cannot be had.
+    `names` are further names of this machine that Host may hold, `origins` the web origins that may read answers.
+    Raises InputError if the address cannot be had, ServiceError if a service does not start.
     """
-    if log:
-        log_to_stderr()
-    listener = _listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    config = uvicorn.Config(
-        Switch({"sensitive": sensitive, "plain": plain}),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=_STOP_SECONDS,
-    )
-    server = _Server(config, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
-    try:
-        server.run([listener])
-    finally:
-        listener.close()
-    if not server.started:
-        raise ServiceError(f"nothing could be served at {shown}")
+    with halves(log=log) as services:  # forked first, while there is no thread and no listener yet
+        listener = _listen(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        application: ASGIApp = Named(Switch(services), {host, *names})
+        if origins:
+            application = CORSMiddleware(
+                application, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+            )
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        server = _Server(config, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
+        try:
+            server.run([listener])
+        finally:
+            listener.close()
+        if not server.started:
+            raise ServiceError(f"nothing could be served at {shown}")
+
+
+class Named:
+    """Refuses requests to a host that is neither this machine's loopback nor one of `names`."""
+
+    def __init__(self, application: ASGIApp, names: Collection[str]) -> None:
+        self._application = application
+        self._names = frozenset(name.lower() for name in names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._knows([value for name, value in scope["headers"] if name == b"host"]):
+            await self._application(scope, receive, send)
+        else:
+            refusal = problem(
+                421, "the Host header names no host of this server", "cleave serve --allow-host NAME lets one in"
+            )
+            await refusal(scope, receive, send)
+
+    def _knows(self, hosts: list[bytes]) -> bool:
+        if len(hosts) != 1:
+            return False
+        try:
+            name = urlsplit(f"//{hosts[0].decode('ascii')}").hostname or ""
+        except ValueError:
+            return False
+        if name == "localhost" or name in self._names:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
 
 
 class Switch:
-    """Hands each request to the service that its path names."""
+    """Hands each request to the service that its path names; whatever names none, to the first, which answers 404."""
 
-    def __init__(self, services: dict[str, ASGIApp]) -> None:
+    def __init__(self, services: Mapping[str, ASGIApp]) -> None:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _, *parts = scope["path"].split("/", maxsplit=3)
         for name, service in self._services.items():
-            if parts[:1] == [name]:  # /plain/openapi.json is the plain service's /openapi.json
-                mounted = {**scope, "root_path": f"{scope.get('root_path', '')}/{name}"}
-                return await service(mounted, receive, send)
-            if parts[:2] == ["v1", name]:
+            if parts[:1] == [name] or parts[:2] == ["v1", name]:
                 return await service(scope, receive, send)
-        first = next(iter(self._services.values()))  # answers 404, or /v1/health and /openapi.json of its own
+        first = next(iter(self._services.values()))
         return await first(scope, receive, send)
 
 

@@ -1,0 +1,199 @@
+"""`cleave serve`: three processes, of which none outlives the first; Host and Origin; a half that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cleave.local.serve import Named, Switch
+from cleave_shared import limits, wire
+from tests.functional.gateway import call
+from tests.functional.processes import descendants, end_within, is_alive
+from tests.functional.serving import served
+
+JSON = {"content-type": wire.JSON_TYPE}
+SUM = {"data": {"x": [1, 2]}, "operation": "sum"}
+ENDLESS = {"version": 1, "schema_hash": "0" * 32, "rows": 1, "keys": ["len(list_sort(range(100000000)))"]}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served("--quiet") as (base, _):
+        yield base
+
+
+def port_is_free(url: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+
+
+def test_each_half_has_its_process_and_not_the_others_library() -> None:
+    with served("--quiet") as (_, process):
+        halves = descendants(process.pid)
+        libraries = [loaded(pid) for pid in halves]
+    assert sorted(libraries, key=sorted) == [{"duckdb"}, {"tenseal"}]
+
+
+def loaded(pid: int) -> set[str]:
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return {library for library in ("duckdb", "tenseal") if library in maps}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_nothing_outlives_serve(number: signal.Signals) -> None:
+    """Not even while both halves and a child of one of them are at work."""
+    with served("--quiet") as (url, process):
+        asking = threading.Thread(target=lambda: suppressed_post(f"{url}/v1/plain/aggregate", ENDLESS))
+        asking.start()
+        deadline = time.monotonic() + 10
+        while len(started := descendants(process.pid)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(started) == 3
+        process.send_signal(number)
+        if number in (signal.SIGTERM, signal.SIGINT):  # waits for requests under way; a second one does not
+            time.sleep(0.2)
+            process.send_signal(number)
+        assert end_within([process.pid, *started], 1.0 if number in (signal.SIGKILL, signal.SIGHUP) else 8.0)
+        assert port_is_free(url)
+        asking.join(10)
+
+
+def suppressed_post(url: str, body: object) -> None:
+    try:
+        httpx.post(url, json=body, trust_env=False, timeout=30)
+    except httpx.HTTPError:
+        """The server is being ended."""
+
+
+def test_one_half_is_gone_and_the_other_answers() -> None:
+    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+        plain, other = sorted(descendants(process.pid), key=lambda pid: "tenseal" in loaded(pid))
+        os.kill(plain, signal.SIGKILL)
+        assert end_within([plain], 5)
+        answer = client.post("/v1/plain", json=SUM)
+        assert (answer.status_code, answer.json()["error"]) == (502, "this half does not answer")
+        assert client.get("/sensitive/v1/health").status_code == 200
+        assert is_alive(other)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost:8000", 200),
+        ("LOCALHOST", 200),
+        ("127.8.9.1:1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("[::1", 421),
+        ("8.8.8.8", 421),
+        ("0.0.0.0", 421),  # noqa: S104 - a name in a header
+        ("", 421),
+    ],
+)
+def test_the_host_must_be_this_machine(url: str, host: str, status: int) -> None:
+    answer = httpx.get(f"{url}/v1/health", headers={"host": host}, trust_env=False)
+    assert answer.status_code == status
+    if status != 200:
+        assert "--allow-host" in answer.json()["hint"]
+
+
+def test_two_hosts_are_none(url: str) -> None:
+    """As HTTP/1.1 has it (RFC 9112, 3.2): 400, from the server itself."""
+    port = int(url.rpartition(":")[2])
+    for hosts in ("Host: localhost\r\nHost: evil.example\r\n", ""):
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(f"GET /v1/health HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+            assert connection.recv(100).split()[1] in (b"400", b"421")
+
+
+def test_a_host_that_was_given_is_let_in() -> None:
+    with served("--quiet", "--allow-host", "Given.internal") as (base, _):
+        for host, status in (("given.internal:80", 200), ("localhost", 200), ("other.internal", 421)):
+            assert httpx.get(f"{base}/v1/health", headers={"host": host}, trust_env=False).status_code == status
+
+
+def test_no_cors_unless_asked_for(url: str) -> None:
+    origin = {"origin": "https://page.example"}
+    preflight = origin | {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        answers = [
+            client.post("/v1/plain", json=SUM, headers=origin),
+            client.options("/v1/plain", headers=preflight),
+            client.get("/v1/health", headers=origin),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 405, 200]
+    for answer in answers:
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_cors_for_the_origins_that_were_named() -> None:
+    with served("--quiet", "--cors", "https://page.example") as (base, _), httpx.Client(base_url=base) as client:
+        for origin, allowed in (("https://page.example", "https://page.example"), ("https://evil.example", None)):
+            asked = {"origin": origin, "access-control-request-method": "POST"}
+            preflight = client.options("/v1/plain", headers=asked)
+            answer = client.post("/v1/plain", json=SUM, headers={"origin": origin})
+            assert answer.headers.get("access-control-allow-origin") == allowed
+            assert preflight.headers.get("access-control-allow-origin") == allowed
+            assert preflight.status_code == (200 if allowed else 400)
+
+
+def test_bodies_pass_whole_and_their_limits_hold(url: str) -> None:
+    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        many = {"data": {"x": list(range(300_000))}, "operation": "sum"}
+        assert client.post("/v1/plain", json=many).json()["result"] == {"x": 299_999 * 150_000}
+        large = json.dumps(many["data"]).encode() + b" " * limits.MAX_JSON_BYTES
+        assert client.post("/v1/plain", content=large, headers=JSON).status_code == 413
+        parts = (large[i : i + 65536] for i in range(0, len(large), 65536))  # chunked: no length is announced
+        assert client.post("/v1/plain", content=parts, headers=JSON).status_code == 413
+        assert client.get("/plain/openapi.json?x=%2F..").status_code == 200
+        assert client.get("/plain/%2e%2e/v1/health").status_code == 404
+
+
+def test_a_caller_who_leaves_midway_costs_nothing(url: str) -> None:
+    port = int(url.rpartition(":")[2])
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            head = (
+                f"POST /v1/plain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\nContent-Type: {wire.JSON_TYPE}"
+            )
+            connection.sendall(f"{head}\r\n\r\n{{".encode())
+    assert httpx.post(f"{url}/v1/plain", json=SUM, trust_env=False, timeout=20).status_code == 200
+
+
+def test_the_switch_goes_by_whole_names() -> None:
+    seen = []
+
+    def half(name):
+        async def application(scope, receive, send) -> None:
+            seen.append(name)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        return application
+
+    app = Named(Switch({"sensitive": half("sensitive"), "plain": half("plain")}), {"service"})
+    for path in (
+        "/v1/plain",
+        "/v1/plain/aggregate",
+        "/plain/openapi.json",
+        "/v1/plainer",
+        "/plain2",
+        "/",
+        "/v1/sensitive",
+    ):
+        call(app, "GET", path)
+    assert seen == ["plain", "plain", "plain", "sensitive", "sensitive", "sensitive", "sensitive"]
