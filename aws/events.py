@@ -17,17 +17,15 @@ import duckdb
 import numpy as np
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import polynomials
 from cleave.ckks.secret_key import SecretKey
 from cleave.transport.proxy_event import proxy_event
 from cleave_shared import wire
-from cleave_shared.moments import SENTINELS
 from cleave_shared.wire import MomentsRequest, PlainRequest
 
 MOMENTS, OPERATE_ENCRYPTED = "/v1/sensitive/moments", "/v1/sensitive"
 AGGREGATE, OPERATE = "/v1/plain/aggregate", "/v1/plain"
 TABLE = {"A": [61, 47, 33], "B": [80, 19], "C": [54]}  # ages by ward, rows in this order
-GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 6) < 2^7
+GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 16 chunks) < 2^8
 SCHEMA_HASH = "0" * 32  # of no schema
 HOST = "abcdefghij.execute-api.eu-central-1.amazonaws.com"
 _CONTEXT: dict[str, Any] = {
@@ -58,12 +56,12 @@ class Event:
 
 
 def make_events(key: SecretKey) -> dict[str, Event]:
-    """The events by name. The moments' totals come back to `decrypt_totals` under the same key."""
+    """The events by name. The sums come back to `decrypt_totals` under the same key."""
     moments = moments_request(key)
     sensitive = wire.dump_frames(moments)
-    plain = wire.dump_frames(plain_request(moments.rows))
+    plain = wire.dump_frames(plain_request(sum(map(len, TABLE.values()))))
     noise = moments.model_copy(update={"chunks": [b"no ciphertext"]})
-    version = wire.dump_json(moments.model_copy(update={"chunks": [b""]})).replace(b'"version":1', b'"version":2')
+    version = wire.dump_json(moments.model_copy(update={"chunks": [b""]})).replace(b'"version":2', b'"version":3')
     simple = {"data": {"ward": ["A", "A", "B"], "age": [61, 47, 80]}, "operation": "mean", "group_by": "ward"}
     reading = wire.dump_json(
         PlainRequest(schema_hash=SCHEMA_HASH, rows=1, where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0")
@@ -84,30 +82,28 @@ def make_events(key: SecretKey) -> dict[str, Event]:
 
 
 def moments_request(key: SecretKey) -> MomentsRequest:
-    """One chunk of one lane: the ages, sorted by ward. Its sentinels are zero, nothing here checks them."""
-    cipher = Cipher(key)
-    ages = np.array([[age << GUARD] for ward in TABLE.values() for age in ward], np.int64)
-    chunk = polynomials(ages, key.profile.degree, 0, 1, np.zeros((1, SENTINELS), np.int64))
+    """One chunk of one lane, each ward's ages at its positions. Its sentinels are zero, nothing here checks them."""
+    chunk = np.zeros((1, key.profile.degree), np.int64)
+    ages = [age for ward in TABLE.values() for age in ward]
+    chunk[0, : len(ages)] = np.array(ages) << GUARD
     return MomentsRequest(
         profile=key.profile.name,
         key_id=key.key_id,
         schema_hash=SCHEMA_HASH,
-        lanes=1,
-        rows=len(ages),
         chunk_range=(0, 1),
-        runs=[(number, len(ward)) for number, ward in enumerate(TABLE.values())],
-        chunks=cipher.encrypt(chunk),
+        blocks=[1],
+        chunks=Cipher(key).encrypt(chunk),
     )
 
 
 def simple_sum(moments: MomentsRequest) -> bytes:
-    """The same totals asked for in the simple form."""
+    """The totals of the wards asked for in the simple form."""
     asked = {
         "data": {"age": [base64.b64encode(chunk).decode("ascii") for chunk in moments.chunks]},
         "operation": "sum",
         "profile": moments.profile,
-        "rows": moments.rows,
-        "group_by": [group for group, rows in moments.runs for _ in range(rows)],
+        "rows": sum(map(len, TABLE.values())),
+        "group_by": [number for number, ages in enumerate(TABLE.values()) for _ in ages],
     }
     return json.dumps(asked).encode()
 
@@ -128,11 +124,12 @@ def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
         raise SystemExit(f"error: the function answered {reply.get('statusCode')}: {reply.get('body')}")
     body = base64.b64decode(reply["body"])
     answer = wire.load(wire.MomentsResponse, body, wire.FRAMES_TYPE)
-    totals = Cipher(key).decrypt([group.totals for group in answer.groups])[:, 0]
-    wards = list(TABLE)
-    return {
-        wards[group.group]: round(int(total) / (1 << GUARD)) for group, total in zip(answer.groups, totals, strict=True)
-    }
+    (sums,) = Cipher(key).decrypt(answer.totals)
+    totals, start = {}, 0
+    for ward, ages in TABLE.items():
+        totals[ward] = round(int(sums[start : start + len(ages)].sum()) / (1 << GUARD))
+        start += len(ages)
+    return totals
 
 
 def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") -> dict[str, Any]:

@@ -3,74 +3,69 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from cleave.aggregates.base import SIGMAS
-from cleave.ckks.job import Job, bytes_of_chunk
-from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_VARIANCE
-from cleave.split import Halves, arrange, encrypted_job
+from cleave.aggregates.columns import Exact
+from cleave.ckks.columns import Columns
+from cleave.ckks.encode import Scale, scales_of
+from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
+from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
+from cleave.split import Halves
 from cleave.sql.plan import QueryPlan
 from cleave.table.schema import Kind
 from cleave.table.table import Table
 from cleave_shared import limits
-from cleave_shared.moments import FILTERED, Run
 from cleave_shared.params import SUM60_PACK, Profile
 
 
-def describe_plan(table: Table, plan: QueryPlan, streams: int, profile: Profile = SUM60_PACK) -> dict[str, Any]:
+def describe_plan(
+    table: Table, plan: QueryPlan, streams: int, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+) -> dict[str, Any]:
     halves = Halves(table, plan)
-    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()]
-    counts = _group_sizes(table, plan)
-    selected = sum(counts)
-    runs: list[Run] = list(enumerate(counts))
-    if selected < table.rows:
-        runs.append((FILTERED, table.rows - selected))
-    job = encrypted_job(profile, plan, halves, arrange(runs, len(counts)))
-    slices = job.slices(streams)
-    results = sum(len({group for group, _ in part.runs} - {FILTERED}) + 1 for part in slices)  # and the sentinel
+    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()] if halves.asks_plain else []
+    columns = columns_of(plan)
+    packing = packing_of(columns, halves, profile, options)
+    scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
+    requests = packing.parts(streams)
     described = {
         "table": table.name,
         "rows": table.rows,
-        "selected_rows": selected,
-        "groups": len(counts),
-        "columns": _columns(table, plan, halves, job),
-        "encrypted": _encrypted(plan, job),
+        "selected_rows": packing.rows,
+        "groups": len(halves.keys),
+        "columns": _columns(table, plan, halves, columns, packing),
+        "encrypted": _encrypted(plan, columns, packing, scales),
         "profile": {
             "name": profile.name,
             "degree": profile.degree,
             "modulus_bits": sum(profile.prime_bits),
             "security_bits": min(profile.estimated_bits),
             "capacity_bits": profile.capacity_bits,
-            "lanes": job.lanes,
+            "lanes": packing.lanes,
             "keys_uploaded": 0,
         },
         "requests": {
             "plain": {"count": len(parts), "bytes_up": sum(size for _, size in parts)},
             "sensitive": {
-                "count": len(slices),
-                "bytes_up": sum(part.stop - part.start for part in slices) * bytes_of_chunk(profile),
-                "bytes_down": results * limits.RESULT_BYTES,
+                "count": len(requests),
+                "bytes_up": packing.chunks * bytes_of_chunk(profile),
+                "bytes_down": sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
             },
         },
-        "leakage": leakage(plan, table.rows, selected, len(counts), job.lanes),
+        "leakage": leakage(plan, table.rows, packing),
     }
     halves.close()
     return described
 
 
-def _group_sizes(table: Table, plan: QueryPlan) -> list[int]:
-    where = f"WHERE {plan.where}" if plan.where else ""
-    grouped = f"GROUP BY {', '.join(f'({key})' for key in plan.keys)}" if plan.keys else ""
-    rows = table.connection.execute(f"SELECT count(*) FROM {table.relation} {where} {grouped}").fetchall()
-    return [int(count) for (count,) in rows]
-
-
-def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[dict[str, Any]]:
+def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> list[dict[str, Any]]:
     encrypted: dict[str, int] = {name.lower(): 0 for argument in plan.arguments for name in argument.columns}
-    for each in job.described():
-        for place in each.name.arguments:
-            for name in plan.arguments[place].columns:
-                encrypted[name.lower()] += each.bytes
+    for made, size in zip(columns.names, _bytes(packing), strict=True):
+        for argument in made.arguments:
+            for read in plan.arguments[argument].columns:
+                encrypted[read.lower()] += size
     plain = {name.lower() for name in plan.plain_columns}
     described = []
     for column in table.schema.columns:
@@ -80,7 +75,7 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[di
             fate, destination, size = "sent in the clear", "plain", halves.plain_bytes(column.name)
         elif name in encrypted and column.kind is Kind.PLAIN:
             fate, destination = "read here for an encrypted column", "none"
-        elif name in encrypted and not encrypted[name]:  # COUNT of a column without NULLs is the number of rows
+        elif name in encrypted and not encrypted[name]:  # its NULLs and its range are declared: nothing is left to ask
             fate, destination = "read here, nothing of it sent", "none"
         elif name in encrypted:
             fate, destination, size = "encrypted", "sensitive", encrypted[name]
@@ -99,21 +94,37 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves, job: Job) -> list[di
     return described
 
 
-def _encrypted(plan: QueryPlan, job: Job) -> list[dict[str, Any]]:
-    """One entry an encrypted column: what of which argument, its scale, and the bound of its total over all rows."""
+def _bytes(packing: Packing) -> list[int]:
+    """Every encrypted column's share of what is sent, by the bits it takes of a row."""
+    bits = [
+        packing.profile.capacity_bits
+        if isinstance(place, WidePlace)
+        else sum(field.width for field in fields_of(place))
+        for place in packing.layout.places
+    ]
+    sent = packing.chunks * bytes_of_chunk(packing.profile)
+    return [round(sent * taken / max(1, sum(bits))) for taken in bits]
+
+
+def _encrypted(plan: QueryPlan, columns: Columns, packing: Packing, scales: Sequence[Scale]) -> list[dict[str, Any]]:
+    """One entry per encrypted column: of which arguments, its scale, and the bound of its total over all rows."""
     described = []
-    error = SIGMAS * math.sqrt((FRESH_VARIANCE + ROUNDING_VARIANCE) * job.rows)
-    for each in job.described():
-        arguments = [plan.arguments[place] for place in each.name.arguments]
+    noise = SIGMAS * math.sqrt(FRESH_VARIANCE * int(packing.placement.terms().sum()))
+    for name, type_, place, scale, size, reading in zip(
+        columns.names, columns.types, packing.layout.places, scales, _bytes(packing), columns.readings, strict=True
+    ):
+        arguments = [plan.arguments[number] for number in name.arguments]
+        exact = isinstance(type_, Exact)
+        lost = float(ROUNDING_UNITS) + (noise if isinstance(place, WidePlace) else 0.0)
         described.append(
             {
                 "argument": ", ".join(argument.sql for argument in arguments),
                 "type": ", ".join(argument.type for argument in arguments),
-                "moment": each.name.moment,
-                "exact": each.exact,
-                "log2_scale": each.scale,
-                "bytes": each.bytes,
-                "bound": 0.0 if each.exact else _ldexp(error, -each.scale) * each.unit,
+                "moment": name.moment,
+                "exact": exact,
+                "log2_scale": packing.layout.guard if exact else scale.exponent,
+                "bytes": size,
+                "bound": 0.0 if exact else _ldexp(lost, -scale.exponent) * float(reading.unit),
             }
         )
     return described
@@ -126,22 +137,26 @@ def _ldexp(value: float, exponent: int) -> float:
         return math.inf
 
 
-def leakage(plan: QueryPlan, rows: int, selected: int, groups: int, lanes: int) -> dict[str, list[str]]:
+def leakage(plan: QueryPlan, rows: int, packing: Packing) -> dict[str, list[str]]:
     """What each service learns. The client prints it; SECURITY.md explains it."""
-    columns = ", ".join(plan.plain_columns) or "none"
-    plain = [
-        f"the plain columns the query reads, with names and values: {columns}",
-        f"the number of rows: {rows}",
-        "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group",
-    ]
-    sensitive = ["nothing: no encrypted column is asked for"]
-    if lanes:
+    plain = ["nothing: it is not asked"]
+    if plan.plain_columns or plan.plain:
+        plain = [
+            f"the plain columns the query reads, with names and values: {', '.join(plan.plain_columns) or 'none'}",
+            f"the number of rows: {rows}",
+            "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group",
+        ]
+    sensitive = ["nothing: it is not asked"]
+    if packing.chunks:
         sensitive = [
-            f"the number of selected rows: {selected}",
-            f"the sizes of {groups} group{'' if groups == 1 else 's'} under random numbers, not their names",
-            f"the number of encrypted values a row has: {lanes} (narrow columns share one; it depends on the "
-            "aggregates asked for, on how wide the columns' ranges are, and on whether they have NULLs at all)",
+            f"the number of ciphertexts: {packing.chunks}, in {_counted(packing.blocks, 'block')} that are added up; "
+            "it follows from the number of selected rows, from the question and the schema and, where groups outnumber "
+            f"the places in a ciphertext ({packing.placement.capacity:,}), from the number and sizes of the groups",
+            "neither the groups nor their sizes, nor any name, nor the SQL",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
         ]
-    both = ["services that work together can match groups by their sizes, and so learn the group of each encrypted row"]
-    return {"plain service": plain, "sensitive service": sensitive, "both together": both if lanes else []}
+    return {"plain service": plain, "sensitive service": sensitive}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

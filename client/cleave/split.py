@@ -1,62 +1,82 @@
-"""Cut a table into its two halves: the plain columns a query reads, and the arguments of its encrypted aggregates."""
+"""Cut a table into its two halves: the plain columns a query reads, and the arguments of its encrypted aggregates.
+
+Rows are selected and grouped here, by DuckDB, whatever the services do: the encrypted half must be placed by group
+before it is sent, and the plain service's groups are checked against ours.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.columns import Domain, Values
-from cleave.ckks.columns import Asked, Columns
-from cleave.ckks.job import Arrangement, Job, taken
+from cleave.aggregates.columns import Values
 from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.rejoin import Texts
 from cleave.table.source import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
-from cleave_shared.moments import FILTERED, Run
-from cleave_shared.params import Profile
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _WHOLE_TABLE_ROWS = 1 << 18  # try this many rows in one Parquet file first
+# Of a plain answer, in JSON: a count, and a value with its quotes and comma, where it is not text of unknown length.
+_COUNT_BYTES, _VALUE_BYTES = 12, 28
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlainPart:
     """Consecutive rows of the plain half: a Parquet file, or only their number where no plain column is read."""
 
     rows: int
     parquet: bytes | None
 
 
-def shuffler() -> np.random.Generator:
-    """Row and group order carry nothing: seeded from the operating system for every use."""
-    return np.random.Generator(np.random.PCG64DXSM(secrets.randbits(256)))
-
-
 class Halves:
-    """The table's rows in one order for both halves: by group, shuffled within a group, unselected rows last."""
+    """The rows a query selects and their groups, numbered from 0 in the order of their keys; and the plain half.
+
+    `keys` has DuckDB's text of each group's keys, `counts` its rows. Without keys there is one group, even of no rows.
+    """
 
     def __init__(self, table: Table, plan: QueryPlan) -> None:
         self.rows = table.rows
         self._table = table
         self._plan = plan
-        selected = [identifier(column) for column in plan.plain_columns]
-        selected += [f"{_fetchable(argument)} AS {_name(i)}" for i, argument in enumerate(plan.arguments)]
-        order = [f"(({plan.where}) IS TRUE) DESC"] if plan.where else []
-        order += [f"({key})" for key in plan.keys]
-        if not selected:
-            selected = ["1 AS one"]
-        order_by = f"ORDER BY {', '.join([*order, 'random()'])}" if plan.plain_columns else ""
+        self._keys = [f"k{i}" for i in range(len(plan.keys))]
+        self._arguments = [f"argument_{i}" for i in range(len(plan.arguments))]
+        selected = [f"({key}) AS {name}" for key, name in zip(plan.keys, self._keys, strict=True)]
+        selected += [
+            f"{_fetchable(each)} AS {name}" for each, name in zip(plan.arguments, self._arguments, strict=True)
+        ]
+        self._run(
+            f"CREATE OR REPLACE TABLE selected AS SELECT {', '.join(selected or ['1 AS one'])} FROM {table.relation}"
+            + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
+        )
+        named = ", ".join(self._keys)
+        self._run(
+            f"CREATE OR REPLACE TABLE grouped AS SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, * "
+            f"FROM (SELECT {named}, count(*) AS size FROM selected GROUP BY {named})"
+            if named
+            else "CREATE OR REPLACE TABLE grouped AS SELECT 0::BIGINT AS number, count(*) AS size FROM selected"
+        )
+        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
+        self.counts: NDArray[np.int64] = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(
+            np.int64
+        )
+        self.keys: list[Texts] = (
+            self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall() if texts else [()]
+        )
+
+    def _fetch(self, sql: str) -> dict[str, NDArray[np.generic]]:
+        return self._table.connection.execute(sql).fetchnumpy()
+
+    def _run(self, statement: str) -> None:
         failure = None
         try:
-            table.connection.execute(
-                f"CREATE OR REPLACE TABLE halves AS SELECT {', '.join(selected)} FROM {table.relation} {order_by}"
-            )
+            self._table.connection.execute(statement)
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
             failure = type(error).__name__
         if failure:
@@ -79,45 +99,84 @@ class Halves:
                 )
         return InputError(f"the query cannot be computed on this table ({kind})")
 
-    def plain_parts(self) -> Iterator[Part]:
-        """The plain half in files that each fit a request. Raises QueryRefused if a single row does not."""
+    @property
+    def asks_plain(self) -> bool:
+        """Whether the plain service has anything to answer."""
+        return bool(self._plan.plain_columns or self._plan.plain)
+
+    def plain_parts(self) -> Iterator[PlainPart]:
+        """The plain half in files that each fit a request, and whose groups each fit an answer.
+
+        Rows come by group, unselected ones last, in random order within a group. Raises QueryRefused if a single row
+        does not fit.
+        """
         if not self._plan.plain_columns:
-            yield Part(self.rows, None)
+            yield PlainPart(self.rows, None)
             return
+        order = [f"({key})" for key in self._plan.keys]
+        if self._plan.where:
+            where = f"(({self._plan.where}) IS TRUE)"
+            order = [f"{where} DESC", *(f"CASE WHEN {where} THEN {key} END" for key in order)]
+        columns = ", ".join(identifier(column) for column in self._plan.plain_columns)
+        self._run(
+            f"CREATE OR REPLACE TABLE plain_half AS SELECT {columns} FROM {self._table.relation} "
+            f"ORDER BY {', '.join([*order, 'random()'])}"
+        )
+        ends = np.cumsum(self.counts)  # of the groups, in rows
+        most = self._groups_of_an_answer()
         start, size = 0, _WHOLE_TABLE_ROWS
         while start < self.rows or start == 0:
-            size = max(1, min(size, self.rows - start))
-            parquet = self._table.parquet("halves", self._plan.plain_columns, start, start + size)
+            last = int(np.searchsorted(ends, start, "right")) + most - 1
+            limit = int(ends[last]) - start if last < len(ends) - 1 else self.rows - start
+            size = max(1, min(size, limit))
+            parquet = self._table.parquet("plain_half", self._plan.plain_columns, start, start + size)
             if len(parquet) > _PARQUET_BYTES:
                 if size == 1:
                     raise QueryRefused("one row's plain columns are too large for a request")
                 size = max(1, min(size // 2, int(size * 0.9 * _PARQUET_BYTES / len(parquet))))
                 continue
-            yield Part(min(size, self.rows), parquet)
+            yield PlainPart(min(size, self.rows), parquet)
             start += size
-            size = min(size * 2, int(size * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))) or 1
+            size = min(max(size, _WHOLE_TABLE_ROWS) * 2, int(size * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))) or 1
+
+    def _groups_of_an_answer(self) -> int:
+        """So many groups of the plain half fit one answer."""
+        longest = max((sum(len(text or "") for text in keys) for keys in self.keys), default=0)
+        aggregates = sum(len(each.parts) for each in self._plan.plain)
+        size = _COUNT_BYTES + 4 * len(self._keys) + 2 * longest + _VALUE_BYTES * aggregates
+        return max(1, min(limits.MAX_PLAIN_GROUPS, (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // size))
 
     def plain_bytes(self, column: str) -> int:
         """The size of one plain column's Parquet file."""
-        return len(self._table.parquet("halves", (column,), 0, self.rows))
+        return len(self._table.parquet("plain_half", (column,), 0, self.rows))
 
-    def arguments(self) -> list[Values]:
-        """The arguments' values, in the order of the plain half."""
-        if not self._plan.arguments:
+    def values(self) -> list[Values]:
+        """The arguments' values in the selected rows, sorted by group."""
+        if not self._arguments:
             return []
-        names = [_name(i) for i in range(len(self._plan.arguments))]
-        columns = self._table.connection.execute(f"SELECT {', '.join(names)} FROM halves").fetchnumpy()
-        return [_values(columns[name]) for name in names]
+        names = ", ".join(f"selected.{name}" for name in self._arguments)
+        if not self._keys:
+            columns = self._fetch(f"SELECT {names} FROM selected")
+            return [_values(columns[name], None) for name in self._arguments]
+        same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
+        columns = self._fetch(f"SELECT number, {names} FROM selected JOIN grouped ON {same}")
+        numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
+        order = np.argsort(numbers, kind="stable")  # a radix sort up to 16 bits
+        return [_values(columns[name], order) for name in self._arguments]
 
     def close(self) -> None:
-        self._table.connection.execute("DROP TABLE IF EXISTS halves")
+        for name in ("selected", "grouped", "plain_half"):
+            self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _values(column: NDArray[np.generic]) -> Values:
+def _values(column: NDArray[np.generic], order: NDArray[np.intp] | None) -> Values:
+    valid = None
     if isinstance(column, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(column)
-        return Values(column.data, ~mask if mask.any() else None)
-    return Values(column, None)
+        column, valid = column.data, ~mask if mask.any() else None
+    if order is None:
+        return Values(column, valid)
+    return Values(column[order], None if valid is None else valid[order])
 
 
 def _fetchable(argument: Argument) -> str:
@@ -133,46 +192,3 @@ def _fetchable(argument: Argument) -> str:
     factors = [f"CAST({10**digits} AS DECIMAL(10,0))" for digits in (half, argument.decimals - half)]
     wide = f"CAST(({argument.sql}) AS DECIMAL(18,{argument.decimals}))"
     return f"CAST({wide} * {factors[0]} * {factors[1]} AS BIGINT)"
-
-
-def encrypted_job(profile: Profile, plan: QueryPlan, halves: Halves, arrangement: Arrangement) -> Job:
-    """The sensitive half of `plan`, its arguments' values taken from `halves`."""
-    values = halves.arguments()
-    domains = [
-        _narrowed(argument, taken(column, arrangement.order))
-        for argument, column in zip(plan.arguments, values, strict=True)
-    ]
-    columns = Columns(domains, [Asked(each.aggregate, each.arguments) for each in plan.encrypted])
-    return Job(profile, columns, [argument.sql for argument in plan.arguments], values, arrangement)
-
-
-def _narrowed(argument: Argument, column: Values) -> Domain:
-    """Its domain, as narrow as the selected values are where nothing is declared."""
-    domain = argument.domain
-    present = column.values if column.valid is None else column.values[..., column.valid]
-    nullable = domain.nullable and column.valid is not None and not column.valid.all()
-    if not domain.is_exact or argument.lower is not None or not len(present):
-        return replace(domain, nullable=nullable)
-    return replace(domain, lower=int(present.min()), upper=int(present.max()), nullable=nullable)
-
-
-def arrange(runs: Sequence[Run], groups: int) -> Arrangement:
-    """Give groups random numbers, order them by it, and shuffle the rows within each.
-
-    Neither the order of names nor that of the file shows, and rows stand otherwise than in the plain half.
-    """
-    numbers = np.repeat(*np.array(runs, dtype=np.intp).reshape(-1, 2).T)
-    random = shuffler()
-    opaque = random.permutation(groups)
-    rows = random.permutation(np.flatnonzero(numbers != FILTERED))
-    labels = opaque[numbers[rows]]
-    counts = np.bincount(labels, minlength=groups)
-    return Arrangement(
-        rows[np.argsort(labels, kind="stable")],
-        [(int(number), int(counts[number])) for number in range(groups) if counts[number]],
-        np.argsort(opaque),
-    )
-
-
-def _name(argument: int) -> str:
-    return f"argument_{argument}"

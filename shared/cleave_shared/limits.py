@@ -10,19 +10,24 @@ MAX_BODY_BYTES = 4_400_000
 # The same in the JSON form, whose blobs are base64 already.
 MAX_JSON_BYTES = 5_900_000
 
-# Lanes (interleaved values a row) in one ciphertext: keeps a chunk at 31 rows or more.
+# Lanes in one ciphertext: leaves a chunk 31 positions or more.
 MAX_LANES = 256
-# Rows in one request: 4.4 MB of one-lane chunks hold 67 x 8,176; a group total of this many rows
-# still leaves the noise of a sum below 2^17 (docs/ckks.md section 3), which `cleave.ckks.layout` relies on.
-MAX_ROWS = 1_000_000
-# Rows in one job: sqrt(10.5 * 2^26) * 13.4 < 2^19, the widest guard the encoder ever sets aside.
+# Rows in one job: what `cleave.ckks` proves of rounding relies on it.
 MAX_JOB_ROWS = 1 << 26
+# Chunks in one request. 66,048 bytes each, they leave the head what it may take; a power of two wastes no bit of a
+# field, which must hold the sum of so many values.
+MAX_REQUEST_CHUNKS = 64
 # What SQL, JSON and lengths take of a body besides its blobs.
 HEAD_BYTES = 100_000
-# A result ciphertext's file: its second polynomial cannot be truncated. An answer holds so many, the sentinel included.
-RESULT_BYTES = 66_500
-MAX_RESULTS = MAX_BODY_BYTES // RESULT_BYTES
-# Runs of the row-to-group vector: more means that the rows were not sorted by group.
+# A result's file: both polynomials whole. An answer holds one for each block.
+RESULT_BYTES = 132_500
+MAX_REQUEST_BLOCKS = 32
+# The simple call's masks by group: rows in one request, so that the noise of a sum stays below 2^17 (docs/ckks.md
+# section 3); a result's file, whose first polynomial is cut off; results in an answer, the sentinel included; and
+# runs of the row-to-group vector, more of which mean that the rows were not sorted by group.
+MAX_MASKED_ROWS = 1_000_000
+MASKED_RESULT_BYTES = 66_500
+MAX_MASKED_RESULTS = MAX_BODY_BYTES // MASKED_RESULT_BYTES
 MAX_RUNS = 100_000
 # A group number is opaque; 2^31 leaves it an int32.
 MAX_GROUP = (1 << 31) - 1

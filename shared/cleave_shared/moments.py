@@ -1,7 +1,8 @@
-"""How rows lie in ciphertexts: the part of the encoding both sides must agree on.
+"""How rows lie in ciphertexts that are summed by group under masks: the simple call's group_by, and nothing else.
 
 A chunk is one ciphertext of N coefficients. `lanes` values of a row stand side by side, row r at coefficients
-lanes*r .. lanes*r + lanes-1. The last SENTINELS coefficients hold values only the key holder knows.
+lanes*r .. lanes*r + lanes-1. The last SENTINELS coefficients hold values only the key holder knows, here as
+in every chunk of ours.
 Summing the rows of a group is one multiplication by the integer polynomial
 
     M = m_0 - sum_{r>=1} m_r X^(N - lanes*r)

@@ -242,4 +242,4 @@ class SealEvaluator:
         return total
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
-        return self._ring.truncated(ciphertext, coefficients)
+        return save(ciphertext) if coefficients == self.degree else self._ring.truncated(ciphertext, coefficients)

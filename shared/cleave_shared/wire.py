@@ -40,7 +40,7 @@ from pydantic import (
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 
-VERSION = 1
+VERSION = 2
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
@@ -84,63 +84,48 @@ Blob = Annotated[
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
-GroupRun = tuple[
-    Annotated[int, Field(ge=limits.FILTERED, le=limits.MAX_GROUP, strict=True)],
-    Annotated[int, Field(ge=1, le=limits.MAX_JOB_ROWS, strict=True)],
-]
+Chunks = Annotated[int, Field(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]
 Sql = Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]
 
 
 class Envelope(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
 
 
 class MomentsRequest(Envelope):
-    """Ask for the totals of every lane over every group of `rows` consecutive encrypted rows."""
+    """Ask for the sum of the chunks of every block. Which row, group or column lies where only the sender knows."""
 
     profile: str = Field(max_length=32)
     key_id: Hex
     schema_hash: Hex
-    lanes: int = Field(ge=1, le=limits.MAX_LANES, strict=True)
-    rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS, strict=True)]
     chunk_range: tuple[Count, Count] = Field(description="[start, stop): place of the chunks in the whole job")
-    runs: list[GroupRun] = Field(
-        max_length=limits.MAX_RUNS, description="run-length coded (group number, rows); -1: counted nowhere"
+    blocks: list[Chunks] = Field(
+        min_length=1, max_length=limits.MAX_REQUEST_BLOCKS, description="chunks of each block, in order"
     )
-    chunks: list[Blob] = Field(min_length=1, description="seeded CKKS ciphertexts, one a chunk")
+    chunks: list[Blob] = Field(
+        min_length=1, max_length=limits.MAX_REQUEST_CHUNKS, description="seeded CKKS ciphertexts"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> MomentsRequest:
         start, stop = self.chunk_range
         if stop - start != len(self.chunks):
             raise ValueError(f"chunk_range covers {stop - start} chunks, {len(self.chunks)} were sent")
-        counted = sum(rows for _, rows in self.runs)
-        if counted != self.rows:
-            raise ValueError(f"runs cover {counted} rows, the envelope says {self.rows}")
+        if sum(self.blocks) != len(self.chunks):
+            raise ValueError(f"blocks cover {sum(self.blocks)} chunks, {len(self.chunks)} were sent")
         return self
-
-
-class GroupTotals(BaseModel):
-    """`totals` is a ciphertext whose coefficients 0..lanes-1 are the group's totals."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    group: int = Field(ge=0, le=limits.MAX_GROUP)
-    rows: Count
-    totals: Blob
 
 
 class MomentsResponse(Envelope):
     profile: str
     key_id: Hex
     schema_hash: Hex
-    lanes: int
-    rows: Count
     chunk_range: tuple[Count, Count]
-    groups: list[GroupTotals]
-    sentinel: Blob = Field(description="a ciphertext whose coefficient 0 is the weighted sum of all sentinels")
+    totals: list[Blob] = Field(
+        max_length=limits.MAX_REQUEST_BLOCKS, description="of each block the sum of its chunks, a CKKS ciphertext"
+    )
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
 
 
@@ -165,14 +150,13 @@ class TypedColumn(BaseModel):
 
 
 class PlainResponse(Envelope):
-    """One entry a group in `counts` and in every column; `runs` numbers the rows, -1: filtered out."""
+    """One entry per group in `counts` and in every column."""
 
     schema_hash: Hex
     rows: Count
     counts: list[Count]
     keys: list[TypedColumn]
     aggregates: list[TypedColumn]
-    runs: list[GroupRun]
     timings: dict[str, float] = Field(default_factory=dict)
 
 

@@ -69,7 +69,6 @@ def test_progress_is_shown_to_a_person_only(monkeypatch: pytest.MonkeyPatch) -> 
     for stream, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):
         monkeypatch.setattr(sys, "stderr", stream)
         with console.progress(quiet=quiet) as progress:
-            progress.stage("encrypt [and] send\x1b", 10)
-            progress.advance(10)
+            progress.stage("encrypt [and] send\x1b", 10)(10)
         assert ("encrypt [and] send\\x1b" in stream.getvalue()) is shown
         assert bool(stream.getvalue()) is shown

@@ -10,60 +10,77 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleave.aggregates import AGGREGATES
-from cleave.aggregates.columns import Domain, Values
+from cleave.aggregates.columns import Exact, Real
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Asked, Columns
-from cleave.ckks.job import Arrangement, Job, Slice
+from cleave.ckks.encode import encode
+from cleave.ckks.job import Job
+from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.sensitive.app import moments
-from cleave_services.sensitive.evaluate import Chunk, evaluate
 from cleave_shared import seal
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.moments import FILTERED, Segment, rows_per_chunk, segments
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
-from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse
+from cleave_shared.wire import MomentsRequest, MomentsResponse
 
 FAULTS = tomllib.loads((Path(__file__).parents[1] / "vectors" / "faults.toml").read_text())["fault"]
-RUNS = [(0, 9000), (1, 100), (2, 10_000), (3, 1000)]
+# Two blocks: groups 0..3 are large, and there are more small ones than a chunk has positions for.
+COUNTS = np.array([9000, 6000, 9000, 5000] + [1] * 4500)
+LIMIT = 10**6
 
 
 @dataclass
 class Case:
+    packing: Packing
     job: Job
-    part: Slice
+    part: Part
     key: SecretKey
     cipher: Cipher
     request: MomentsRequest
     answer: MomentsResponse
 
-    @property
-    def chunks(self) -> list[Chunk]:
-        cut = segments(self.request.runs, rows_per_chunk(8192, self.request.lanes))
-        return [Chunk(i, c, blob) for i, (c, blob) in enumerate(zip(cut, self.request.chunks, strict=True))]
+    def summed(self, chunks: list[bytes], blocks: list[int] | None = None) -> MomentsResponse:
+        """The answer of a service that adds up `chunks` in place of what it was sent."""
+        blocks = blocks or [*self.request.blocks[:-1], len(chunks) - sum(self.request.blocks[:-1])]
+        wrong = self.request.model_copy(update={"chunks": chunks, "blocks": blocks})
+        return self.with_totals(moments(wrong, SealEvaluator(ring(SUM60_PACK.name))).totals)
 
-    def summed(self, chunks: list[Chunk]) -> MomentsResponse:
-        """The answer of a service that evaluates `chunks` in place of what it was sent."""
-        totals = evaluate(SealEvaluator(ring(SUM60_PACK.name)), self.request.lanes, chunks)
-        groups = [each.model_copy(update={"totals": totals.groups[each.group]}) for each in self.answer.groups]
-        return self.answer.model_copy(update={"groups": groups, "sentinel": totals.sentinel})
+    def with_totals(self, totals: list[bytes]) -> MomentsResponse:
+        return self.answer.model_copy(update={"totals": totals})
 
-    def with_total(self, place: int, blob: bytes) -> MomentsResponse:
-        groups = list(self.answer.groups)
-        groups[place] = groups[place].model_copy(update={"totals": blob})
-        return self.answer.model_copy(update={"groups": groups})
+    def offset(self, block: int, coefficients: dict[int, int]) -> MomentsResponse:
+        """What a service does that adds a polynomial of its own to a total: it needs no key for that."""
+        polynomial = np.zeros((1, SUM60_PACK.degree), np.int64)
+        for coefficient, amount in coefficients.items():
+            polynomial[0, coefficient] = amount
+        of = ring(SUM60_PACK.name)
+        total = of.ciphertext(self.answer.totals[block])
+        of.evaluator.add_plain_inplace(total, of.plaintexts(list(polynomial))[0])
+        totals = list(self.answer.totals)
+        totals[block] = seal.save(total)
+        return self.with_totals(totals)
+
+    def coefficient(self, group: int, lane: int = 0) -> tuple[int, int]:
+        """Block and first coefficient of a group's total."""
+        for number, block in enumerate(self.packing.placement.blocks):
+            for place, each in enumerate(block.groups):
+                if each == group:
+                    return number, lane * self.packing.placement.capacity + int(block.first[place])
+        raise AssertionError
 
 
 def make_case(key: SecretKey, seed: int = 5) -> Case:
-    rows = sum(n for _, n in RUNS)
-    values = np.random.default_rng(seed).integers(0, 10**6, rows)
-    columns = Columns([Domain(0, 0, 10**6, nullable=False)], [Asked(AGGREGATES["SUM"], (0,))])
-    job = Job(SUM60_PACK, columns, ["x"], [Values(values, None)], Arrangement(np.arange(rows), RUNS, np.arange(4)))
+    random = np.random.default_rng(seed)
+    rows = int(COUNTS.sum())
+    packing = plan_packing([Exact(LIMIT), Real()], COUNTS, SUM60_PACK)
+    values = [random.integers(0, LIMIT, (1, rows)).astype(np.uint64), random.normal(size=rows)]
     cipher = Cipher(key)
-    (part,) = job.slices(1)
-    request = job.request(part, key.key_id, "0" * 32, job.encrypt(cipher, part))
-    return Case(job, part, key, cipher, request, moments(request, SealEvaluator(ring(SUM60_PACK.name))))
+    job = Job(packing, encode(packing, values), cipher)
+    (part,) = packing.parts(1)
+    request = job.request(part, key.key_id, "0" * 32, job.encrypt(part))
+    assert len(request.blocks) > 1
+    assert max(request.blocks) > 1
+    return Case(packing, job, part, key, cipher, request, moments(request, SealEvaluator(ring(SUM60_PACK.name))))
 
 
 def flipped(blob: bytes) -> bytes:
@@ -86,80 +103,90 @@ def doubled(blob: bytes) -> bytes:
     return seal.save(ciphertext)
 
 
-def with_chunk(case: Case, place: int, blob: bytes) -> list[Chunk]:
-    chunks = case.chunks
-    chunks[place] = Chunk(place, chunks[place].segments, blob)
-    return chunks
+def replaced(items: list[bytes], place: int, item: bytes) -> list[bytes]:
+    return [*items[:place], item, *items[place + 1 :]]
 
 
-def exchanged(case: Case) -> list[Chunk]:
-    a, b, c = case.chunks
-    return [Chunk(0, a.segments, c.blob), b, Chunk(2, c.segments, a.blob)]
+def moved(case: Case, amount: int, *, lane: int) -> MomentsResponse:
+    """Takes from group 0 what it gives to group 1, so that all groups together stay right."""
+    block, giver = case.coefficient(0, lane)
+    same, taker = case.coefficient(1, lane)
+    assert block == same
+    return case.offset(block, {giver: -amount, taker: amount})
 
 
-def skipped(case: Case) -> list[Chunk]:
-    chunks = case.chunks
-    left_out = [Segment(FILTERED if s.group == 2 else s.group, s.start, s.stop) for s in chunks[1].segments]
-    chunks[1] = Chunk(1, left_out, chunks[1].blob)
-    return chunks
+def turned(case: Case) -> MomentsResponse:
+    """Positions moved by one: everybody's total becomes a neighbour's (multiplication by X)."""
+    of = ring(SUM60_PACK.name)
+    x = np.zeros(SUM60_PACK.degree, np.int64)
+    x[1] = 1
+    total, product = of.ciphertext(case.answer.totals[0]), seal.api.Ciphertext()
+    of.evaluator.multiply_plain(total, of.plaintexts([x])[0], product)
+    return case.with_totals(replaced(case.answer.totals, 0, seal.save(product)))
 
 
 Fault = Callable[[Case, SecretKey], MomentsResponse]
 ACTIONS: dict[str, Fault] = {
     "no fault": lambda c, _: c.answer,
+    "two chunks of a block exchanged": lambda c, _: c.summed([*c.request.chunks[1::-1], *c.request.chunks[2:]]),
     "answer decrypted with another key": lambda c, _: c.answer,
-    "chunk dropped": lambda c, _: c.summed(c.chunks[1:]),
-    "chunk counted twice": lambda c, _: c.summed([*c.chunks, c.chunks[1]]),
-    "two chunks exchanged": lambda c, _: c.summed(exchanged(c)),
-    "chunk of another table": lambda c, _: c.summed(with_chunk(c, 1, make_case(c.key, 6).request.chunks[1])),
-    "chunk under another key": lambda c, o: c.summed(with_chunk(c, 1, make_case(o).request.chunks[1])),
-    "bits flipped in a chunk": lambda c, _: c.summed(with_chunk(c, 1, flipped(c.request.chunks[1]))),
-    "chunk cut short": lambda c, _: c.summed(with_chunk(c, 1, c.request.chunks[1][:-50])),
-    "one group skips a chunk": lambda c, _: c.summed(skipped(c)),
-    "one total doubled": lambda c, _: c.with_total(1, doubled(c.answer.groups[1].totals)),
-    "bits flipped in a total": lambda c, _: c.with_total(1, flipped(c.answer.groups[1].totals)),
-    "bits flipped in the sentinel": lambda c, _: c.answer.model_copy(update={"sentinel": flipped(c.answer.sentinel)}),
-    "total replaced by noise": lambda c, o: c.with_total(1, make_case(o).answer.groups[1].totals),
-    "total cut short": lambda c, _: c.with_total(1, c.answer.groups[1].totals[:-50]),
-    "group missing": lambda c, _: c.answer.model_copy(update={"groups": c.answer.groups[1:]}),
-    "group answered twice": lambda c, _: c.answer.model_copy(update={"groups": [*c.answer.groups, c.answer.groups[0]]}),
-    "group never asked for": lambda c, _: c.answer.model_copy(
-        update={"groups": [*c.answer.groups[1:], c.answer.groups[0].model_copy(update={"group": 9})]}
+    "chunk dropped": lambda c, _: c.summed(c.request.chunks[1:], [c.request.blocks[0] - 1, *c.request.blocks[1:]]),
+    "chunk counted twice": lambda c, _: c.summed([*c.request.chunks, c.request.chunks[-1]]),
+    "chunks of two blocks exchanged": lambda c, _: c.summed(
+        [c.request.chunks[-1], *c.request.chunks[1:-1], c.request.chunks[0]]
     ),
-    "group of another size": lambda c, _: c.answer.model_copy(
-        update={"groups": [*c.answer.groups[1:], c.answer.groups[0].model_copy(update={"rows": 8999})]}
+    "chunk added to another block": lambda c, _: c.summed(
+        c.request.chunks, [c.request.blocks[0] - 1, c.request.blocks[1] + 1, *c.request.blocks[2:]]
     ),
+    "chunk of another table": lambda c, _: c.summed(
+        replaced(c.request.chunks, 1, make_case(c.key, 6).request.chunks[1])
+    ),
+    "chunk under another key": lambda c, o: c.summed(replaced(c.request.chunks, 1, make_case(o).request.chunks[1])),
+    "bits flipped in a chunk": lambda c, _: c.summed(replaced(c.request.chunks, 1, flipped(c.request.chunks[1]))),
+    "chunk cut short": lambda c, _: c.summed(replaced(c.request.chunks, 1, c.request.chunks[1][:-50])),
+    "one total doubled": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, doubled(c.answer.totals[0]))),
+    "totals of two blocks exchanged": lambda c, _: c.with_totals(
+        [c.answer.totals[1], c.answer.totals[0], *c.answer.totals[2:]]
+    ),
+    "totals of groups moved to their neighbours": lambda c, _: turned(c),
+    "bits flipped in a total": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, flipped(c.answer.totals[0]))),
+    "total replaced by noise": lambda c, o: c.with_totals(replaced(c.answer.totals, 0, make_case(o).answer.totals[0])),
+    "total cut short": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, c.answer.totals[0][:-50])),
+    "whole amount moved from one group to another": lambda c, _: moved(c, 10_000_00 << c.packing.layout.guard, lane=0),
+    "part of a unit added to an exact total": lambda c, _: moved(c, 1 << (c.packing.layout.guard - 1), lane=0),
+    "amount moved in a real column": lambda c, _: moved(c, 1 << 40, lane=1),
+    "exact total below zero": lambda c, _: c.offset(0, {c.coefficient(0)[1]: -(1 << 57)}),
+    "amount added where no group lies": lambda c, _: c.offset(
+        0, {c.packing.layout.lanes * c.packing.placement.capacity - 1: 1 << 40}
+    ),
+    "sentinel changed": lambda c, _: c.offset(0, {SUM60_PACK.degree - 1: 1 << 20}),
+    "block missing": lambda c, _: c.with_totals(c.answer.totals[1:]),
+    "block answered twice": lambda c, _: c.with_totals([*c.answer.totals, c.answer.totals[0]]),
     "answer of another key id": lambda c, _: c.answer.model_copy(update={"key_id": "1" * 32}),
     "answer of another schema": lambda c, _: c.answer.model_copy(update={"schema_hash": "1" * 32}),
     "answer of another chunk range": lambda c, _: c.answer.model_copy(update={"chunk_range": (1, 4)}),
     "answer of another profile": lambda c, _: c.answer.model_copy(update={"profile": "other"}),
-    "totals of two groups exchanged": lambda c, _: c.answer.model_copy(
-        update={
-            "groups": [
-                GroupTotals(group=a.group, rows=a.rows, totals=b.totals)
-                for a, b in zip(c.answer.groups, [c.answer.groups[i] for i in (2, 1, 0, 3)], strict=True)
-            ]
-        }
-    ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault["name"])
 def test_fault(fault: dict[str, str], key: SecretKey, other_key: SecretKey) -> None:
     case = make_case(key)
-    cipher = Cipher(other_key) if "decrypted with another key" in fault["name"] else case.cipher
+    if "decrypted with another key" in fault["name"]:
+        case.job._cipher = Cipher(other_key)
     if fault["check"] == "service":
         with pytest.raises(WireError, match="not a ciphertext"):
             ACTIONS[fault["name"]](case, other_key)
         return
     answer = ACTIONS[fault["name"]](case, other_key)
-    if fault["check"] in ("passes", "none"):
-        case.job.accept(cipher, case.part, case.request, answer)
+    if fault["check"] == "passes":
+        case.job.accept(case.part, case.request, answer)
+        assert case.job.estimates(0)[0].value > 0
         return
     with pytest.raises(CheckFailed) as caught:
-        case.job.accept(cipher, case.part, case.request, answer)
+        case.job.accept(case.part, case.request, answer)
     assert caught.value.check == fault["check"]
-    assert not case.job._integers  # not even part of the answer was taken
+    assert not case.job.estimates(0)[0].value  # not even part of the answer was taken
 
 
 def test_every_fault_is_carried_out() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cleave_shared import wire
-from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 
 KEY_ID = "0" * 31 + "a"
 SCHEMA = "0" * 31 + "b"
@@ -12,24 +12,19 @@ MOMENTS = MomentsRequest(
     profile="sum60-pack",
     key_id=KEY_ID,
     schema_hash=SCHEMA,
-    lanes=1,
-    rows=5,
     chunk_range=(0, 1),
-    runs=[(3, 5)],
+    blocks=[1],
     chunks=[bytes(range(256))],
 )
 TOTALS = MomentsResponse(
     profile="sum60-pack",
     key_id=KEY_ID,
     schema_hash=SCHEMA,
-    lanes=1,
-    rows=5,
     chunk_range=(0, 1),
-    groups=[GroupTotals(group=3, rows=5, totals=b"\x00totals\xff")],
-    sentinel=b"\x00sentinel\xff",
+    totals=[b"\x00totals\xff"],
 )
 ROWS = PlainRequest(schema_hash=SCHEMA, rows=7, aggregates=["count(*)"])
-COUNTS = PlainResponse(schema_hash=SCHEMA, rows=7, counts=[7], keys=[], aggregates=[], runs=[(0, 7)])
+COUNTS = PlainResponse(schema_hash=SCHEMA, rows=7, counts=[7], keys=[], aggregates=[])
 
 
 def answering(request: wire.Envelope, answer: wire.Envelope) -> bytes:

@@ -10,18 +10,16 @@ from aws.events import GUARD, MOMENTS, TABLE, moments_request, rest_event
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import wire
-from cleave_shared.moments import rows_per_chunk
 
 CHUNKS = 56  # two processes and more; a body holds 66
 TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 
 
 def request(key: SecretKey, chunks: int = CHUNKS) -> wire.MomentsRequest:
-    """The one chunk of the example `chunks` times over, its free rows zero, all in one group."""
+    """The one chunk of the example `chunks` times over."""
     example = moments_request(key)
-    rows = chunks * rows_per_chunk(key.profile.degree, 1)
     return example.model_copy(
-        update={"rows": rows, "runs": [(0, rows)], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
+        update={"blocks": [chunks], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
     )
 
 
@@ -47,4 +45,4 @@ def answer_of(reply: Mapping[str, Any]) -> wire.MomentsResponse:
 
 
 def total_of(key: SecretKey, answer: wire.MomentsResponse) -> int:
-    return round(int(Cipher(key).decrypt([answer.groups[0].totals])[0, 0]) / (1 << GUARD))
+    return round(int(Cipher(key).decrypt(answer.totals)[0, : sum(map(len, TABLE.values()))].sum()) / (1 << GUARD))

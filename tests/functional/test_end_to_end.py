@@ -10,7 +10,7 @@ import io
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -22,7 +22,6 @@ import duckdb
 import pytest
 
 from cleave import split
-from cleave.ckks import job
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Result, run_query
@@ -36,6 +35,7 @@ from cleave.transport.http import connect_http
 from cleave.transport.lambda_ import Functions
 from cleave_services.plain.app import handler as plain_handler
 from cleave_services.sensitive.app import handler as sensitive_handler
+from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF
 from tests.functional.serving import served
 
@@ -164,9 +164,8 @@ def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
 
 
 class Silent:
-    def stage(self, name: str, total: int) -> None: ...
-
-    def advance(self, amount: int) -> None: ...
+    def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
+        return lambda _: None
 
 
 @cache
@@ -300,7 +299,7 @@ def test_several_requests_to_each_service(
     world: World, key: SecretKey, transport: Transport, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     monkeypatch.setattr(split, "_PARQUET_BYTES", 2_000)
-    monkeypatch.setattr(job, "chunks_per_request", lambda _profile: 1)
+    monkeypatch.setattr(limits, "MAX_REQUEST_CHUNKS", 1)
     answer = ask(world, key, transport, sql)
     compare(answer, world.oracles[ROWS], sql)
     assert transport.requests - answer.plan["sensitive_requests"] > 1

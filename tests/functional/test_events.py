@@ -58,9 +58,9 @@ def test_no_event_holds_bytes_of_the_key_it_was_made_with(tmp_path: Path) -> Non
         assert not any(base64.b64encode(window) in everything for window in windows), name
 
 
-def test_the_sensitive_event_holds_a_ciphertext_and_group_numbers_only() -> None:
+def test_the_sensitive_event_holds_a_ciphertext_and_no_group() -> None:
     event = shipped("sensitive-moments")
     assert event["path"] == MOMENTS
     request = wire.load(wire.MomentsRequest, base64.b64decode(event["body"]), wire.FRAMES_TYPE)
-    assert request.runs == [(0, 3), (1, 2), (2, 1)]
+    assert request.blocks == [1]
     assert [len(chunk) for chunk in request.chunks] == [pytest.approx(8 * 8192, rel=0.01)]

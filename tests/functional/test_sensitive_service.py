@@ -65,7 +65,7 @@ def test_an_answer_to_another_question_is_refused(key: SecretKey) -> None:
     [
         {"operation": "median"},
         {"profile": "other"},
-        {"rows": 9000},
+        {"rows": 9000, "group_by": [0] * 9000},
         {"rows": 0},
         {"lanes": {"x": 1}},
         {"lanes": {"w": 257}},

@@ -99,7 +99,7 @@ FAILURES = {
     "answer to another request": ([Reply(body=wire.dump_frames(TOTALS))], 1, "name this request", "mixes answers up"),
     "answer in JSON": ([Reply(body=wire.dump_json(TOTALS), content_type=JSON_TYPE)], 1, "name this", "mixes answers"),
     "another envelope": ([Reply(body=COUNTS_FRAMES)], 1, "cannot be read", "Cleave service"),
-    "another version": ([problem(200, {"version": 2})], 1, "wire version is not 1", "same release"),
+    "another version": ([problem(200, {"version": 1})], 1, "wire version is not 2", "same release"),
     "answer cut short": ([Reply(body=TOTALS_FRAMES, missing=5)], 4, "cut the connection", "log"),
     "connection cut": ([Reply(cut=True)], 4, "cut the connection", "log"),
 }

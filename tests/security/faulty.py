@@ -14,7 +14,7 @@ from cleave.transport.base import Carrier, Service
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.wire import Envelope, GroupTotals, MomentsResponse, PlainResponse, TypedColumn
+from cleave_shared.wire import Envelope, MomentsResponse, PlainResponse, TypedColumn
 
 Alter = Callable[[bytes], bytes]
 MODELS: dict[Service, type[Envelope]] = {Service.SENSITIVE: MomentsResponse, Service.PLAIN: PlainResponse}
@@ -83,7 +83,7 @@ def flipped(body: bytes, count: int = 1, draw: random.Random | None = None) -> b
 def other_version(body: bytes) -> bytes:
     """Frames whose head says version 2, else whole."""
     (size,) = struct.unpack_from("<I", body, 68)
-    head = json.dumps({**json.loads(body[72 : 72 + size]), "version": 2}).encode()
+    head = json.dumps({**json.loads(body[72 : 72 + size]), "version": 1}).encode()
     return digested(body[36:68] + struct.pack("<I", len(head)) + head + body[72 + size :])
 
 
@@ -143,18 +143,17 @@ def _longer(columns: list[TypedColumn], value: str) -> list[TypedColumn]:
     return [TypedColumn(type=each.type, values=[*each.values, value]) for each in columns]
 
 
-def _split_first_run(model: PlainResponse) -> list[tuple[int, int]]:
-    (group, rows), *rest = model.runs
-    return [(len(model.counts), 1), (group, rows - 1), *rest]
-
-
 MADE: dict[str, Callable[[Any], Envelope]] = {
     "a group counted once too often": _with(counts=lambda m: [m.counts[0] + 1, *m.counts[1:]]),
-    "a row numbered to another group": _with(
-        runs=lambda m: [(m.runs[0][0], m.runs[0][1] + 1), (m.runs[1][0], m.runs[1][1] - 1), *m.runs[2:]]
+    "a row counted in another group": _with(counts=lambda m: [m.counts[0] + 1, m.counts[1] - 1, *m.counts[2:]]),
+    "a group left out": _with(
+        counts=lambda m: m.counts[1:],
+        keys=lambda m: [TypedColumn(type=each.type, values=each.values[1:]) for each in m.keys],
+        aggregates=lambda m: [TypedColumn(type=each.type, values=each.values[1:]) for each in m.aggregates],
     ),
-    "a row without a number": _with(runs=lambda m: [(m.runs[0][0], m.runs[0][1] - 1), *m.runs[1:]]),
-    "a row of a group that is not there": _with(runs=lambda m: [(9, m.runs[0][1]), *m.runs[1:]]),
+    "a group that is not there": _with(
+        keys=lambda m: [TypedColumn(type=each.type, values=["WardCanary-ghost", *each.values[1:]]) for each in m.keys]
+    ),
     "an extra group of no rows": _with(
         counts=lambda m: [*m.counts, 0],
         keys=lambda m: _longer(m.keys, "WardCanary-ghost"),
@@ -164,12 +163,10 @@ MADE: dict[str, Callable[[Any], Envelope]] = {
         counts=lambda m: [m.counts[0] - 1, *m.counts[1:], 1],
         keys=lambda m: _longer(m.keys, m.keys[0].values[0]),
         aggregates=lambda m: _longer(m.aggregates, "1"),
-        runs=_split_first_run,
     ),
     "two groups where none was asked for": _with(
         counts=lambda m: [m.counts[0] - 1, *m.counts[1:], 1],
         aggregates=lambda m: _longer(m.aggregates, "1"),
-        runs=_split_first_run,
     ),
     "a key of another type": _with(keys=lambda m: [TypedColumn(type="BLOB", values=m.keys[0].values)]),
     "an aggregate of another type": _with(
@@ -184,9 +181,9 @@ MADE: dict[str, Callable[[Any], Envelope]] = {
     ),
     "rows of another table": _with(rows=lambda m: m.rows + 1),
     "schema of another table": _with(schema_hash=lambda _: "1" * 32),
-    "an extra encrypted group": _with(groups=lambda m: [*m.groups, GroupTotals(group=9, rows=1, totals=m.sentinel)]),
-    "no sentinel": _with(sentinel=lambda _: b""),
-    "a total of another lane count": _with(lanes=lambda m: m.lanes + 1),
+    "an extra block": _with(totals=lambda m: [*m.totals, m.totals[0]]),
+    "no total": _with(totals=lambda m: [b"", *m.totals[1:]]),
+    "the chunks of another request": _with(chunk_range=lambda m: (m.chunk_range[0] + 1, m.chunk_range[1] + 1)),
 }
 OTHERS = (
     "answer of an earlier query",

@@ -20,6 +20,7 @@ import duckdb
 import pytest
 
 from cleave import pipeline
+from cleave.ckks import encryptors
 from cleave.transport.base import Service
 from cleave_services.sensitive import workers
 from cleave_shared import wire
@@ -150,8 +151,8 @@ def _kill_evaluating_workers(patch: pytest.MonkeyPatch, _: Path) -> None:
 
 
 def _kill_encrypting_processes(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr(pipeline, "MIN_CHUNKS_TO_FORK", 1)
-    patch.setattr(pipeline, "_serve", _die)
+    patch.setattr(encryptors, "MIN_CHUNKS_TO_FORK", 1)
+    patch.setattr(encryptors, "_serve", _die)
 
 
 def _break_the_engine(patch: pytest.MonkeyPatch, _: Path) -> None:
@@ -165,7 +166,7 @@ def _break_the_client(patch: pytest.MonkeyPatch, _: Path) -> None:
     def broken(*_: object) -> None:
         raise ValueError("WardCanary-7f3a-1 827364518000000")
 
-    patch.setattr(pipeline, "arrange", broken)
+    patch.setattr(pipeline, "plan_packing", broken)
 
 
 FAILURES = {

@@ -20,7 +20,6 @@ from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups, merge
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave_shared.moments import FILTERED
 from cleave_shared.wire import PlainResponse, TypedColumn
 
 # What DuckDB's own float64 may lose of the tests' small, well-conditioned columns; tests.oracle bounds it for any.
@@ -62,31 +61,26 @@ def _ask(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, start: int, sto
     wanted = "".join(f", ({sql}) AS a{i}" for i, sql in enumerate(aggregates))
     grouped = f"GROUP BY {', '.join(f'({key})' for key in plan.keys)}" if plan.keys else ""
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE grouped AS SELECT min(number) AS first, count(*) AS size{keys}{wanted}, "
-        f"list(number) AS numbers FROM sent WHERE {plan.where or 'true'} {grouped} ORDER BY first"
+        f"CREATE OR REPLACE TEMP TABLE grouped AS SELECT min(number) AS first, count(*) AS size{keys}{wanted} "
+        f"FROM sent WHERE {plan.where or 'true'} {grouped} ORDER BY first"
     )
-    described = connection.execute("DESCRIBE grouped").fetchall()[1:-1]
+    described = connection.execute("DESCRIBE grouped").fetchall()[1:]
     texts = ", ".join(f"CAST({name} AS VARCHAR)" for name, *_ in described)
     rows = connection.execute(f"SELECT {texts} FROM grouped ORDER BY first").fetchall()
     columns = [TypedColumn(type=each[1], values=[row[i] for row in rows]) for i, each in enumerate(described)]
-    of_row = [FILTERED] * (stop - start)
-    for group, (numbers,) in enumerate(connection.execute("SELECT numbers FROM grouped ORDER BY first").fetchall()):
-        for number in numbers or ():
-            of_row[number - 1] = group
     return PlainResponse(
         schema_hash="0" * 32,
         rows=stop - start,
         counts=[int(value or 0) for value in columns[0].values],
         keys=columns[1 : 1 + len(plan.keys)],
         aggregates=columns[1 + len(plan.keys) :],
-        runs=[(group, sum(1 for _ in rows_of)) for group, rows_of in itertools.groupby(of_row)],
     )
 
 
 def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> list[list[Figure]]:
     """The figures of every group, from totals of the columns that would be encrypted."""
-    of_row = np.array([group for group, rows in groups.runs for _ in range(rows)], dtype=int)
-    selected = of_row != FILTERED
+    of_row = _groups_of_rows(plan, groups, connection)
+    selected = of_row >= 0
     values = [_values(argument, plan, connection, selected) for argument in plan.arguments]
     columns = Columns(
         [argument.domain for argument in plan.arguments],
@@ -97,6 +91,20 @@ def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnectio
     return [
         columns.figures(totals(columns, encoded, of_row == number), size) for number, size in enumerate(groups.counts)
     ]
+
+
+def _groups_of_rows(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
+    """The number of every row's group, -1 where it is not selected."""
+    of_row = np.full(connection.execute(f'SELECT count(*) FROM "{plan.table}"').fetchone()[0], -1)
+    for number, keys in enumerate(groups.keys):
+        same = [
+            f"({key}) IS NOT DISTINCT FROM CAST(? AS {type_})"
+            for key, type_ in zip(plan.keys, groups.key_types, strict=True)
+        ]
+        where = " AND ".join([f"({plan.where or 'true'})", *same])
+        rows = connection.execute(f'SELECT rowid FROM "{plan.table}" WHERE {where}', list(keys)).fetchall()
+        of_row[[row for (row,) in rows]] = number
+    return of_row
 
 
 def totals(columns: Columns, encoded: Sequence[np.ndarray], rows: np.ndarray) -> list[Estimate]:

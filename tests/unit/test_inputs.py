@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -222,11 +223,12 @@ class Told:
         self.stages: list[str] = []
         self.done = 0
 
-    def stage(self, name: str, total: int) -> None:
+    def stage(self, name: str, total: int) -> Callable[[int], None]:
         assert total == 100
         self.stages.append(name)
+        return self._advance
 
-    def advance(self, amount: int) -> None:
+    def _advance(self, amount: int) -> None:
         self.done += amount
 
 

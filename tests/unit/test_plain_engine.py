@@ -7,7 +7,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +110,6 @@ def check_against_duckdb(
             for index in range(len(got.counts)):
                 expected = f"SELECT {name} FROM expected ORDER BY first LIMIT 1 OFFSET {index}"
                 assert same(connection, column, index, expected, kinds[name]), (name, index)
-        match = " AND ".join(
-            f"CASE WHEN ({where or 'true'}) THEN ({sql}\n) END IS NOT DISTINCT FROM expected.k{i}"
-            for i, sql in enumerate(keys)
-        )
-        numbers = connection.execute(
-            "SELECT coalesce(number, -1) FROM rows LEFT JOIN "
-            "(SELECT *, row_number() OVER (ORDER BY first) - 1 AS number FROM expected) AS expected "
-            f"ON coalesce(CAST(({where or 'true'}) AS BOOLEAN), false) AND {match or 'true'} ORDER BY rows.rowid"
-        ).fetchall()
-    assert list(chain.from_iterable(repeat(group, length) for group, length in got.runs)) == [n for (n,) in numbers]
-    assert all(a[0] != b[0] for a, b in zip(got.runs, got.runs[1:], strict=False))
     return got
 
 
@@ -244,14 +232,13 @@ def test_rows_without_columns_can_be_counted(rows: int) -> None:
     got = ask(None, rows, aggregates=["COUNT(*)"])
     assert got.counts == [rows]
     assert got.aggregates == [TypedColumn(type="BIGINT", values=[str(rows)])]
-    assert got.runs == ([(0, rows)] if rows else [])
 
 
 def test_a_table_without_rows(tmp_path: Path) -> None:
     empty = parquet(tmp_path, "SELECT 1 AS x WHERE false")
     assert ask(empty, 0, aggregates=["sum(x)"]).aggregates[0].values == [None]
     grouped = ask(empty, 0, keys=["x"], aggregates=["sum(x)"])
-    assert (grouped.counts, grouped.runs, grouped.keys[0].type) == ([], [], "INTEGER")
+    assert (grouped.counts, grouped.keys[0].type) == ([], "INTEGER")
 
 
 # Whatever is not one expression over the table. Each must fail as WHERE, as a key and as an aggregate.
@@ -375,7 +362,7 @@ def test_aggregates_hold_no_bare_column(patients: bytes, sql: str) -> None:
 def test_a_column_may_be_called_like_a_row_number(tmp_path: Path) -> None:
     odd = parquet(tmp_path, 'SELECT * FROM (VALUES (7, 1), (7, 2), (8, 3)) AS t(rowid, "rows")')
     got = ask(odd, 3, keys=["RowId"], aggregates=['sum("rows")', "sum(rowid)"])
-    assert (got.keys[0].values, got.runs) == (["7", "8"], [(0, 2), (1, 1)])
+    assert (got.keys[0].values, got.counts) == (["7", "8"], [2, 1])
     assert [column.values for column in got.aggregates] == [["3", "3"], ["14", "8"]]
 
 
@@ -487,16 +474,6 @@ def test_groups_are_limited(patients: bytes, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(WireError, match="200 groups, at most 199") as refused:
         ask(patients, 200, keys=["id"])
     assert refused.value.status == 413
-
-
-def test_runs_are_limited(patients: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_RUNS", 199)
-    with pytest.raises(WireError, match="change more than 199 times") as refused:
-        ask(patients, 200, keys=["id"])
-    assert refused.value.hint is not None
-    assert "sort" in refused.value.hint
-    monkeypatch.setattr(limits, "MAX_RUNS", 200)
-    assert len(ask(patients, 200, keys=["id"]).runs) == 200
 
 
 def test_columns_are_limited(patients: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.sql.rejoin import merge
+from cleave.sql.rejoin import merge, rejoin
 from cleave.table.schema import Schema
-from cleave_shared.errors import QueryRefused, ServiceError
+from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
 from tests.unit.simulate import ask_plain, schema
 
@@ -23,11 +23,8 @@ def plan_of(numbers: Schema, selected: str, rest: str = "") -> QueryPlan:
     return plan_query(f"SELECT {selected} FROM t {rest}", numbers, "t")
 
 
-def response(
-    keys: list[TypedColumn], aggregates: list[TypedColumn], counts: list[int], runs: list[tuple[int, int]]
-) -> PlainResponse:
-    rows = sum(rows for _, rows in runs)
-    return PlainResponse(schema_hash="0" * 32, rows=rows, counts=counts, keys=keys, aggregates=aggregates, runs=runs)
+def response(keys: list[TypedColumn], aggregates: list[TypedColumn], counts: list[int]) -> PlainResponse:
+    return PlainResponse(schema_hash="0" * 32, rows=sum(counts), counts=counts, keys=keys, aggregates=aggregates)
 
 
 def column(type_: str, *values: str | None) -> TypedColumn:
@@ -36,30 +33,45 @@ def column(type_: str, *values: str | None) -> TypedColumn:
 
 def test_groups_are_told_apart_by_value_not_by_text(numbers: Schema) -> None:
     plan = plan_of(numbers, "d, count(*)", "GROUP BY d")
-    first = response([column("DOUBLE", "0.0", "nan", None)], [], [2, 1, 1], [(0, 2), (1, 1), (2, 1), (-1, 2)])
-    second = response(
-        [column("DOUBLE", None, "-0.0", "1.0", "nan")], [], [1, 1, 1, 1], [(0, 1), (1, 1), (2, 1), (3, 1)]
-    )
+    first = response([column("DOUBLE", "0.0", "nan", None)], [], [2, 1, 1])
+    second = response([column("DOUBLE", None, "-0.0", "1.0", "nan")], [], [1, 1, 1, 1])
     groups = merge(plan, [first, second])
     assert groups.keys == [("0.0",), ("nan",), (None,), ("1.0",)]
     assert groups.counts == [3, 2, 2, 1]
-    assert groups.runs == [(0, 2), (1, 1), (2, 1), (-1, 2), (2, 1), (0, 1), (3, 1), (1, 1)]
 
 
-def test_neighbouring_runs_of_one_group_become_one(numbers: Schema) -> None:
-    plan = plan_of(numbers, "count(*)")
-    groups = merge(plan, [response([], [], [2], [(0, 2)]), response([], [], [3], [(0, 3), (-1, 1)])])
-    assert groups.runs == [(0, 5), (-1, 1)]
-    assert groups.keys == [()]
-    assert groups.counts == [5]
+def test_the_services_groups_are_put_in_our_order(numbers: Schema) -> None:
+    plan = plan_of(numbers, "g, sum(n)", "GROUP BY g")
+    answer = response([column("VARCHAR", "b", None, "a")], [column("HUGEINT", "2", "3", "1")], [5, 6, 4])
+    groups = rejoin(plan, [answer], [("a",), ("b",), (None,)], [4, 5, 6])
+    assert groups.plain == [("1",), ("2",), ("3",)]
+    with pytest.raises(CheckFailed, match="other rows"):
+        rejoin(plan, [answer], [("a",), ("b",), (None,)], [5, 4, 6])
+    for others in ([("a",), ("b",)], [("a",), ("b",), ("c",)], [("a",), ("b",), (None,), ("c",)]):
+        with pytest.raises(CheckFailed, match="other groups") as caught:
+            rejoin(plan, [answer], others, [4, 5, 6, 7][: len(others)])
+        assert caught.value.check == "plain groups"
+
+
+def test_equal_keys_of_other_texts_are_the_same_group(numbers: Schema) -> None:
+    plan = plan_of(numbers, "d, sum(n)", "GROUP BY d")
+    answer = response([column("DOUBLE", "nan", "-0.0")], [column("HUGEINT", "2", "1")], [5, 4])
+    assert rejoin(plan, [answer], [("0.0",), ("nan",)], [4, 5]).plain == [("1",), ("2",)]
+    with pytest.raises(CheckFailed, match="other groups"):
+        rejoin(plan, [answer], [("0.0",), ("-0.0",)], [4, 5])
+
+
+def test_without_a_plain_service_the_groups_are_ours(numbers: Schema) -> None:
+    plan = plan_of(numbers, "g", "GROUP BY g")
+    assert rejoin(plan, [], [("a",)], [3]).counts == [3]
 
 
 def test_wide_integers_and_decimals_stay_exact(numbers: Schema) -> None:
     plan = plan_of(numbers, "sum(n), sum(x)")
     big, small = 2**126, "12345678901234567890123456789012.3456"
     parts = [
-        response([], [column("HUGEINT", str(big)), column("DECIMAL(38,4)", small)], [1], [(0, 1)]),
-        response([], [column("HUGEINT", "1"), column("DECIMAL(38,4)", "0.0001")], [1], [(0, 1)]),
+        response([], [column("HUGEINT", str(big)), column("DECIMAL(38,4)", small)], [1]),
+        response([], [column("HUGEINT", "1"), column("DECIMAL(38,4)", "0.0001")], [1]),
     ]
     assert merge(plan, parts).plain == [(str(big + 1), "12345678901234567890123456789012.3457")]
 
@@ -86,7 +98,6 @@ def test_parts_put_together_are_the_whole(numbers: Schema, rest: str, offset: fl
             merged = merge(plan, ask_plain(plan, connection, parts))
             assert merged.keys == whole.keys
             assert merged.counts == whole.counts
-            assert merged.runs == whole.runs
             assert merged.plain_types == whole.plain_types
             for ours, theirs in zip(merged.plain, whole.plain, strict=True):
                 for value, truth, type_ in zip(ours, theirs, whole.plain_types, strict=True):
@@ -98,8 +109,8 @@ def test_parts_put_together_are_the_whole(numbers: Schema, rest: str, offset: fl
 
 def test_what_cannot_be_put_together_is_refused_only_where_a_group_is_torn(numbers: Schema) -> None:
     plan = plan_of(numbers, "g, median(n)", "GROUP BY g")
-    first = response([column("VARCHAR", "a")], [column("DOUBLE", "1.5")], [2], [(0, 2)])
-    other = response([column("VARCHAR", "b")], [column("DOUBLE", "2.5")], [2], [(0, 2)])
+    first = response([column("VARCHAR", "a")], [column("DOUBLE", "1.5")], [2])
+    other = response([column("VARCHAR", "b")], [column("DOUBLE", "2.5")], [2])
     assert merge(plan, [first, other]).plain == [("1.5",), ("2.5",)]
     with pytest.raises(QueryRefused, match=r"median\(.n.\) cannot be put together"):
         merge(plan, [first, first])
@@ -115,10 +126,10 @@ def test_without_keys_there_is_a_group_even_of_nothing(numbers: Schema) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        response([column("VARCHAR", "a")], [column("DOUBLE", "1")], [1], [(0, 1)]),
-        response([], [column("HUGEINT", "1")], [1], [(0, 1)]),
-        response([column("VARCHAR", "a", "b")], [column("HUGEINT", "1")], [1], [(0, 1)]),
-        response([column("VARCHAR", "a")], [column("HUGEINT", "1")], [1], [(1, 1)]),
+        response([column("VARCHAR", "a")], [column("DOUBLE", "1")], [1]),
+        response([], [column("HUGEINT", "1")], [1]),
+        response([column("VARCHAR", "a", "b")], [column("HUGEINT", "1")], [1]),
+        response([column("VARCHAR", "a")], [column("HUGEINT", "1")], [0]),
     ],
 )
 def test_an_answer_that_does_not_fit_the_plan_is_not_used(numbers: Schema, bad: PlainResponse) -> None:
@@ -129,7 +140,7 @@ def test_an_answer_that_does_not_fit_the_plan_is_not_used(numbers: Schema, bad: 
 
 def test_an_error_does_not_quote_values(numbers: Schema) -> None:
     plan = plan_of(numbers, "g, sum(n)", "GROUP BY g")
-    bad = response([column("VARCHAR", "a")], [column("HUGEINT", "canary")], [1], [(0, 1)])
+    bad = response([column("VARCHAR", "a")], [column("HUGEINT", "canary")], [1])
     with pytest.raises(ServiceError) as caught:
         merge(plan, [bad, bad])
     assert "canary" not in f"{caught.value.message} {caught.value.hint}"

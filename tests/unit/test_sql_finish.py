@@ -34,7 +34,6 @@ def finished(
         counts=[10 + i for i in range(size)],
         plain=plain or [()] * size,
         plain_types=tuple(each.type for each in plan.plain),
-        runs=[],
     )
     return finish(plan, groups, answers)
 

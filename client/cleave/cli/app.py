@@ -27,6 +27,18 @@ EPILOG = (
     "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
     "or the way to it failed, 7 an answer failed its checks, 130 interrupted, 141 the reader of stdout left."
 )
+Pad = Annotated[
+    bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
+]
+Digits = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=17,
+        metavar="D",
+        help="Digits that sums of floats must keep where their declared bounds let them share.",
+    ),
+]
 
 
 def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer.Typer:
@@ -67,6 +79,8 @@ def plan(
     schema: SchemaFile = None,
     table: TableName = None,
     as_json: Json = False,
+    pad: Pad = False,
+    digits: Digits = 9,
 ) -> None:
     """Show what a question would send where.
 
@@ -75,14 +89,14 @@ def plan(
     asked = read_question(words, op, schema, table)
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.describe import describe_plan  # noqa: PLC0415
-    from cleave.pipeline import REQUESTS_UNDER_WAY  # noqa: PLC0415
+    from cleave.pipeline import REQUESTS_UNDER_WAY, Options  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
 
     with (
         console.progress(quiet=ctx.obj.quiet) as progress,
         open_table(asked.files, asked.schema, progress) as opened,
     ):
-        description = describe_plan(opened, asked.plan, REQUESTS_UNDER_WAY)
+        description = describe_plan(opened, asked.plan, REQUESTS_UNDER_WAY, Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
 
 
@@ -113,6 +127,8 @@ def query(
     min_group: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave out groups of fewer than N rows; the answer says how many.")
     ] = 0,
+    pad: Pad = False,
+    digits: Digits = 9,
 ) -> None:
     """Answer a question through both services.
 
@@ -122,7 +138,7 @@ def query(
     asked = read_question(words, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
     from cleave.cli.report import answer_json, answer_text  # noqa: PLC0415
-    from cleave.pipeline import run_query  # noqa: PLC0415
+    from cleave.pipeline import Options, run_query  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
     from cleave.transport.connect import Target, connect  # noqa: PLC0415
 
@@ -135,7 +151,8 @@ def query(
         transport = connect(Target(endpoint, functions, profile, region, sign, insecure_http), settings.embedded)
         try:
             with console.progress(quiet=settings.quiet) as progress:
-                answer = run_query(opened, asked.plan, secret, transport, progress, min_group)
+                options = Options(pad, digits, min_group)
+                answer = run_query(opened, asked.plan, secret, transport, progress, options)
         finally:
             transport.close()
     console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))

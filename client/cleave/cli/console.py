@@ -10,14 +10,13 @@ import contextlib
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
 Justify = Literal["left", "right"]
 _BY_NAME = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -91,13 +90,12 @@ def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
 
 
 class SilentProgress:
-    def stage(self, name: str, total: int) -> None: ...
-
-    def advance(self, amount: int) -> None: ...
+    def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
+        return lambda _: None
 
 
 class BarProgress:
-    """Progress bars on stderr, one a stage; gone when the work is done. `advance` may be called by any thread."""
+    """Progress bars on stderr, one per stage; gone when the work is done. They may be advanced by any thread."""
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - 40 ms that silent runs do not need
@@ -114,7 +112,6 @@ class BarProgress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task: TaskID | None = None
 
     def __enter__(self) -> BarProgress:
         self._bars.start()
@@ -125,13 +122,10 @@ class BarProgress:
     ) -> None:
         self._bars.stop()
 
-    def stage(self, name: str, total: int) -> None:
-        self._task = self._bars.add_task(printable(name), total=total)
+    def stage(self, name: str, total: int) -> Callable[[int], None]:
+        task = self._bars.add_task(printable(name), total=total)
         self._bars.refresh()
-
-    def advance(self, amount: int) -> None:
-        if self._task is not None:
-            self._bars.update(self._task, advance=amount, refresh=True)
+        return lambda amount: self._bars.update(task, advance=amount, refresh=True)
 
 
 @contextlib.contextmanager

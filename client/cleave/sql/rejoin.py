@@ -1,8 +1,11 @@
-"""The plain service's answers about consecutive parts of the rows, merged into one answer about all of them."""
+"""The plain service's answers about consecutive parts of the rows, merged into one answer about all of them.
+
+Groups and their sizes are known here already: the service's must be the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -10,8 +13,7 @@ import duckdb
 
 from cleave.sql.engine import connect
 from cleave.sql.plan import QueryPlan
-from cleave_shared.errors import QueryRefused, ServiceError
-from cleave_shared.moments import FILTERED, Run
+from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
 
 Texts = tuple[str | None, ...]
@@ -20,17 +22,64 @@ _ANOTHER = "is it Cleave's plain service, of the same release?"
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One entry a group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them.
-
-    `runs` numbers all rows of all parts by place in that order, -1: filtered out.
-    """
+    """One entry per group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them."""
 
     key_types: tuple[str, ...]
     keys: list[Texts]
     counts: list[int]
     plain: list[Texts]
     plain_types: tuple[str, ...]
-    runs: list[Run]
+
+
+def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts], counts: list[int]) -> Groups:
+    """The groups of `keys` and `counts`, in their order, with what the plain service says of each.
+
+    Raises CheckFailed where it found other groups, and whatever `merge` does.
+    """
+    plain_types = tuple(aggregate.type for aggregate in plan.plain)
+    if not responses:  # it was not asked
+        return Groups(plan.key_types, keys, counts, [()] * len(keys), plain_types)
+    merged = merge(plan, responses)
+    if merged.keys == keys and merged.counts == counts:
+        return merged
+    places = _places(plan.key_types, keys, merged.keys)
+    if len(merged.keys) != len(keys) or sorted(places) != list(range(len(keys))):
+        raise CheckFailed("plain groups", "the plain service found other groups than there are")
+    if [merged.counts[place] for place in places] != counts:
+        raise CheckFailed("plain groups", "the plain service counted other rows than the groups have")
+    return Groups(plan.key_types, keys, counts, [merged.plain[place] for place in places], plain_types)
+
+
+def _places(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> list[int]:
+    """Where each of `keys` stands among `found`, -1 where it does not: compared as text and, failing that, by value.
+
+    Equal values can differ as text: 0.0 and -0.0, an interval of 30 days and one of a month.
+    """
+    by_text = {each: place for place, each in enumerate(found)}
+    places = [by_text.get(each, -1) for each in keys]
+    if -1 not in places or len(found) != len(keys):
+        return places
+    columns = [f"k{i}" for i in range(len(types))]
+    same = " AND ".join(f"ours.{name} IS NOT DISTINCT FROM theirs.{name}" for name in columns)
+    with closing(connect()) as connection:
+        try:
+            for table, rows in (("ours", keys), ("theirs", found)):
+                values = ", ".join(
+                    f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}"
+                    for name, type_ in zip(columns, types, strict=True)
+                )
+                connection.execute(
+                    f"CREATE TABLE {table} AS SELECT {values}, unnest(range({len(rows)})) AS place",
+                    [list(column) for column in zip(*rows, strict=True)],
+                )
+            pairs = connection.execute(
+                f"SELECT coalesce(theirs.place, -1) FROM ours LEFT JOIN theirs ON {same} ORDER BY ours.place"
+            ).fetchall()
+        except duckdb.Error as error:  # its message may quote values
+            raise ServiceError(
+                f"the plain service's keys are not of their types ({type(error).__name__})", hint=_ANOTHER
+            ) from None
+    return [int(place) for (place,) in pairs]
 
 
 def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
@@ -68,8 +117,6 @@ def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: Pl
         raise ServiceError("the plain service answered a group without rows", hint=_ANOTHER)
     if key_types and len(set(_rows(response.keys, 0))) != len(response.counts):
         raise ServiceError("the plain service answered a group more than once", hint=_ANOTHER)
-    if any(not FILTERED <= group < len(response.counts) for group, _ in response.runs):
-        raise ServiceError("the plain service numbers a row with a group that is not there", hint=_ANOTHER)
 
 
 def _single(plan: QueryPlan, response: PlainResponse) -> Groups:
@@ -83,7 +130,6 @@ def _single(plan: QueryPlan, response: PlainResponse) -> Groups:
         counts=list(response.counts),
         plain=_rows(firsts, len(response.counts)),
         plain_types=tuple(aggregate.type for aggregate in plan.plain),
-        runs=list(response.runs),
     )
 
 
@@ -128,7 +174,6 @@ class _Merger:
             counts=[int(row[0] or 0) for row in self._fetch("SELECT sum(n) FROM placed GROUP BY place ORDER BY place")],
             plain=self._combined(len(keys)),
             plain_types=tuple(aggregate.type for aggregate in self._plan.plain),
-            runs=self._runs(responses),
         )
 
     def _names(self) -> list[str]:
@@ -178,32 +223,3 @@ class _Merger:
             f"SELECT {', '.join(selected)} FROM (SELECT *{''.join(means)} FROM placed "
             "WINDOW same_group AS (PARTITION BY place)) GROUP BY place ORDER BY place"
         )
-
-    def _runs(self, responses: Sequence[PlainResponse]) -> list[Run]:
-        places = {
-            (response, number): int(str(place))
-            for response, number, place in self._fetch(
-                "SELECT response, number, place FROM placed WHERE response IS NOT NULL"
-            )
-        }
-        return list(
-            _joined(
-                (FILTERED if group == FILTERED else places[index, group], rows)  # type: ignore[index]
-                for index, response in enumerate(responses)
-                for group, rows in response.runs
-            )
-        )
-
-
-def _joined(runs: Iterable[Run]) -> Iterable[Run]:
-    """Neighbouring runs of one group made one."""
-    last: Run | None = None
-    for group, rows in runs:
-        if last is not None and last[0] == group:
-            last = (group, last[1] + rows)
-            continue
-        if last is not None:
-            yield last
-        last = (group, rows)
-    if last is not None:
-        yield last

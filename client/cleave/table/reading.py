@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -13,9 +13,9 @@ _SECONDS = 0.2  # between two looks
 
 
 class Progress(Protocol):
-    def stage(self, name: str, total: int) -> None: ...
-
-    def advance(self, amount: int) -> None: ...
+    def stage(self, name: str, total: int) -> Callable[[int], None]:
+        """Start a stage; what it returns advances it."""
+        ...
 
 
 @contextmanager
@@ -29,17 +29,16 @@ def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name
     done = threading.Event()
 
     def watch() -> None:
-        told = -1
+        told, advance = 0, None
         while not done.wait(_SECONDS):
             percent = int(connection.query_progress())
-            if told < 0:
-                progress.stage(name, 100)
-                told = 0
+            if advance is None:
+                advance = progress.stage(name, 100)
             if percent > told:
-                progress.advance(percent - told)
+                advance(percent - told)
                 told = percent
-        if told >= 0:
-            progress.advance(100 - told)
+        if advance is not None:
+            advance(100 - told)
 
     watcher = threading.Thread(target=watch, name="progress", daemon=True)
     watcher.start()

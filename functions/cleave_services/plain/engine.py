@@ -1,4 +1,4 @@
-"""Group and aggregate the plain half: who is in which group, and the plain answers a group.
+"""Group and aggregate the plain half: the groups, their sizes and the plain answers of each.
 
 WHERE and the keys are evaluated once, into a table beside `rows` with a row for each of its rows:
 
@@ -16,10 +16,8 @@ from typing import cast
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require_aggregate, require_scalar
 from cleave_shared import limits
-from cleave_shared.errors import ServiceError, WireError
+from cleave_shared.errors import WireError
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
-
-Run = tuple[int, int]  # (group number, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +48,12 @@ def aggregate(request: PlainRequest) -> PlainResponse:
         verify(database, request)
         grouping = group(database, request.where, request.keys, request.aggregates)
         lap("group")
-        runs = number_rows(database, len(request.keys), request.rows, grouping.counts)
-        lap("number")
     return PlainResponse(
         schema_hash=request.schema_hash,
         rows=request.rows,
         counts=grouping.counts,
         keys=grouping.keys,
         aggregates=grouping.aggregates,
-        runs=runs,
         timings=timings,
     )
 
@@ -89,43 +84,6 @@ def group(database: Database, where: str | None, keys: Sequence[str], aggregates
     columns = _read_columns(database, size)
     counts = [int(value or 0) for value in columns[0].values]
     return Grouping(counts, columns[1 : 1 + len(keys)], columns[1 + len(keys) :])
-
-
-def number_rows(database: Database, keys: int, rows: int, counts: Sequence[int]) -> list[Run]:
-    """The group number of every row, run-length coded in table order; -1: not selected.
-
-    Raises WireError over MAX_RUNS, and ServiceError where the numbers do not add up to `counts`.
-    """
-    if rows and list(counts) in ([rows], [0], []):
-        return [(0 if counts and counts[0] else limits.FILTERED, rows)]
-    p = database.prefix
-    same = "".join(f" AND keyed.{p}k{i} IS NOT DISTINCT FROM groups.{p}k{i}" for i in range(keys))
-    edges = cast(
-        list[tuple[int, int]],
-        database.fetch(
-            f"WITH numbered AS (SELECT keyed.rowid AS place, coalesce(groups.rowid, {limits.FILTERED}) AS number "
-            f"FROM {p}keyed AS keyed LEFT JOIN {p}groups AS groups ON keyed.{p}selected{same}), "
-            "compared AS (SELECT *, lag(number) OVER (ORDER BY place) AS before FROM numbered) "
-            f"SELECT place, number FROM compared WHERE number IS DISTINCT FROM before ORDER BY place "
-            f"LIMIT {limits.MAX_RUNS + 1}",
-            "keys",
-        ),
-    )
-    if len(edges) > limits.MAX_RUNS:
-        raise WireError(
-            f"group numbers change more than {limits.MAX_RUNS:,} times from row to row",
-            hint="sort the rows by the query's filter and keys, or send fewer a request",
-            status=413,
-        )
-    ends = [place for place, _ in edges[1:]] + [rows]
-    runs = [(number, end - place) for (place, number), end in zip(edges, ends, strict=True)] if edges else []
-    found = [0] * len(counts)
-    for number, length in runs:
-        if number != limits.FILTERED:
-            found[number] += length
-    if found != list(counts):
-        raise ServiceError("the rows of the groups do not add up", status=500)
-    return runs
 
 
 def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Encrypted totals by group: POST /v1/sensitive/moments, and /v1/sensitive for a simple call. Holds no key."""
+"""Sums of ciphertexts: POST /v1/sensitive/moments, and /v1/sensitive for a simple call. Holds no key."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from starlette.concurrency import run_in_threadpool
 
 from cleave_services import http
 from cleave_services.sensitive import simple
-from cleave_services.sensitive.evaluate import Chunk, Evaluator
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
-from cleave_shared import limits
-from cleave_shared.errors import WireError
-from cleave_shared.moments import FILTERED, rows_per_chunk, segments
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
-from cleave_shared.wire import GroupTotals, MomentsRequest, MomentsResponse
+from cleave_shared.wire import MomentsRequest, MomentsResponse
 
-app = http.create_app("cleave-sensitive", "Totals of encrypted columns by group number; holds no key.")
+app = http.create_app("cleave-sensitive", "Sums of encrypted columns; holds no key.")
 ring(SUM60_PACK.name)  # made while the function starts, so that no request waits for it and every worker inherits it
 
 
@@ -26,8 +23,7 @@ async def post_moments(request: Request) -> Response:
     result = await run_in_threadpool(moments, envelope, SealEvaluator(ring(envelope.profile)))
     http.note(
         request,
-        rows=result.rows,
-        groups=len(result.groups),
+        blocks=len(envelope.blocks),
         chunks=len(envelope.chunks),
         timings=result.timings,
     )
@@ -38,46 +34,23 @@ async def post_moments(request: Request) -> Response:
 async def post_simple(request: Request) -> Response:
     question = await http.read(request, simple.SimpleRequest)
     evaluator = SealEvaluator(ring(question.profile))
-    result = await run_in_threadpool(simple.answer, question, lambda each: moments(each, evaluator))
+    result = await run_in_threadpool(simple.answer, question, evaluator)
     http.note(request, rows=result.rows, groups=len(result.counts), chunks=sum(map(len, question.data.values())))
     return http.answer(request, result)
 
 
 def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
-    """Every lane's total over every group of one request. Raises WireError if the envelope contradicts itself."""
-    capacity = rows_per_chunk(evaluator.degree, request.lanes)
-    counts: dict[int, int] = {}
-    for group, rows in request.runs:
-        if group != FILTERED:
-            counts[group] = counts.get(group, 0) + rows
-    if len(counts) >= limits.MAX_RESULTS:
-        raise WireError(
-            f"{len(counts)} groups in one request, at most {limits.MAX_RESULTS - 1} fit an answer",
-            hint="send fewer chunks a request",
-            status=413,
-        )
-    by_chunk = list(segments(request.runs, capacity))
-    if len(by_chunk) != len(request.chunks):
-        raise WireError(
-            f"{request.rows} rows of {request.lanes} lanes fill {len(by_chunk)} chunks, {len(request.chunks)} were sent"
-        )
-    chunks = [
-        Chunk(request.chunk_range[0] + place, groups, blob)
-        for place, (groups, blob) in enumerate(zip(by_chunk, request.chunks, strict=True))
-    ]
+    """The sum of every block of one request. Raises WireError for a chunk that is not a ciphertext."""
+    blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
+    chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
     with fair_share() as workers:
-        totals = evaluate_in_parallel(evaluator, request.lanes, chunks, workers)
+        totals = evaluate_in_parallel(BlockSums(evaluator), chunks, workers)
     return MomentsResponse(
         profile=request.profile,
         key_id=request.key_id,
         schema_hash=request.schema_hash,
-        lanes=request.lanes,
-        rows=request.rows,
         chunk_range=request.chunk_range,
-        groups=[
-            GroupTotals(group=group, rows=counts[group], totals=blob) for group, blob in sorted(totals.groups.items())
-        ],
-        sentinel=totals.sentinel,
+        totals=[totals.files[number] for number in range(len(request.blocks))],
         timings=totals.seconds,
     )
 

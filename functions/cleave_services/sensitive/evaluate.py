@@ -1,4 +1,4 @@
-"""Totals of every lane over every group, on ciphertexts the service cannot read."""
+"""Sums of chunks, block by block, on ciphertexts the service cannot read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cleave_shared.moments import (
-    FILTERED,
-    Polynomial,
-    Segment,
-    is_whole,
-    row_mask,
-    rows_per_chunk,
-    sentinel_label,
-    sentinel_mask,
-)
+from cleave_shared.moments import Polynomial
 
 
 class Evaluator(Protocol):
@@ -42,35 +33,38 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One ciphertext: its number in the whole job, its rows' groups, its file."""
+    """One ciphertext's file and the block it is added to."""
 
-    index: int
-    segments: list[Segment]
+    block: int
     blob: bytes
 
 
 @dataclass(slots=True)
 class Totals:
-    """Result files by group, the sentinel's, and seconds by stage."""
+    """Result files by number (of a block; of a group in `masked`), and seconds by stage."""
 
-    groups: dict[int, bytes]
-    sentinel: bytes
+    files: dict[int, bytes]
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class _Sums:
-    """Running sums by key, made of ciphertexts."""
+class Sums:
+    """Running sums by number, made of ciphertexts."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self.by_key: dict[Any, Any] = {}
+        self.by_number: dict[int, Any] = {}
 
-    def add(self, key: Any, ciphertext: Any) -> None:
-        total = self.by_key.get(key)
-        self.by_key[key] = ciphertext if total is None else self._evaluator.add(total, ciphertext)
+    def add(self, number: int, ciphertext: Any) -> None:
+        total = self.by_number.get(number)
+        self.by_number[number] = ciphertext if total is None else self._evaluator.add(total, ciphertext)
+
+    def dump(self, coefficients: int) -> dict[int, bytes]:
+        return {number: self._evaluator.dump(total, coefficients) for number, total in self.by_number.items()}
 
 
-class _Clock:
+class Clock:
+    """Seconds by stage: a lap belongs to the stage it ends."""
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._mark = time.perf_counter()
@@ -81,70 +75,42 @@ class _Clock:
         self._mark = now
 
 
-def evaluate(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk]) -> Totals:
-    """Add up `chunks` group by group.
+class BlockSums:
+    """Adds up the chunks of each block: no masks, no groups, nothing is multiplied."""
 
-    Chunks that lie wholly in one group are added first and masked once; every other chunk gets one mask a group.
-    """
-    return _Evaluation(evaluator, lanes).run(chunks)
-
-
-class _Evaluation:
-    def __init__(self, evaluator: Evaluator, lanes: int) -> None:
+    def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._lanes = lanes
-        self._clock = _Clock()
-        self._totals = _Sums(evaluator)  # by group
-        self._sentinel = _Sums(evaluator)  # under one key
 
-    def run(self, chunks: Sequence[Chunk]) -> Totals:
-        capacity = rows_per_chunk(self._evaluator.degree, self._lanes)
-        whole = _Sums(self._evaluator)
+    def work(self, chunks: Sequence[Chunk]) -> int:
+        return len(chunks)
+
+    def evaluate(self, chunks: Sequence[Chunk]) -> Totals:
+        clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
             ciphertext = self._evaluator.load(chunk.blob)
-            self._clock.lap("load")
-            if is_whole(chunk.segments, capacity):
-                whole.add(chunk.segments[0].group, ciphertext)
-            else:
-                self._mask(ciphertext, chunk.segments, sentinel_label(chunk.index, chunk.segments, capacity))
-            self._clock.lap("evaluate")
-        for group, ciphertext in whole.by_key.items():
-            full = [Segment(group, 0, capacity)]
-            self._mask(ciphertext, full, sentinel_label(0, full, capacity))
-        self._clock.lap("evaluate")
-        files = {group: self._evaluator.dump(total, self._lanes) for group, total in self._totals.by_key.items()}
-        sentinel = self._evaluator.dump(self._sentinel.by_key[None], 1)
-        self._clock.lap("save")
-        return Totals(files, sentinel, self._clock.seconds)
+            clock.lap("load")
+            sums.add(chunk.block, ciphertext)
+            clock.lap("evaluate")
+        files = sums.dump(self._evaluator.degree)
+        clock.lap("save")
+        return Totals(files, clock.seconds)
 
-    def _mask(self, ciphertext: Any, segments: Sequence[Segment], label: str) -> None:
-        spans: dict[int, list[tuple[int, int]]] = {}
-        for segment in segments:
-            if segment.group != FILTERED:
-                spans.setdefault(segment.group, []).append((segment.start, segment.stop))
-        degree = self._evaluator.degree
-        polynomials = [row_mask(degree, self._lanes, rows) for rows in spans.values()]
-        self._clock.lap("evaluate")
-        *masks, sentinel = self._evaluator.masks([*polynomials, sentinel_mask(degree, label)])
-        self._clock.lap("mask")
-        for group, mask in zip(spans, masks, strict=True):
-            self._totals.add(group, self._evaluator.multiply(ciphertext, mask))
-        self._sentinel.add(None, self._evaluator.multiply(ciphertext, sentinel))
+    def merge(self, parts: Sequence[Totals]) -> Totals:
+        return merge(self._evaluator, parts, self._evaluator.degree)
 
 
-def merge(evaluator: Evaluator, lanes: int, parts: Sequence[Totals]) -> Totals:
+def merge(evaluator: Evaluator, parts: Sequence[Totals], coefficients: int) -> Totals:
     """Add up what several workers found."""
     if len(parts) == 1:
         return parts[0]
     found: dict[int, list[bytes]] = {}
     seconds: dict[str, float] = {}
     for part in parts:
-        for group, blob in part.groups.items():
-            found.setdefault(group, []).append(blob)
+        for number, blob in part.files.items():
+            found.setdefault(number, []).append(blob)
         for stage, spent in part.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
-    groups = {group: _add_files(evaluator, blobs, lanes) for group, blobs in found.items()}
-    return Totals(groups, _add_files(evaluator, [part.sentinel for part in parts], 1), seconds)
+    return Totals({number: _add_files(evaluator, blobs, coefficients) for number, blobs in found.items()}, seconds)
 
 
 def _add_files(evaluator: Evaluator, blobs: list[bytes], coefficients: int) -> bytes:

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
+from cleave_services.sensitive.masked import SENTINEL, GroupTotals, MaskedChunk
+from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
 from cleave_shared import limits
-from cleave_shared.moments import FILTERED
+from cleave_shared.errors import WireError
+from cleave_shared.moments import FILTERED, Run, rows_per_chunk, segments
 from cleave_shared.operations import Operation
-from cleave_shared.wire import Blob, Count, MomentsRequest, MomentsResponse
+from cleave_shared.wire import Blob, Count
 
-_NOBODY = "0" * 32  # key and schema are the caller's business here: the answer is decrypted where the request was made
 Group = Annotated[int, Field(ge=FILTERED, le=limits.MAX_GROUP, strict=True)]
 
 
 class SimpleRequest(BaseModel):
-    """`data` holds seeded ciphertexts of `profile`, rows interleaved as cleave_shared.moments says.
+    """`data` holds seeded ciphertexts of `profile`.
 
-    The service adds up whatever it is sent; for var, stddev and product the caller encrypts squares or logarithms as
+    Without `group_by` the chunks of a column are just added up, wherever its values lie in them. With it, rows must be
+    interleaved as cleave_shared.moments says. For var, stddev and product the caller encrypts squares or logarithms as
     further lanes. `operation` is echoed, so that the caller can finish what only the key's holder can.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: dict[str, list[Blob]] = Field(min_length=1, max_length=limits.MAX_LANES)
+    data: dict[str, Annotated[list[Blob], Field(min_length=1)]] = Field(min_length=1, max_length=limits.MAX_LANES)
     operation: Operation
     profile: str = Field(max_length=32)
-    rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS, strict=True)]
+    rows: Annotated[int, Field(ge=1, le=limits.MAX_MASKED_ROWS, strict=True)]
     lanes: dict[str, Annotated[int, Field(ge=1, le=limits.MAX_LANES, strict=True)]] = Field(
-        default_factory=dict, description="encrypted values a row, of columns that have more than one"
+        default_factory=dict, description="with group_by: encrypted values per row, of columns that have more than one"
     )
-    group_by: list[Group] | None = Field(default=None, description="a group number a row; -1: counted nowhere")
+    group_by: list[Group] | None = Field(default=None, description="a group number per row; -1: counted nowhere")
 
     @model_validator(mode="after")
     def _consistent(self) -> SimpleRequest:
@@ -45,7 +48,7 @@ class SimpleRequest(BaseModel):
 
 
 class SimpleResponse(BaseModel):
-    """Without group_by `result` holds one ciphertext a column, with it one for each of `groups`."""
+    """Without group_by `result` holds one ciphertext per column, with it one for each of `groups`."""
 
     operation: str
     profile: str
@@ -53,39 +56,56 @@ class SimpleResponse(BaseModel):
     groups: list[int] | None
     counts: list[int]
     result: dict[str, Blob | list[Blob]]
-    sentinel: dict[str, Blob] = Field(description="what the caller checks the answer with")
+    sentinel: dict[str, Blob] = Field(
+        default_factory=dict, description="with group_by: what the caller checks the answer with"
+    )
 
 
-def answer(request: SimpleRequest, moments: Callable[[MomentsRequest], MomentsResponse]) -> SimpleResponse:
-    runs = [(0, request.rows)]
-    if request.group_by is not None:
-        runs = [(group, sum(1 for _ in rows)) for group, rows in groupby(request.group_by)]
-    answers = {
-        name: moments(
-            MomentsRequest(
-                profile=request.profile,
-                key_id=_NOBODY,
-                schema_hash=_NOBODY,
-                lanes=request.lanes.get(name, 1),
-                rows=request.rows,
-                chunk_range=(0, len(chunks)),
-                runs=runs,
-                chunks=chunks,
-            )
+def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
+    """Raises WireError for chunks that are not ciphertexts, or not as many as the rows fill."""
+    if request.group_by is None:
+        return SimpleResponse(
+            operation=request.operation,
+            profile=request.profile,
+            rows=request.rows,
+            groups=None,
+            counts=[request.rows],
+            result={name: _sum(evaluator, blobs) for name, blobs in request.data.items()},
         )
-        for name, chunks in request.data.items()
-    }
-    groups = next(iter(answers.values())).groups
-    result: dict[str, bytes | list[bytes]] = {}
-    for name, each in answers.items():
-        totals = [group.totals for group in each.groups]
-        result[name] = totals if request.group_by is not None else totals[0]
+    runs = [(group, sum(1 for _ in rows)) for group, rows in groupby(request.group_by)]
+    counts: dict[int, int] = {}
+    for group, rows in runs:
+        if group != FILTERED:
+            counts[group] = counts.get(group, 0) + rows
+    if len(counts) >= limits.MAX_MASKED_RESULTS:
+        raise WireError(
+            f"{len(counts)} groups in one request, at most {limits.MAX_MASKED_RESULTS - 1} fit an answer",
+            hint="send fewer rows a request, or ask without group_by",
+            status=413,
+        )
+    groups = sorted(counts)
+    totals = {name: _totals(evaluator, request.lanes.get(name, 1), runs, blobs) for name, blobs in request.data.items()}
     return SimpleResponse(
         operation=request.operation,
         profile=request.profile,
         rows=request.rows,
-        groups=[group.group for group in groups] if request.group_by is not None else None,
-        counts=[group.rows for group in groups],
-        result=result,
-        sentinel={name: each.sentinel for name, each in answers.items()},
+        groups=groups,
+        counts=[counts[group] for group in groups],
+        result={name: [files[group] for group in groups] for name, files in totals.items()},
+        sentinel={name: files[SENTINEL] for name, files in totals.items()},
     )
+
+
+def _sum(evaluator: Evaluator, blobs: list[bytes]) -> bytes:
+    with fair_share() as workers:
+        return evaluate_in_parallel(BlockSums(evaluator), [Chunk(0, blob) for blob in blobs], workers).files[0]
+
+
+def _totals(evaluator: Evaluator, lanes: int, runs: list[Run], blobs: list[bytes]) -> dict[int, bytes]:
+    by_chunk = list(segments(runs, rows_per_chunk(evaluator.degree, lanes)))
+    if len(by_chunk) != len(blobs):
+        rows = sum(rows for _, rows in runs)
+        raise WireError(f"{rows} rows of {lanes} lanes fill {len(by_chunk)} chunks, {len(blobs)} were sent")
+    chunks = [MaskedChunk(index, cut, blob) for index, (cut, blob) in enumerate(zip(by_chunk, blobs, strict=True))]
+    with fair_share() as workers:
+        return evaluate_in_parallel(GroupTotals(evaluator, lanes), chunks, workers).files

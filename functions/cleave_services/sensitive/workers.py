@@ -12,9 +12,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from cleave_services.sensitive.evaluate import Chunk, Evaluator, Totals, evaluate, merge
+from cleave_services.sensitive.evaluate import Totals
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel
 from cleave_shared.errors import ProcessDied, WireError
@@ -23,6 +23,7 @@ MIN_WORK = 24  # a second process's fork and answer cost about as much as loadin
 _SPARE = 1.0  # seconds between the kernel's end of a child and the end of waiting for it
 
 Item = TypeVar("Item")
+Item_contra = TypeVar("Item_contra", contravariant=True)
 
 _under_way = 0
 _lock = threading.Lock()
@@ -49,12 +50,21 @@ def fair_share() -> Iterator[int]:
             _under_way -= 1
 
 
-def evaluate_in_parallel(evaluator: Evaluator, lanes: int, chunks: Sequence[Chunk], workers: int) -> Totals:
-    """`evaluate` over `workers` processes. Raises what `spread` raises."""
-    work = len(chunks) + sum(len(chunk.segments) for chunk in chunks if len(chunk.segments) > 1)
-    count = max(1, min(workers, work // MIN_WORK))
-    parts = spread(lambda share: _dumped(evaluate(evaluator, lanes, share)), chunks, count)
-    return merge(evaluator, lanes, [_loaded(part) for part in parts])
+class Evaluation(Protocol[Item_contra]):
+    """What is done with chunks; `work` estimates it in chunks loaded or masked."""
+
+    def work(self, chunks: Sequence[Item_contra]) -> int: ...
+
+    def evaluate(self, chunks: Sequence[Item_contra]) -> Totals: ...
+
+    def merge(self, parts: Sequence[Totals]) -> Totals: ...
+
+
+def evaluate_in_parallel(evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int) -> Totals:
+    """`evaluation` over `workers` processes. Raises what `spread` raises."""
+    count = max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
+    parts = spread(lambda share: _dumped(evaluation.evaluate(share)), chunks, count)
+    return evaluation.merge([_loaded(part) for part in parts])
 
 
 def spread(work: Callable[[Sequence[Item]], list[bytes]], items: Sequence[Item], count: int) -> list[list[bytes]]:
@@ -90,11 +100,11 @@ def _told(died: ProcessDied) -> Exception:
 
 
 def _dumped(totals: Totals) -> list[bytes]:
-    head = {"groups": list(totals.groups), "seconds": totals.seconds}
-    return [json.dumps(head).encode(), totals.sentinel, *totals.groups.values()]
+    head = {"numbers": list(totals.files), "seconds": totals.seconds}
+    return [json.dumps(head).encode(), *totals.files.values()]
 
 
 def _loaded(parts: list[bytes]) -> Totals:
-    head, sentinel, *blobs = parts
+    head, *blobs = parts
     told = json.loads(head)
-    return Totals(dict(zip(told["groups"], blobs, strict=True)), sentinel, told["seconds"])
+    return Totals(dict(zip(told["numbers"], blobs, strict=True)), told["seconds"])

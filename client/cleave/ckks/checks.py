@@ -1,0 +1,75 @@
+"""What every answer must pass before a number is made of it.
+
+Whatever a service returns is believed only then (docs/ckks.md section 7). They find faults: a wrong key, a lost,
+doubled or foreign chunk, flipped bits, offsets at chosen positions, exchanged totals. The client knows every row, so
+it knows what the sum at every coefficient must be, to within the noise of fresh encryptions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.ckks.layout import Layout, noise
+from cleave.ckks.packing import Part
+from cleave_shared.errors import CheckFailed
+from cleave_shared.moments import SENTINELS
+from cleave_shared.wire import MomentsRequest, MomentsResponse
+
+CHECKS = ("envelope", "sentinel", "residual", "range", "total")
+
+Coefficients = NDArray[np.int64]
+
+
+def check_envelope(request: MomentsRequest, response: MomentsResponse) -> None:
+    for name in ("version", "profile", "key_id", "schema_hash", "chunk_range"):
+        if getattr(request, name) != getattr(response, name):
+            raise CheckFailed("envelope", f"the answer is to another request: {name} differs")
+    if len(response.totals) != len(request.blocks):
+        raise CheckFailed("envelope", f"the answer has {len(response.totals)} totals, {len(request.blocks)} asked")
+
+
+def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:
+    """`results` and `expected` (pieces, N). Every sentinel coefficient is compared with its known sum."""
+    for piece, found, sent in zip(part.pieces, results, expected, strict=True):
+        if (np.abs(found[-SENTINELS:] - sent[-SENTINELS:]) > noise(piece.chunks)).any():
+            raise CheckFailed(
+                "sentinel",
+                f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
+                hint="a chunk was lost, doubled, exchanged or damaged, or another key was used: ask again, and if it "
+                "happens again do not use this service",
+            )
+
+
+def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> None:
+    """Every coefficient must be what was sent, and so every position of every group, within the noise."""
+    for piece, found, sent in zip(part.pieces, results, expected, strict=True):
+        if (np.abs(found - sent) > noise(piece.chunks)).any():
+            raise CheckFailed(
+                "total",
+                f"a group's total over chunks {piece.start}..{piece.stop - 1} is not what was sent",
+            )
+
+
+def fields_of_lanes(layout: Layout, lanes: Coefficients, chunks: int) -> Coefficients:
+    """The totals (fields, positions) in the lanes (lanes, positions) of a sum of `chunks` chunks.
+
+    Raises CheckFailed if an exact lane is farther from an integer than its noise, or a field out of its range.
+    """
+    exact = lanes[: len(layout.used)]
+    rounded = (exact + (1 << (layout.guard - 1))) >> layout.guard
+    if (np.abs(exact - (rounded << layout.guard)) > noise(chunks)).any():
+        raise CheckFailed("residual", "a decrypted total is not an integer within its noise")
+    for lane, bits in zip(rounded, layout.used, strict=True):
+        if (lane < 0).any() or (lane >> bits).any():
+            raise _out_of_range()
+    fields = np.empty((len(layout.fields), lanes.shape[1]), np.int64)
+    for total, field in zip(fields, layout.fields, strict=True):
+        total[:] = (rounded[field.lane] >> field.offset) & ((1 << field.width) - 1)
+        if (total > field.largest * chunks).any():
+            raise _out_of_range()
+    return fields
+
+
+def _out_of_range() -> CheckFailed:
+    return CheckFailed("range", "a decrypted total is beyond its column's bounds")

@@ -1,0 +1,136 @@
+"""Values into the plaintext polynomials of a job's chunks.
+
+Lane l of position p of a chunk is its coefficient l * capacity + p; the last SENTINELS coefficients hold secret values
+that only the key's holder knows.
+
+Real values are rounded with the error carried along: each row takes what rounding left of those before it, so the
+rounded values of a group sum to within about a unit of its exact sum, however many rows it has and however equal they
+are. (Rounded to the nearest, equal values all err to the same side.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.aggregates import words
+from cleave.aggregates.columns import Doubles, Words
+from cleave.ckks.layout import ExactPlace, Layout, NarrowPlace, Place, WidePlace
+from cleave.ckks.packing import Packing
+from cleave_shared.errors import InputError
+
+SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 64 chunks) < 2^10; 64 16-bit values above it take 42 bits
+_LARGEST_SCALE = 1000  # of a column without any magnitude
+_CARRY_BITS = 36
+
+Values = Sequence[Words | Doubles]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a column became integers: x * 2^exponent + shift. It may follow the values: it never leaves the client."""
+
+    exponent: int = 0
+    shift: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """`plaintexts` (chunks, N), and the scale of every column."""
+
+    plaintexts: NDArray[np.int64]
+    scales: tuple[Scale, ...]
+
+
+def encode(packing: Packing, values: Values) -> Encoded:
+    """The chunks of `values`, one array per column of the packing, rows sorted by group. Sentinels are not set yet."""
+    placement = packing.placement
+    plaintexts = np.zeros((packing.chunks, packing.profile.degree), np.int64)
+    scales = scales_of(packing.layout, values)
+    if packing.rows:
+        places = placement.places()
+        for lane, column in lanes_of(packing.layout, values, scales):
+            plane = np.zeros(packing.chunks * placement.capacity, np.int64)
+            plane[places] = column
+            start = lane * placement.capacity
+            plaintexts[:, start : start + placement.capacity] = plane.reshape(packing.chunks, placement.capacity)
+    return Encoded(plaintexts, scales)
+
+
+def scales_of(layout: Layout, values: Values) -> tuple[Scale, ...]:
+    return tuple(_scale(layout, place, column) for place, column in zip(layout.places, values, strict=True))
+
+
+def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Number and integers (rows,) of every lane."""
+    shared: dict[int, NDArray[np.int64]] = {}
+    for place, column, scale in zip(layout.places, values, scales, strict=True):
+        if isinstance(place, WidePlace):
+            yield place.lane, carried(np.ldexp(column, scale.exponent))
+            continue
+        for lane, part in _parts(place, column, scale, layout.guard):
+            if lane in shared:
+                shared[lane] += part
+            else:
+                shared[lane] = part
+    yield from shared.items()
+
+
+def _parts(
+    place: ExactPlace | NarrowPlace, column: Words | Doubles, scale: Scale, guard: int
+) -> list[tuple[int, NDArray[np.int64]]]:
+    """What a column adds to each of its lanes."""
+    if isinstance(place, NarrowPlace):
+        integers = carried(np.ldexp(column, scale.exponent)) + scale.shift
+        _require_within(integers.view(np.uint64)[None], place.field.largest)
+        return [(place.field.lane, integers << (place.field.offset + guard))]
+    exact = column.astype(np.uint64, copy=False)
+    _require_within(exact, sum(field.largest << field.shift for field in place.fields))
+    return [
+        (field.lane, (words.bits(exact, field.shift, field.bits) << np.uint64(field.offset + guard)).view(np.int64))
+        for field in place.fields
+    ]
+
+
+def _require_within(integers: Words, largest: int) -> None:
+    """A larger value would run over into its neighbours' totals, which no check could tell."""
+    beyond = int(integers[0].max(initial=0)) > largest if len(integers) == 1 else words.exceed(integers, largest).any()
+    if beyond:
+        raise InputError(
+            "an encrypted column has a value outside the bounds it was given",
+            hint="widen `lower` and `upper` in the schema, or run `cleave schema` again",
+        )
+
+
+def _scale(layout: Layout, place: Place, column: Words | Doubles) -> Scale:
+    if isinstance(place, ExactPlace):
+        return Scale()
+    if isinstance(place, NarrowPlace):
+        least = float(np.ldexp(column.min(initial=0.0), place.exponent)) if len(column) else 0.0
+        return Scale(place.exponent, -math.floor(least))
+    largest = max(float(column.max(initial=0.0)), -float(column.min(initial=0.0)))
+    if largest == 0.0:
+        return Scale(_LARGEST_SCALE)
+    mantissa, top = math.frexp(largest)
+    # the margin covers what rounding adds
+    return Scale(layout.capacity_bits - math.ceil(math.log2(layout.window * mantissa * (1 + 2.0**-20))) - top)
+
+
+def carried(values: Doubles) -> NDArray[np.int64]:
+    """`values`, below 2^62 in magnitude, rounded so that every run of them sums to its exact sum, to ROUNDING_UNITS.
+
+    Each takes what rounding left of those before it. Of a run only the first and the last carry count: they differ by
+    less than a unit. Fractions are carried in units of 2^-36, which up to 2^26 rows lose less than 2^-10 together.
+    """
+    below = np.floor(values)
+    carry = ((values - below) * 2.0**_CARRY_BITS).astype(np.int64)
+    np.cumsum(carry, out=carry)
+    carry >>= _CARRY_BITS
+    out = below.astype(np.int64)
+    out += carry
+    out[1:] -= carry[:-1]
+    return out

@@ -1,0 +1,146 @@
+"""Forked processes that encrypt a job's requests while others are under way.
+
+TenSEAL holds the GIL in every call, so threads would gain nothing. A child inherits the key and the plaintexts; only
+numbers of requests go in, and ciphertexts come out through a memory file both share, which spares copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+from cleave.ckks.job import Job
+from cleave.ckks.packing import Part
+from cleave_shared import children
+from cleave_shared.children import Channel, Child
+
+PROCESSES = min(8, len(os.sched_getaffinity(0)))
+# A job of fewer chunks is encrypted in this process: a fork costs about as much as encrypting so many.
+MIN_CHUNKS_TO_FORK = 12
+# One request's 64 chunks take a sixth of a second.
+SECONDS_FOR_A_PART = 120.0
+
+_NUMBER = struct.Struct("<Q")
+
+Ask = Callable[[Part, list[bytes]], None]
+
+
+class Encryptors:
+    """Encrypts the `parts` of a job. Enter it before any thread is started: it forks; leaving it ends every child."""
+
+    def __init__(self, job: Job, parts: Sequence[Part]) -> None:
+        self._job = job
+        self._parts = parts
+        self._stack = contextlib.ExitStack()
+        self._children: list[_Encryptor] = []
+
+    def __enter__(self) -> Encryptors:
+        if sum(part.stop - part.start for part in self._parts) >= MIN_CHUNKS_TO_FORK:
+            with contextlib.ExitStack() as stack:
+                for _ in range(min(PROCESSES, len(self._parts))):
+                    self._children.append(stack.enter_context(_Encryptor(self._job, self._parts)))
+                self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def each(self, ask: Ask, under_way: int, failed: threading.Event) -> None:
+        """Call `ask` with every part and its ciphertexts, at most `under_way` calls at once.
+
+        Raises the first error of any call, ServiceError where an encrypting process died. Then, or once somebody else
+        has set `failed`, nothing more is asked.
+        """
+        if not self._children:
+            for part in self._parts:
+                if failed.is_set():
+                    return
+                ask(part, self._job.encrypt(part))
+            return
+        numbers = iter(range(len(self._parts)))
+        lock = threading.Lock()
+        gate = threading.Semaphore(under_way)
+        asked: list[Future[None]] = []
+
+        def take() -> int | None:
+            with lock:
+                return None if failed.is_set() else next(numbers, None)
+
+        def gated(number: int, chunks: list[bytes]) -> None:
+            try:
+                ask(self._parts[number], chunks)
+            except BaseException:
+                failed.set()
+                raise
+            finally:
+                gate.release()
+
+        def run(child: _Encryptor, pool: ThreadPoolExecutor) -> None:
+            try:
+                for number, chunks in child.encrypted(take):
+                    gate.acquire()
+                    if failed.is_set():
+                        return
+                    asked.append(pool.submit(gated, number, chunks))
+            except BaseException:
+                failed.set()
+                raise
+
+        with ThreadPoolExecutor(len(self._children) + under_way) as pool:
+            for future in [pool.submit(run, child, pool) for child in self._children]:
+                future.result()
+            for future in asked:
+                future.result()
+
+
+class _Encryptor:
+    def __init__(self, job: Job, parts: Sequence[Part]) -> None:
+        self._memory = os.memfd_create("ciphertexts")
+        self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts))
+
+    def __enter__(self) -> _Encryptor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, error, trace)
+        os.close(self._memory)
+
+    def encrypted(self, take: Callable[[], int | None]) -> Iterator[tuple[int, list[bytes]]]:
+        """The chunks of each part that `take` gives the number of; the next is begun before one is handed on."""
+        number = take()
+        if number is not None:
+            self._child.send([_NUMBER.pack(number)], SECONDS_FOR_A_PART)
+        while number is not None:
+            chunks = self._finished()
+            following = take()
+            if following is not None:
+                self._child.send([_NUMBER.pack(following)], SECONDS_FOR_A_PART)
+            yield number, chunks
+            number = following
+
+    def _finished(self) -> list[bytes]:
+        (packed,) = self._child.receive(SECONDS_FOR_A_PART)
+        sizes = [size for (size,) in _NUMBER.iter_unpack(packed)]
+        ends = itertools.accumulate(sizes)
+        return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _serve(channel: Channel, memory: int, job: Job, parts: Sequence[Part]) -> None:
+    with contextlib.suppress(EOFError):
+        while True:
+            ((number,),) = (_NUMBER.unpack(each) for each in channel.receive())
+            sizes: list[int] = []
+            for chunk in job.encrypt(parts[number]):
+                os.pwrite(memory, chunk, sum(sizes))
+                sizes.append(len(chunk))
+            channel.send([b"".join(map(_NUMBER.pack, sizes))])
