@@ -1,7 +1,7 @@
 """Aggregate questions over a table whose sensitive columns the cloud never sees in the clear.
 
 >>> import cleave
->>> key = cleave.open_key(Path("key.json"), lambda: b"my passphrase")  # doctest: +SKIP
+>>> key = cleave.open_key(Path("key.json"), b"my passphrase")  # doctest: +SKIP
 >>> question = cleave.Question(key, {"age": [61, 47, 33]}, "mean")  # doctest: +SKIP
 """
 

@@ -85,12 +85,12 @@ def test_a_passphrase_from_the_environment(cli: Cli, tmp_path: Path) -> None:
     assert PASSPHRASE not in made.output
     assert opens(path, PASSPHRASE)
     assert not opens(path, "another")
-    cli.environment["CLEAVE_NEW_PASSPHRASE"] = "a new one"
+    cli.environment["CLEAVE_NEW_PASSPHRASE"] = "a new passphrase"
     assert cli.run("key", "passphrase", "--key", path).exit_code == 0
-    assert opens(path, "a new one")
+    assert opens(path, "a new passphrase")
     # the old one does not open it any more, and the error does not quote it
     assert PASSPHRASE not in cli.fails(5, "key", "passphrase", "--key", path, "--no-passphrase")
-    cli.environment["CLEAVE_PASSPHRASE"] = "a new one"
+    cli.environment["CLEAVE_PASSPHRASE"] = "a new passphrase"
     removed = cli.run("key", "passphrase", "--key", path, "--no-passphrase")
     assert "removed" in removed.stderr
     assert not describe_key(path).wrapped

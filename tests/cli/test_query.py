@@ -142,6 +142,55 @@ def test_no_answer_holds_totals_over_its_own_groups(ready: Cli, small: Path, sql
     assert "is not supported" in ready.fails(4, "query", small, sql, "--min-group", "2")
 
 
+def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "q.sql").write_text("\ufeffSELECT SUM(v) FROM t\n", encoding="utf-8")
+    answer = json.loads(ready.run("query", small, "--sql-file", file, "--json").stdout)
+    assert answer["rows"] == [[52]]
+    assert "SUM" in ready.run("plan", small, "--sql-file", file).stdout.upper()
+
+
+def test_sql_from_stdin(key_file: Path, small: Path) -> None:
+    command = [sys.executable, "-c", "from cleave.local.main import main; main()"]
+    command += ["query", str(small), "--sql-file", "-", "--key", str(key_file), "--json"]
+    done = subprocess.run(
+        command, input="SELECT SUM(v) FROM t", capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    )
+    assert json.loads(done.stdout)["rows"] == [[52]]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b" \n", "holds no SQL"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"x" * 1_000_001, "holds more than 1 MB"),
+        (None, "cannot be read"),
+    ],
+)
+def test_files_that_hold_no_sql(ready: Cli, small: Path, tmp_path: Path, content: bytes | None, problem: str) -> None:
+    file = tmp_path / "q.sql"
+    if content is not None:
+        file.write_bytes(content)
+    assert problem in ready.fails(3, "query", small, "--sql-file", file)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["SELECT 1", "--op", "sum"], ["--sql-file", "-", "--op", "sum"], ["SELECT 1", "--sql-file", "-"]],
+)
+def test_one_question_is_needed(ready: Cli, small: Path, options: list[str]) -> None:
+    for command in ("query", "plan"):
+        assert "one question is needed" in ready.fails(2, command, small, *options)
+        assert "one question is needed" in ready.fails(2, command, small)
+        assert "both the table and the SQL" in ready.fails(2, command, "-", "--sql-file", "-")
+
+
+def test_a_key_that_lost_its_passphrase_is_not_used(ready: Cli, small: Path) -> None:
+    """Exchanged for a bare one by whoever can write the file."""
+    ready.environment["CLEAVE_PASSPHRASE"] = "correct horse battery staple"
+    assert "has no passphrase, and one was given" in ready.fails(5, "query", small, "--op", "sum")
+
+
 def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
     answer = json.loads(ready.run("query", table, "--op", "sum", "--json").stdout)
     assert len(answer["rows"]) == 1

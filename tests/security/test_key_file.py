@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from cleave.cli import passphrase
 from cleave_shared.errors import KeyFileError
 from tests.security.canaries import PASSPHRASE
 from tests.security.conftest import WrappedKey
+
+ROOT = Path(__file__).parents[2]
 
 
 def opens(path: Path, secret: bytes) -> bool:
@@ -31,10 +35,10 @@ def test_a_new_passphrase_reaches_the_file_behind_a_link(wrapped: WrappedKey, tm
     (target := tmp_path / "vault" / "key.json").parent.mkdir()
     target.write_bytes(wrapped.path.read_bytes())
     (link := tmp_path / "key.json").symlink_to(target)
-    change_passphrase(link, PASSPHRASE.encode, b"another")
+    change_passphrase(link, PASSPHRASE.encode, b"another passphrase")
     assert link.is_symlink()
     assert not opens(target, PASSPHRASE.encode())
-    assert opens(link, b"another")
+    assert opens(link, b"another passphrase")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert sorted(path.name for path in target.parent.iterdir()) == ["key.json"]
 
@@ -63,9 +67,9 @@ def test_a_bare_key_that_others_may_read_is_not_used(tmp_path: Path, mode: int) 
     with pytest.raises(KeyFileError) as caught:
         open_key(path, bytes)
     assert "chmod 600" in (caught.value.hint or "")
-    change_passphrase(path, bytes, b"wrapped")  # the other way out
+    change_passphrase(path, bytes, b"wrapped by now")  # the other way out
     path.chmod(mode)
-    assert opens(path, b"wrapped")
+    assert opens(path, b"wrapped by now")
 
 
 DAMAGE = {
@@ -112,6 +116,15 @@ def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
 def test_what_is_started_later_does_not_inherit_the_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
     """A credential_process of AWS, say."""
     monkeypatch.setenv(passphrase.VARIABLE, PASSPHRASE)
-    assert passphrase.current(None)() == PASSPHRASE.encode()
+    assert passphrase.current(None) == PASSPHRASE.encode()
     shown = subprocess.run([sys.executable, "-c", "import os; print(os.environ)"], capture_output=True, check=True)
     assert PASSPHRASE.encode() not in shown.stdout
+
+
+def test_no_key_that_documents_name_is_committed_by_accident() -> None:
+    named = {"key.json", "throwaway.key.json"}
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        named |= set(re.findall(r"[\w.-]*key\.json", document.read_text()))
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    for name in named:
+        assert any(fnmatch(name, pattern) for pattern in ignored), name

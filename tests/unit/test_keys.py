@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks import key_file
+from cleave.ckks import key_file, key_format
 from cleave.ckks.key_file import change_passphrase, create_key, describe_key, export_public, open_key
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared.errors import KeyFileError
@@ -22,7 +22,8 @@ def never() -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick_argon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_file, "_ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
+    for module in (key_file, key_format):
+        monkeypatch.setattr(module, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
 
 
 def test_a_wrapped_key_opens_with_its_passphrase_only(tmp_path: Path) -> None:
@@ -55,11 +56,11 @@ def test_a_wrapped_file_holds_no_secret_in_the_clear(tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     create_key(path, None)
     bare = base64.b64decode(json.loads(path.read_text())["secret"])
-    change_passphrase(path, never, b"new")
+    change_passphrase(path, never, b"a new passphrase")
     assert bare[40:100] not in base64.b64decode(json.loads(path.read_text())["secret"])
-    opened = open_key(path, lambda: b"new")
+    opened = open_key(path, lambda: b"a new passphrase")
     assert opened.secret == bare[32:]
-    change_passphrase(path, lambda: b"new", None)
+    change_passphrase(path, lambda: b"a new passphrase", None)
     assert open_key(path, never).secret == opened.secret
 
 
@@ -83,19 +84,19 @@ def test_the_exported_half_has_no_secret_and_is_not_a_key(tmp_path: Path) -> Non
         (lambda c: c.update(cleave_key=2), "version"),
         (lambda c: c.update(profile="other"), "does not know"),
         (lambda c: c.update(secret="!"), "damaged"),
-        (lambda c: c.update(key_id="0" * 32), "wrong passphrase, or the key file is damaged"),
+        (lambda c: c.update(key_id="0" * 32), "damaged"),
         (lambda c: c["kdf"].pop("salt"), "damaged"),
         (lambda c: c.update(nonce=""), "damaged"),
     ],
 )
 def test_a_damaged_file_is_an_error(tmp_path: Path, damage, message: str) -> None:
     path = tmp_path / "key.json"
-    create_key(path, b"p")
+    create_key(path, b"correct horse")
     content = json.loads(path.read_text())
     damage(content)
     path.write_text(json.dumps(content))
     with pytest.raises(KeyFileError, match=message):
-        open_key(path, lambda: b"p")
+        open_key(path, lambda: b"correct horse")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "null", '"text"'])

@@ -17,6 +17,7 @@ from cleave.cli.asked import Operation, SchemaFile, TableName, Words, read_quest
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.schema import schema
+from cleave.cli.sql_file import SqlFile
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -75,6 +76,7 @@ def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer
 def plan(
     ctx: typer.Context,
     words: Words,
+    sql_file: SqlFile = None,
     op: Operation = None,
     schema: SchemaFile = None,
     table: TableName = None,
@@ -86,7 +88,7 @@ def plan(
 
     Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
     """
-    asked = read_question(words, op, schema, table)
+    asked = read_question(words, sql_file, op, schema, table)
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.describe import describe_plan  # noqa: PLC0415
     from cleave.pipeline import REQUESTS_UNDER_WAY, Options  # noqa: PLC0415
@@ -103,6 +105,7 @@ def plan(
 def query(
     ctx: typer.Context,
     words: Words,
+    sql_file: SqlFile = None,
     op: Operation = None,
     schema: SchemaFile = None,
     table: TableName = None,
@@ -135,7 +138,7 @@ def query(
     The sensitive half is encrypted here, and what comes back is checked before anything is shown.
     """
     started = time.perf_counter()
-    asked = read_question(words, op, schema, table)
+    asked = read_question(words, sql_file, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
     from cleave.cli.report import answer_json, answer_text  # noqa: PLC0415
     from cleave.pipeline import Options, run_query  # noqa: PLC0415

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.cli.sql_file import read_sql
+
 if TYPE_CHECKING:
     from cleave.sql.plan import QueryPlan
     from cleave.table.schema import Schema
@@ -54,15 +56,20 @@ class Asked:
     plan: QueryPlan
 
 
-def read_question(words: Sequence[str], operation: str | None, schema: Path | None, table: str | None) -> Asked:
-    """The last word is the question unless `operation` asks it.
+def read_question(
+    words: Sequence[str], sql_file: Path | None, operation: str | None, schema: Path | None, table: str | None
+) -> Asked:
+    """The last word is the question unless `sql_file` or `operation` asks it.
 
     Raises typer.BadParameter where there is not exactly one question, InputError for files that are not there and for
     a schema that cannot be read, QueryRefused for a question that cannot be answered.
     """
-    files = list(words) if operation is not None else list(words[:-1])
-    if not files or (operation is not None and _is_sql(words[-1])):
-        raise typer.BadParameter("one question is needed: either SQL or --op")
+    elsewhere = operation is not None or sql_file is not None
+    files = list(words) if elsewhere else list(words[:-1])
+    if not files or (elsewhere and _is_sql(words[-1])) or (operation is not None and sql_file is not None):
+        raise typer.BadParameter("one question is needed: either SQL, --sql-file or --op")
+    if "-" in files and str(sql_file) == "-":
+        raise typer.BadParameter("standard input cannot hold both the table and the SQL")
     from cleave.sql.planner import operation_sql, plan_query  # noqa: PLC0415 - what the command's --help does without
     from cleave.table.inputs import check_there, table_name  # noqa: PLC0415
     from cleave.table.schema import load_schema, schema_path  # noqa: PLC0415
@@ -70,7 +77,10 @@ def read_question(words: Sequence[str], operation: str | None, schema: Path | No
     check_there(files)
     contract = load_schema(schema or schema_path(files))
     name = table or contract.table or table_name(files)
-    sql = words[-1] if operation is None else operation_sql(operation, contract, name)
+    if operation is not None:
+        sql = operation_sql(operation, contract, name)
+    else:
+        sql = words[-1] if sql_file is None else read_sql(sql_file)
     return Asked(files, contract, plan_query(sql, contract, name))
 
 

@@ -118,11 +118,13 @@ def rewrap(
     """Change, set or remove a key's passphrase."""
     from cleave.ckks.key_file import change_passphrase, describe_key  # noqa: PLC0415
 
-    old = passphrase.current(passphrase_fd)() if describe_key(key).wrapped else b""
-    if no_passphrase:
-        change_passphrase(key, lambda: old, None)
-    else:
-        change_passphrase(key, lambda: old, passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE))
+    wrapped = describe_key(key).wrapped
+    old = passphrase.current(passphrase_fd)
+    if wrapped and not isinstance(old, bytes):
+        old = old()  # the old one is asked for before the new one
+    change_passphrase(
+        key, old, None if no_passphrase else passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE)
+    )
     if not ctx.obj.quiet:
         console.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
 

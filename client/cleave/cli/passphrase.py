@@ -15,9 +15,10 @@ NEW_VARIABLE = "CLEAVE_NEW_PASSPHRASE"
 _LONGEST = 4096
 
 
-def current(descriptor: int | None) -> Callable[[], bytes]:
-    """How to ask for the passphrase of a key there is; called only if the key is wrapped."""
-    return lambda: _given(descriptor, VARIABLE) or _prompt("Passphrase: ")
+def current(descriptor: int | None) -> bytes | Callable[[], bytes]:
+    """The passphrase of a key there is, where it was supplied, else how to ask for it if the key is wrapped."""
+    given = _given(descriptor, VARIABLE)
+    return given if given is not None else lambda: _prompt("Passphrase: ")
 
 
 def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:

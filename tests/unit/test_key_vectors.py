@@ -1,0 +1,164 @@
+"""Published key files: those that must open do, with the very bytes; those that must be refused are, and say why."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from cleave.ckks import key_file
+from cleave.ckks.key_file import change_passphrase, describe_key, mark_suspect, open_key
+from cleave.ckks.key_format import MAX_BYTES
+from cleave.ckks.passphrase import refuse_trivial
+from cleave_shared.errors import KeyFileError
+
+FOLDER = Path(__file__).parents[1] / "vectors" / "key-file"
+INDEX = tomllib.loads((FOLDER / "vectors.toml").read_text(encoding="utf-8"))
+PASSPHRASE = INDEX["passphrase"].encode()
+GOOD = [name for name, vector in INDEX["files"].items() if "refused" not in vector]
+BAD = [name for name, vector in INDEX["files"].items() if "refused" in vector]
+DERIVED = (
+    "bad-passphrase",
+    "bad-flipped-secret",
+    "bad-flipped-tag",
+    "bad-flipped-salt",
+    "bad-flipped-nonce",
+    "bad-created",
+)
+
+
+def owned(name: str, folder: Path) -> Path:
+    """A copy that others may not read: a bare key they may read is not opened."""
+    path = folder / f"{name}.json"
+    shutil.copyfile(FOLDER / path.name, path)
+    path.chmod(0o600)
+    return path
+
+
+def never() -> bytes:
+    raise AssertionError("asked for a passphrase before the file was found to be sound")
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_opens(name: str, tmp_path: Path) -> None:
+    path = owned(name, tmp_path)
+    key = open_key(path, None if name.startswith("bare") else PASSPHRASE)
+    assert key.key_id == INDEX["key_id"]
+    assert key.secret.hex() == INDEX["secret_key"]
+    master = bytes.fromhex(INDEX["master_key"])
+    assert key.derive("vectors") == HKDFExpand(SHA256(), 32, b"cleave/1/vectors").derive(master)
+    assert describe_key(path).suspect == ("2026-11-21T12:00:00+00:00" if "suspect" in name else None)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_is_refused(name: str, tmp_path: Path) -> None:
+    path = owned(name, tmp_path)
+    with pytest.raises(KeyFileError) as caught:
+        open_key(path, PASSPHRASE if name in DERIVED else never)
+    assert INDEX["files"][name]["refused"] in caught.value.message
+    assert PASSPHRASE.decode() not in caught.value.message
+
+
+def test_all_files_are_listed_and_are_what_their_script_makes(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("make_vectors", FOLDER / "make_vectors.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.write(tmp_path)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {
+        path.name: path.read_bytes() for path in FOLDER.iterdir() if path.is_file() and path.suffix != ".py"
+    }
+    assert {f"{name}.json" for name in INDEX["files"]} == made.keys() - {"vectors.toml"}
+
+
+def test_the_cost_is_capped_before_anything_is_derived(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def derived(*_: object, **__: object) -> None:
+        raise AssertionError("derived")
+
+    monkeypatch.setattr(key_file, "Argon2id", derived)
+    for name in BAD:
+        if name not in DERIVED:
+            with pytest.raises(KeyFileError):
+                open_key(owned(name, tmp_path), PASSPHRASE)
+
+
+def test_a_bare_key_is_not_the_one_that_was_wrapped(tmp_path: Path) -> None:
+    """Whoever can write the file may have put a key of their own there."""
+    path = owned("bare", tmp_path)
+    for use in (open_key, lambda path, given: change_passphrase(path, given, None)):
+        with pytest.raises(KeyFileError, match="has no passphrase, and one was given"):
+            use(path, PASSPHRASE)
+    assert open_key(path, never).key_id == open_key(path, None).key_id
+    with pytest.raises(KeyFileError, match="no passphrase was given"):
+        open_key(owned("wrapped", tmp_path), None)
+
+
+def test_the_mark_of_a_failed_check_stays(tmp_path: Path) -> None:
+    path = owned("wrapped", tmp_path)
+    mark_suspect(path, "total")
+    since = describe_key(path).suspect
+    assert since is not None
+    mark_suspect(path, "range")
+    change_passphrase(path, PASSPHRASE, None)
+    change_passphrase(path, None, b"correct horse battery stable")
+    assert describe_key(path).suspect == since
+    assert open_key(path, b"correct horse battery stable").secret.hex() == INDEX["secret_key"]
+
+
+def test_a_file_beyond_all_keys_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    path.write_bytes(b" " * (MAX_BYTES + 1) + (FOLDER / "bare.json").read_bytes())
+    with pytest.raises(KeyFileError, match="more than 4 MB"):
+        describe_key(path)
+
+
+@pytest.mark.parametrize(
+    "passphrase",
+    [
+        "",
+        "short",
+        "elevenchars",
+        "aaaaaaaaaaaaaaaa",
+        "abababababababab",
+        "password1234",
+        "Pass-Word 2026!",
+        "passwordpassword",
+        "correcthorsecorrecthorse",
+        "123456789012",
+        "0987654321098",
+        "19991231 0800",
+        "qwertyuiop123",
+        "QWERTZUIOPASD",
+        "zyxwvutsrqponml",
+        "\N{FULLWIDTH LATIN SMALL LETTER P}assword12345",
+        "!!!!????....",
+        "Cleave secret key 1",
+    ],
+)
+def test_trivial_passphrases_are_refused_and_not_quoted(passphrase: str) -> None:
+    with pytest.raises(KeyFileError) as caught:
+        refuse_trivial(passphrase.encode())
+    assert len(passphrase) < 6 or passphrase not in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "passphrase",
+    [
+        "correct horse",
+        "my passphrase",
+        "T4lk&drei-Bäume",
+        "82919374650192837465",
+        "пароль для таблицы",
+        "\udcff" * 3 + "raw bytes here",
+    ],
+)
+def test_others_are_taken(passphrase: str) -> None:
+    refuse_trivial(passphrase.encode(errors="surrogateescape"))
