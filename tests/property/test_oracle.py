@@ -84,6 +84,7 @@ def compare(answer: Result, items: Sequence[Item], inside: list[Row], duckdbs: l
 @example(Draw(8, 400, 200, 0.0, "Julian days", 20, None, True))  # groups of one row and two
 @example(Draw(9, 400, 40, 0.0, "1e200 beside 1e-200", 7, None, True))
 @example(Draw(10, 1, 1, 0.0, "constant but one", 7, None, False))
+@example(Draw(12, 400, 5, 0.0, "constant but one", 7, None, True))  # groups of equal values: their variances hold 0
 @example(Draw(11, 50, 5, 0.2, "minus zero", 7, None, True))
 def test_answers_lie_within_their_bounds(key: SecretKey, tally: Tally, draw: Draw) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates import AGGREGATES, DECLARED
 from cleave.aggregates.balls import ball, exact_root, inexact, nearest, precision, upper
-from cleave.aggregates.base import Argument, Estimate, Figure, Reading
+from cleave.aggregates.base import Estimate, Facts, Figure, Reading
 from cleave.aggregates.columns import Column, Domain, Exact, Real
 from cleave.aggregates.moments import LOGARITHM, Square, Sum
 from cleave.aggregates.operand import Operand
@@ -173,7 +173,7 @@ def test_nothing_left_is_null_and_a_count_of_zero(domain: Domain) -> None:
 
 
 def test_noise_cannot_make_a_variance_negative() -> None:
-    facts = [Argument(Domain(None), Fraction(0))]
+    facts = [Facts(Domain(None), Fraction(0))]
     moments = {Sum(): Estimate(Fraction(20)), Square(): Estimate(Fraction(99), Fraction(2))}
     for name in ("VAR_SAMP", "STDDEV_POP"):
         figure = AGGREGATES[name].finish(4, moments, facts)
@@ -291,7 +291,7 @@ class CovarPop:
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, count: int, moments: Mapping[Any, Estimate], arguments: Sequence[Argument]) -> Figure:
+    def finish(self, count: int, moments: Mapping[Any, Estimate], arguments: Sequence[Facts]) -> Figure:
         if not count:
             return Figure(None, 0.0, exact=True)
         with precision():

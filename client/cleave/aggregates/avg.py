@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cleave.aggregates.balls import ball, exact_double, inexact, null, precision
-from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Sum
 
 _SUM = Sum()
@@ -23,7 +23,7 @@ class Avg:
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:  # noqa: ARG002
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:  # noqa: ARG002
         if not count:
             return null()
         total = moments[_SUM]

@@ -82,8 +82,8 @@ class Moment(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """What finishing needs to know of an argument."""
+class Facts:
+    """What a formula needs to know of an argument."""
 
     domain: Domain
     centre: Fraction  # c of the moments about it
@@ -125,6 +125,6 @@ class Aggregate(Protocol):
         """DuckDB's type of the result for arguments of these types."""
         ...
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
         """The figure of one group in which `count` rows have no NULL among the arguments."""
         ...

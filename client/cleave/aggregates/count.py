@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from cleave.aggregates.balls import rational
-from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 
 
 class Count:
@@ -19,5 +19,5 @@ class Count:
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "BIGINT"
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:  # noqa: ARG002
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:  # noqa: ARG002
         return Figure(count, 0.0, exact=True, ball=rational(Fraction(count)))

@@ -84,19 +84,21 @@ def _outside(name: str, rows: Flags) -> InputError:
 
 
 def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
-    values = column.values.astype(np.float64)
+    values = column.values.astype(np.float64, copy=present is not None)  # rows that do not count are written over
     known = np.isfinite(values)
-    inside = (values >= domain.low) & (values <= domain.high)
     if column.valid is not None:
         known |= ~column.valid
-        inside |= ~column.valid
     if not known.all():
         raise InputError(
             f"{name} is infinite or not a number in {int((~known).sum())} rows",
             hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
         )
-    if not inside.all():
-        raise _outside(name, ~inside)
+    if math.isfinite(domain.low) or math.isfinite(domain.high):
+        outside = (values < domain.low) | (values > domain.high)
+        if column.valid is not None:
+            outside &= column.valid
+        if outside.any():
+            raise _outside(name, outside)
     if present is not None:
         values[~present] = 1.0
     kept = values if present is None else values[present]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from flint import arb
 
 from cleave.aggregates.balls import ball, exact_double, inexact, null, precision
-from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Log, Negative, Zero
 
 _LOG, _NEGATIVE, _ZERO = Log(), Negative(), Zero()
@@ -30,7 +30,7 @@ class Product:
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
         if not count:
             return null()
         if moments[_ZERO].value:

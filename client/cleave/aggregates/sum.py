@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from cleave.aggregates.balls import ball, exact_double, inexact, null, precision, rational
-from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Sum as SumOf
 
 _SUM = SumOf()
@@ -25,7 +25,7 @@ class Sum:
             return f"DECIMAL(38,{argument.rstrip(')').split(',')[1].strip()})"
         return "DOUBLE" if argument in ("FLOAT", "DOUBLE") else "HUGEINT"
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
         if not count:
             return null()
         total, domain = moments[_SUM], arguments[0].domain

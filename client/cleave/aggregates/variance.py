@@ -9,7 +9,7 @@ from fractions import Fraction
 from flint import arb
 
 from cleave.aggregates.balls import ball, exact_double, inexact, not_negative, null, precision, rational
-from cleave.aggregates.base import Argument, Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Square, Sum
 from cleave_shared.errors import CheckFailed
 
@@ -37,7 +37,7 @@ class Variance:
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
 
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Argument]) -> Figure:
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
         if count <= self.freedom:
             return null()
         if count == 1:

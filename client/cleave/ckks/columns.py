@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cleave.aggregates.base import Aggregate, Argument, Estimate, Figure, Moment, Reading
+from cleave.aggregates.base import Aggregate, Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
 from cleave.aggregates.operand import operands
 
@@ -62,7 +62,7 @@ class Columns:
         self.types = tuple(types)
         self.names = tuple(names)
         self.readings: list[Reading] = [Reading()] * len(types)
-        self._known: dict[Places, list[Argument]] = {}
+        self._known: dict[Places, list[Facts]] = {}
 
     def encode(self, names: Sequence[str], values: Sequence[Values]) -> list[Words | Doubles]:
         """The columns of `types` from the arguments' values; `names` are for errors.
@@ -77,7 +77,7 @@ class Columns:
                     out[self._flags[places]] = _flags([values[place] for place in places])
                 continue
             made = operands(*zip(*((names[i], self._domains[i], values[i]) for i in places), strict=True))
-            self._known[places] = [Argument(operand.domain, operand.centre) for operand in made]
+            self._known[places] = [Facts(operand.domain, operand.centre) for operand in made]
             if places in self._flags:
                 out[self._flags[places]] = made[0].counted(np.ones(values[places[0]].rows, np.bool_))
             for moment, column in moments:
