@@ -22,6 +22,8 @@ from cleave.table.types import is_number
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category
 _GROUP = 5  # rows a category has on average, below which it may single people out
+_YEAR_DIGITS = 4
+_FIRST_YEAR, _LAST_YEAR = 1850, 2100  # other numbers of four digits are codes
 _LIFETIME = 40  # years that only birth dates span
 
 
@@ -112,9 +114,12 @@ def _harmless(facts: Facts) -> Proposal | None:
         return None
     figures = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'} in {facts.filled} rows"
     if label := harmless.harmless_name(facts.name):
-        if facts.type == "VARCHAR" and harmless.contradicts(facts.sample):
-            kind, reason = Kind.SEALED, f"name says: {label}, but values are figures or answers: unsure, so sealed"
-            return Proposal(kind, reason, unsure=True)
+        if harmless.contradicts(facts.sample) or _spans_a_lifetime(facts):
+            kind = Kind.ENCRYPTED if is_number(facts.type) else Kind.SEALED
+            doubt = "but its values are figures, answers or years of birth"
+            return Proposal(kind, f"name says: {label}, {doubt}: unsure, so {kind}", unsure=True)
+        if is_number(facts.type) and not harmless.numbered(facts.name):
+            return None
         return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
     if facts.type == "VARCHAR" and (label := harmless.harmless_values(facts.name, facts.values)):
         return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
@@ -132,8 +137,7 @@ def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
     if facts.type == "BOOLEAN":
         return Proposal(Kind.ENCRYPTED, "true or false about each row: unsure, so encrypted", unsure=True)
     if facts.type in ("DATE", "TIMESTAMP"):
-        years = {int(digits) for value in facts.sample if len(digits := _year(value)) == 4}
-        if years and max(years) - min(years) >= _LIFETIME:
+        if _spans_a_lifetime(facts):
             return Proposal(Kind.SEALED, "dates that span a lifetime, as birth dates do")
         return Proposal(Kind.SEALED, "dates that may single out a row: unsure, so sealed", unsure=True)
     if facts.is_unique:
@@ -148,6 +152,17 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
     except ValueError:
         return False
     return len(values) > 2 and len({after - before for before, after in pairwise(values)}) == 1
+
+
+def _spans_a_lifetime(facts: Facts) -> bool:
+    """Whether dates, or numbers that may be years, lie as far apart as people's years of birth."""
+    if facts.type not in ("DATE", "TIMESTAMP", "BIGINT"):
+        return False
+    found = [_year(value) for value in facts.sample]
+    years = {int(digits) for digits in found if len(digits) == _YEAR_DIGITS and digits.isdecimal()}
+    if not years or (facts.type == "BIGINT" and not (min(years) >= _FIRST_YEAR and max(years) <= _LAST_YEAR)):
+        return False
+    return max(years) - min(years) >= _LIFETIME
 
 
 def _year(value: str) -> str:

@@ -33,9 +33,9 @@ _CALENDAR = words(
     " semana mês maand månad miesiąc ay 月 月份"
 )
 # Beside a harmless word they are harmless: `product type`, `ward no`.
-_BESIDE = words(
-    "id ids key code no nr num number name type group category kind size unit units label level order line mode method"
-    " web catégorie de"
+_CODE = words("id ids key code no nr num number")
+_BESIDE = _CODE | words(
+    "name type group category kind size unit units label level order line mode method web catégorie de"
 )
 _LABELS = (
     ("a place of work or a region", _PLACE),
@@ -75,6 +75,11 @@ def harmless_name(name: str) -> str | None:
     if not found or not is_legible(name) or not set(found) <= _HARMLESS | _BESIDE:
         return None
     return next((label for label, known in _LABELS if not known.isdisjoint(found)), None)
+
+
+def numbered(name: str) -> bool:
+    """Whether a harmless name may be one of numbers: a code or a part of a date. `hospital` 0 or 1 is about someone."""
+    return not (_CODE | _CALENDAR).isdisjoint(parts(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
