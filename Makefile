@@ -20,7 +20,7 @@ demo: setup
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/cleave --quiet key new --no-passphrase --key "$$folder/key.json" >/dev/null && \
 	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
-	$(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
+	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
 bench: setup
 	$(BIN)/python benchmarks/main.py

@@ -87,7 +87,7 @@ def test_by_name(name: str, type_: str, kind: Kind) -> None:
         ("ward", "VARCHAR", WARDS, P),
         ("ward_name", "VARCHAR", WARDS, P),
         ("product name", "VARCHAR", WARDS, P),
-        ("page", "VARCHAR", WARDS, P),
+        ("page", "VARCHAR", WARDS, S),
         ("language", "VARCHAR", WARDS, S),
         ("description", "VARCHAR", WARDS, L),
         ("comment", "VARCHAR", WARDS, L),

@@ -6,7 +6,7 @@ under a few names that say nothing (`unit`, `status`), where all of them must be
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, and of hospitals' and firms' places;
 words of other languages come from tests/samples/columns/known.tsv, never from held_out.tsv. Left out on purpose:
-colours (of skin), languages, classes, nations, titles, methods and sites (of treatment).
+colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of treatment).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACE = words(
 )
 _TRADE = words(
     "product item sku brand manufacturer supplier vendor ship shipping shipment shipmode channel carton container"
-    " currency fiscal catalog page mktsegment"
+    " currency fiscal catalog mktsegment"
     " Produkt Produktgruppe produit produto prodotto товар उत्पाद 产品"
     " valuta moeda валюта मुद्रा العملة"
 )
