@@ -12,7 +12,7 @@ export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam print-lambda-image build build-SensitiveFunction build-PlainFunction deploy validate lambda-image test-sam events openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image build build-SensitiveFunction build-PlainFunction deploy validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -54,8 +54,21 @@ lambda-image: setup
 test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image) build
 	$(BIN)/python -m pytest -m sam tests/aws
 
+# Made for you, with a key that is left beside them; the ones that are tracked, in events/, stay as they are.
 events: setup
-	$(BIN)/python -m aws.make_events
+	$(BIN)/python -m aws.make_events build/events
+
+# Both services in containers on this machine: behind an API, or as functions to invoke. Ctrl-C ends them.
+LOCAL_PORT ?= 3000
+SAM_LOCAL = $(SAM) local $(1) --port $(LOCAL_PORT) --warm-containers EAGER --skip-pull-image \
+	--parameter-overrides Architecture=$(ARCH) $(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),--invoke-image $(STAND_IN))
+local-api: lambda-image build
+	@echo 'then: cleave query ... --endpoint http://127.0.0.1:$(LOCAL_PORT)'
+	$(call SAM_LOCAL,start-api)
+
+local-lambda: lambda-image build
+	@echo 'then: AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:$(LOCAL_PORT) cleave query ... --lambda SensitiveFunction,PlainFunction'
+	$(call SAM_LOCAL,start-lambda)
 
 openapi: setup
 	$(BIN)/python -m aws.write_openapi

@@ -1,6 +1,6 @@
-"""Decrypt the function's answer to events/sensitive-moments.json with the key `make events` left.
+"""Decrypt the function's answer to build/events/sensitive-moments.json with the key `make events` left.
 
-sam local invoke SensitiveFunction -e events/sensitive-moments.json | python -m aws.decrypt_answer
+sam local invoke SensitiveFunction -e build/events/sensitive-moments.json | python -m aws.decrypt_answer
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cleave.ckks.key_file import open_key
 
 
 def main() -> None:
-    key = open_key(Path("events", KEY_NAME), lambda: b"")
+    key = open_key(Path("build", "events", KEY_NAME), lambda: b"")
     for ward, total in decrypt_totals(key, json.load(sys.stdin)).items():
         expected = sum(TABLE[ward])
         print(f"SUM(age) of ward {ward}: {total}")

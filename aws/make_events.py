@@ -1,6 +1,8 @@
-"""Write events/*.json, made with a new key that is left beside them for `decrypt_answer` and never committed.
+"""Write events as *.json, made with a new key that is left beside them for `decrypt_answer` and never committed.
 
-python -m aws.make_events [FOLDER]
+python -m aws.make_events FOLDER
+
+`make events` writes to build/events. The tracked ones are made anew, after a change of the wire, with FOLDER events.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ KEY_NAME = "throwaway.key.json"
 
 
 def write_events(folder: Path) -> SecretKey:
+    folder.mkdir(parents=True, exist_ok=True)
     key_file = folder / KEY_NAME
     key_file.unlink(missing_ok=True)
     create_key(key_file, None)
@@ -28,7 +31,7 @@ def write_events(folder: Path) -> SecretKey:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("events"))
+    parser.add_argument("folder", type=Path)
     write_events(parser.parse_args().folder)
 
 

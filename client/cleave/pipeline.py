@@ -27,6 +27,7 @@ from cleave.sql.rejoin import rejoin
 from cleave.suppress import suppress_small, without_complements
 from cleave.table.table import Table
 from cleave.transport.base import Transport
+from cleave.verdict import Verdict
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
@@ -77,6 +78,28 @@ class _Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
+class _Failed(threading.Event):
+    """Once set, neither half asks anything more, and no thread waits for an answer any longer."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._transport = transport
+
+    @contextlib.contextmanager
+    def on_error(self) -> Iterator[None]:
+        """Set it where the block raises, inside of what would then wait for threads; those raise the same error."""
+        try:
+            yield
+        except BaseException as error:
+            self._transport.stop(error if isinstance(error, Exception) else None)
+            self.set()
+            raise
+
+    def set(self) -> None:
+        super().set()
+        self._transport.stop()
+
+
 def columns_of(plan: QueryPlan) -> Columns:
     return Columns(
         [argument.domain for argument in plan.arguments],
@@ -99,7 +122,8 @@ def run_query(
 ) -> Result:
     """Answer `plan` over `table` through `transport`.
 
-    Raises CheckFailed, and gives no number at all, if any check of any answer fails.
+    Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
+    (see cleave.verdict).
     """
     clock = _Clock()
     schema_hash = key.tag(table.schema.hash())
@@ -112,16 +136,18 @@ def run_query(
         job = Job(packing, encode(packing, values), Cipher(key)) if packing.chunks else None
         del values
     parts = packing.parts(REQUESTS_UNDER_WAY)
-    failed = threading.Event()  # one half has failed: the other asks nothing more
+    failed = _Failed(transport)
+    verdict = Verdict()
     with contextlib.ExitStack() as stack:
+        stack.callback(verdict.settle)  # also where something else ended the asking
         # forks before any thread of ours runs
         encryptors = stack.enter_context(Encryptors(job, parts)) if job else None
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        with clock.stage("ask"):
+        with clock.stage("ask"), failed.on_error():
             plain = pool.submit(_ask_plain, halves, plan, schema_hash, transport, progress, failed, clock)
             if job and encryptors:
                 with clock.stage("sensitive"):
-                    _ask_sensitive(job, encryptors, key, schema_hash, transport, progress, failed)
+                    _ask_sensitive(job, encryptors, key, schema_hash, transport, progress, failed, verdict)
             responses = plain.result()
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
@@ -158,7 +184,7 @@ def _ask_plain(
     schema_hash: str,
     transport: Transport,
     progress: Progress,
-    failed: threading.Event,
+    failed: _Failed,
     clock: _Clock,
 ) -> list[PlainResponse]:
     if not halves.asks_plain:
@@ -169,37 +195,31 @@ def _ask_plain(
 
     def ask(part: PlainPart) -> PlainResponse:
         try:
-            request = PlainRequest(
-                schema_hash=schema_hash,
-                rows=part.rows,
-                table=part.parquet,
-                where=plan.where,
-                keys=list(plan.keys),
-                aggregates=aggregates,
-            )
-            answer = transport.plain(request)
-            if answer.schema_hash != schema_hash or answer.rows != part.rows:
-                raise CheckFailed("plain groups", "the plain service's answer is to another request")
-            advance(part.rows)
-        except BaseException:
-            failed.set()
-            raise
+            with failed.on_error():
+                request = PlainRequest(
+                    schema_hash=schema_hash,
+                    rows=part.rows,
+                    table=part.parquet,
+                    where=plan.where,
+                    keys=list(plan.keys),
+                    aggregates=aggregates,
+                )
+                answer = transport.plain(request)
+                if answer.schema_hash != schema_hash or answer.rows != part.rows:
+                    raise CheckFailed("plain groups", "the plain service's answer is to another request")
         finally:
             gate.release()
+        advance(part.rows)
         return answer
 
     futures: list[Future[PlainResponse]] = []
-    try:
-        with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool:
-            for part in halves.plain_parts():
-                gate.acquire()
-                if failed.is_set():
-                    break
-                futures.append(pool.submit(ask, part))
-        return [future.result() for future in futures]
-    except BaseException:
-        failed.set()
-        raise
+    with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, failed.on_error():
+        for part in halves.plain_parts():
+            gate.acquire()
+            if failed.is_set():
+                break
+            futures.append(pool.submit(ask, part))
+    return [future.result() for future in futures]
 
 
 def _ask_sensitive(
@@ -209,7 +229,8 @@ def _ask_sensitive(
     schema_hash: str,
     transport: Transport,
     progress: Progress,
-    failed: threading.Event,
+    failed: _Failed,
+    verdict: Verdict,
 ) -> None:
     advance = progress.stage("encrypt and send", job.packing.chunks)
     lock = threading.Lock()  # guards the job's totals
@@ -217,12 +238,9 @@ def _ask_sensitive(
     def ask(part: Part, chunks: list[bytes]) -> None:
         request = job.request(part, key.key_id, schema_hash, chunks)
         answer = transport.sensitive(request)
-        with lock:
+        with lock, verdict.holding():
             job.accept(part, request, answer)
         advance(part.stop - part.start)
 
-    try:
+    with failed.on_error():
         encryptors.each(ask, REQUESTS_UNDER_WAY, failed)
-    except BaseException:
-        failed.set()
-        raise

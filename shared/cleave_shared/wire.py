@@ -47,6 +47,7 @@ _MAGIC = b"CLV1"
 _PREFIX = struct.Struct("<4s32s32sI")  # magic, digest, mark, head length
 _DIGESTED = 36  # where the part begins that the digest covers
 NO_MARK = bytes(32)
+DAMAGED = "the body is not what its digest says"  # the client asks once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -253,9 +254,7 @@ def _split_frames(body: bytes) -> tuple[bytes, list[bytes]]:
         if magic != _MAGIC:
             raise ValueError
         if hashlib.sha256(memoryview(body)[_DIGESTED:]).digest() != digest:
-            raise WireError(
-                "the body is not what its digest says", hint="it was damaged or truncated on the way: ask again"
-            )
+            raise WireError(DAMAGED, hint="it was damaged or truncated on the way: ask again")
         place = _PREFIX.size + head_size
         head = body[_PREFIX.size : place]
         (count,) = struct.unpack_from("<I", body, place)

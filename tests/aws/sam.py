@@ -48,13 +48,13 @@ def invoke(function: str, event: Path) -> Invocation:
 
 
 @contextlib.contextmanager
-def start_api(log: Path) -> Iterator[Api]:
-    """The API on a port of this machine, both containers warm."""
+def start(what: str, log: Path) -> Iterator[Api]:
+    """`start-api` or `start-lambda` on a port of this machine, both containers warm."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     before = _containers()
-    command = [str(SAM), "local", "start-api", "--port", str(port), "--warm-containers", "EAGER", *_OFFLINE]
+    command = [str(SAM), "local", what, "--port", str(port), "--warm-containers", "EAGER", *_OFFLINE]
     with log.open("w") as sink:
         process = subprocess.Popen(command, env=_environment(), stdout=sink, stderr=sink)
     try:
@@ -98,4 +98,4 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             return  # it answers; there is nothing at /
         except OSError:
             time.sleep(0.2)
-    raise AssertionError(f"sam local start-api did not start:\n{log.read_text()}")
+    raise AssertionError(f"sam local did not start:\n{log.read_text()}")

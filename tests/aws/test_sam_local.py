@@ -23,6 +23,7 @@ from tests.functional import many_chunks
 
 pytestmark = pytest.mark.sam
 
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 PATIENTS = sam.ROOT / "tests" / "samples" / "patients.csv"
 QUERY = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bills, AVG(age) AS age, STDDEV(weight) AS spread FROM patients "
 QUERY += "WHERE admitted >= DATE '2025-01-10' GROUP BY ward ORDER BY ward"
@@ -50,7 +51,7 @@ def made_with(folder: Path) -> SecretKey:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sam.Api]:
-    with sam.start_api(tmp_path_factory.mktemp("api") / "log") as running:
+    with sam.start("start-api", tmp_path_factory.mktemp("api") / "log") as running:
         yield running
 
 
@@ -101,7 +102,20 @@ def test_start_api_answers_curl(api: sam.Api) -> None:
 
 
 def test_query_end_to_end_agrees_with_duckdb(api: sam.Api, key_file: Path) -> None:
-    done = cleave("query", str(PATIENTS), QUERY, "--json", "--key", str(key_file), "--endpoint", api.url)
+    assert_right(cleave("query", str(PATIENTS), QUERY, "--json", "--key", str(key_file), "--endpoint", api.url))
+
+
+def test_query_by_invoking_both_functions(tmp_path: Path, key_file: Path) -> None:
+    with sam.start("start-lambda", tmp_path / "log") as functions:
+        asked = ["query", str(PATIENTS), QUERY, "--json", "--key", str(key_file), "--lambda"]
+        environment = {"AWS_ENDPOINT_URL_LAMBDA": functions.url, **dict.fromkeys(CREDENTIALS, "x")}
+        assert_right(cleave(*asked, "SensitiveFunction,PlainFunction", AWS_REGION="eu-central-1", **environment))
+        done = cleave(*asked, "SensitiveFunction,NoFunction", AWS_REGION="eu-central-1", **environment)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "ResourceNotFound" in done.stderr
+
+
+def assert_right(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["plan"]["sensitive_requests"] == 1
@@ -142,6 +156,7 @@ def test_containers_are_as_confined_as_lambda(api: sam.Api) -> None:
     assert memory == {1769}
 
 
-def cleave(*arguments: str) -> subprocess.CompletedProcess[str]:
+def cleave(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("cleave")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=sam.RUN_SECONDS)
+    everything = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=sam.RUN_SECONDS, env=everything)

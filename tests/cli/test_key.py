@@ -55,6 +55,7 @@ def test_show_needs_no_passphrase(cli: Cli, key_file: Path) -> None:
         "profile": "sum60-pack",
         "created": info.created,
         "wrapped": False,
+        "suspect": None,
     }
 
 

@@ -258,6 +258,12 @@ class Faulty:
         self.requests, self.sent, self.received = 0, 0, 0
         self.closed = False
 
+    def begin(self, _deadline: object) -> Transport:
+        return self
+
+    def stop(self, _reason: object = None) -> None:
+        """Nothing waits."""
+
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
         answer = self.inner.sensitive(request)
         return answer.model_copy(update={"totals": answer.totals[1:]})

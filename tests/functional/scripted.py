@@ -15,7 +15,10 @@ from cleave_shared.wire import FRAMES_TYPE
 
 @dataclass(frozen=True)
 class Reply:
-    """`missing` bytes of the body are announced and never sent; `cut` closes without a word; `stall` waits, seconds."""
+    """`missing` bytes of the body are announced and never sent; `cut` closes without a word; `stall` waits, seconds.
+
+    `drip`: after the headers, or "headers" before they end, a byte every 50 ms until the client has had enough.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -24,6 +27,7 @@ class Reply:
     missing: int = 0
     cut: bool = False
     stall: float = 0
+    drip: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.cut:
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        if reply.drip == "headers":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+            self._drip()
+            return
         self.send_response(reply.status)
         self.send_header("content-type", reply.content_type)
         self.send_header("connection", "close")
@@ -80,6 +88,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(reply.body)
+        if reply.drip:
+            self._drip()
+
+    def _drip(self) -> None:
+        """Ends with the test, or with an error once nobody listens."""
+        while not self.server.ended.wait(0.05):
+            self.wfile.write(b"x")
+            self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Tests print nothing."""

@@ -6,7 +6,6 @@ Each answer is compared with DuckDB's on the unsplit table: equal where it says 
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import random
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -29,15 +27,13 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import operation_sql, plan_query
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
-from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.base import Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
-from cleave.transport.lambda_ import Functions
-from cleave_services.plain.app import handler as plain_handler
-from cleave_services.sensitive.app import handler as sensitive_handler
 from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF
 from tests.functional.serving import served
+from tests.security.ways import Record, recorded
 
 ROWS = 700
 
@@ -131,18 +127,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         oracle.close()
 
 
-class Handlers:
-    """Lambda as far as a client sees it: each function's handler is called with the event, parsed from its JSON."""
-
-    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - botocore's names
-        handler = {"sensitive": sensitive_handler, "plain": plain_handler}[FunctionName]
-        reply = handler(json.loads(Payload), SimpleNamespace(aws_request_id="r-1"))
-        return {"Payload": io.BytesIO(json.dumps(reply).encode())}
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with served("--quiet") as (base, _):
@@ -157,8 +141,7 @@ def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
     elif request.param == "served":
         transport = connect_http(read_endpoints(request.getfixturevalue("url"), insecure_http=False))
     else:
-        functions = {Service.SENSITIVE: "sensitive", Service.PLAIN: "plain"}
-        transport = EnvelopeTransport(Functions(Handlers(), functions))
+        transport = recorded("lambda", Record(), "")()
     yield transport
     transport.close()
 

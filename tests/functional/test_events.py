@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
 from cleave_shared import wire
 
-EVENTS = Path(__file__).parents[2] / "events"
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
 NAMES = sorted(path.stem for path in EVENTS.glob("*.json") if path.name != KEY_NAME)
 SECRET = re.compile(r"AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}|secret|passphrase|private|token|signature=", re.IGNORECASE)
 
@@ -64,3 +66,32 @@ def test_the_sensitive_event_holds_a_ciphertext_and_no_group() -> None:
     request = wire.load(wire.MomentsRequest, base64.b64decode(event["body"]), wire.FRAMES_TYPE)
     assert request.blocks == [1]
     assert [len(chunk) for chunk in request.chunks] == [pytest.approx(8 * 8192, rel=0.01)]
+
+
+def make(*arguments: str) -> str:
+    done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60)
+    return done.stdout
+
+
+def test_making_events_leaves_the_tracked_ones_alone() -> None:
+    (command,) = [line for line in make("--dry-run", "events").splitlines() if "aws.make_events" in line]
+    folder = command.split()[-1]
+    assert folder == "build/events"
+    ignored = subprocess.run(["git", "check-ignore", f"{folder}/x.json"], capture_output=True, cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+
+
+@pytest.mark.parametrize(("target", "command"), [("local-api", "start-api"), ("local-lambda", "start-lambda")])
+def test_sam_local_is_started_with_the_flags_it_needs(target: str, command: str) -> None:
+    said = make("--dry-run", target, "LAMBDA_IMAGE=cleave-lambda-stand-in:python3.13", "LOCAL_PORT=3456")
+    (line,) = [line for line in said.replace("\\\n", " ").splitlines() if f"sam local {command}" in line]
+    for flag in (
+        "--port 3456",
+        "--warm-containers EAGER",
+        "--skip-pull-image",
+        "--invoke-image cleave-lambda-stand-in",
+    ):
+        assert flag in " ".join(line.split())
+    real = make("--dry-run", target, "LAMBDA_IMAGE=public.ecr.aws/lambda/python:3.13-x86_64").replace("\\\n", " ")
+    assert "--invoke-image" not in real
+    assert "docker pull" in real

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,24 +13,21 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from botocore.response import StreamingBody
-from botocore.session import Session
-from botocore.stub import ANY, Stubber
 
 from cleave.transport import retry
-from cleave.transport.aws import open_session, sigv4_signer
+from cleave.transport.aws import open_session, region_of, sigv4_signer
 from cleave.transport.base import EnvelopeTransport, Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.endpoint import read_endpoints
-from cleave.transport.http import connect_http
+from cleave.transport.http import Sender, connect_http
 from cleave.transport.lambda_ import Functions, read_functions
 from cleave.transport.proxy_event import proxy_event
-from cleave_services.plain.app import handler as plain_handler
 from cleave_shared import wire
 from cleave_shared.errors import InputError, ServiceError
 from cleave_shared.wire import FRAMES_TYPE
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES
 from tests.functional.scripted import Asked, Reply, scripted
+from tests.security.ways import Record, recorded
 
 ACCESS, SECRET, TOKEN = "AKIDEXAMPLE", "wJalr-canary-secret", "canary-session-token"
 
@@ -62,18 +57,18 @@ def signed_client(url: str, region: str | None = "eu-west-1", attempts: int = 1)
     return connect_http(urls, signers, retry.Policy(attempts, first=0))
 
 
-def verify(asked: Asked, url: str, region: str) -> None:
+def verify(asked: Asked, url: str, region: str, name: str = "execute-api") -> None:
     """Recompute the signature from what arrived."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
     scheme, fields = headers["authorization"].split(" ", maxsplit=1)
     assert scheme == "AWS4-HMAC-SHA256"
     parts = dict(field.strip().split("=", maxsplit=1) for field in fields.split(","))
-    assert parts["Credential"] == f"{ACCESS}/{headers['x-amz-date'][:8]}/{region}/execute-api/aws4_request"
+    assert parts["Credential"] == f"{ACCESS}/{headers['x-amz-date'][:8]}/{region}/{name}/aws4_request"
     names = parts["SignedHeaders"].split(";")
     assert {"host", "content-type", "x-amz-date", "x-amz-security-token"} <= set(names)
     arrived = AWSRequest("POST", url + asked.path, headers={name: headers[name] for name in names}, data=asked.body)
     arrived.context["timestamp"] = headers["x-amz-date"]
-    auth = SigV4Auth(Credentials(ACCESS, SECRET, TOKEN), "execute-api", region)
+    auth = SigV4Auth(Credentials(ACCESS, SECRET, TOKEN), name, region)
     signature = auth.signature(auth.string_to_sign(arrived, auth.canonical_request(arrived)), arrived)
     assert parts["Signature"] == signature
 
@@ -180,55 +175,54 @@ def test_options_that_make_no_sense(target: Target, message: str) -> None:
 # --- Lambda
 
 
-def payload(content: object) -> dict[str, Any]:
-    text = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return {"StatusCode": 200, "Payload": StreamingBody(io.BytesIO(text), len(text))}
-
-
-def proxied(status: int, body: bytes, content_type: str = FRAMES_TYPE) -> dict[str, Any]:
-    return payload(
+def proxied(status: int, body: bytes, content_type: str = FRAMES_TYPE, **headers: str) -> Reply:
+    """What Lambda's Invoke answers for a function that gave an HTTP answer."""
+    return reply(
         {
             "statusCode": status,
-            "headers": {"content-type": content_type},
+            "headers": {"content-type": content_type, **headers},
             "body": base64.b64encode(body).decode(),
             "isBase64Encoded": True,
         }
     )
 
 
-def lambda_client() -> Any:
-    return Session().create_client("lambda", region_name="eu-west-1")
+def reply(content: object, **headers: str) -> Reply:
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return Reply(body=text, content_type="application/json", headers={"x-amzn-requestid": "r-4711", **headers})
 
 
-def transport_over(client: Any, attempts: int = 4) -> EnvelopeTransport:
-    policy = retry.Policy(attempts, first=0)
-    return EnvelopeTransport(Functions(client, read_functions("sensitive-one, arn:aws:lambda:x:1:function:p")), policy)
+def refusal(code: str, status: int) -> Reply:
+    body = b'{"Message": "canary text of the service"}'
+    return Reply(status, body, "application/json", headers={"x-amzn-ErrorType": f"{code}:http://internal/"})
 
 
-def test_each_function_is_invoked_by_its_name() -> None:
-    client = lambda_client()
-    with Stubber(client) as stub:
-        stub.add_response("invoke", proxied(200, TOTALS_FRAMES), {"FunctionName": "sensitive-one", "Payload": ANY})
-        stub.add_response(
-            "invoke",
-            proxied(200, COUNTS_FRAMES),
-            {"FunctionName": "arn:aws:lambda:x:1:function:p", "Payload": ANY},
-        )
-        transport = transport_over(client)
+def functions_at(url: str, attempts: int = 4) -> EnvelopeTransport:
+    names = read_functions("sensitive-one, arn:aws:lambda:x:1:function:p")
+    signer = sigv4_signer(open_session(None, "eu-west-1"), url, "lambda")
+    return EnvelopeTransport(Functions(Sender(local=True), url, signer, names), retry.Policy(attempts, first=0))
+
+
+def test_each_function_is_invoked_by_its_name_and_signed_for() -> None:
+    with scripted(proxied(200, TOTALS_FRAMES), proxied(200, COUNTS_FRAMES)) as server:
+        transport = functions_at(server.url)
         assert transport.sensitive(MOMENTS) == TOTALS
         assert transport.plain(ROWS) == COUNTS
-        stub.assert_no_pending_responses()
-    transport.close()
+        transport.close()
+    paths = [asked.path for asked in server.asked]
+    assert paths[0] == "/2015-03-31/functions/sensitive-one/invocations"
+    assert paths[1] == "/2015-03-31/functions/arn%3Aaws%3Alambda%3Ax%3A1%3Afunction%3Ap/invocations"
+    for asked in server.asked:
+        verify(asked, server.url, "eu-west-1", "lambda")
 
 
 def test_the_event_reaches_a_real_handler() -> None:
-    class Invoked:
-        def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803, ARG002 - botocore's names
-            return payload(plain_handler(json.loads(Payload), SimpleNamespace(aws_request_id="r-1")))
-
-    answer = transport_over(Invoked()).plain(ROWS)
+    record = Record()
+    transport = recorded("lambda", record, "")()
+    answer = transport.plain(ROWS)
     assert answer.counts == [7]
     assert answer.schema_hash == ROWS.schema_hash
+    assert record.exchanges[0].answer.content_type == FRAMES_TYPE
 
 
 def test_the_event_is_what_a_rest_api_sends() -> None:
@@ -239,20 +233,19 @@ def test_the_event_is_what_a_rest_api_sends() -> None:
 
 
 def test_throttling_is_tried_again_and_then_told() -> None:
-    client = lambda_client()
-    with Stubber(client) as stub:
-        for _ in range(2):
-            stub.add_client_error("invoke", "TooManyRequestsException", "slow down", http_status_code=429)
-        stub.add_response("invoke", proxied(200, COUNTS_FRAMES))
-        assert transport_over(client).plain(ROWS) == COUNTS
-        for _ in range(2):
-            stub.add_client_error("invoke", "TooManyRequestsException", "slow down", http_status_code=429)
+    slow_down = refusal("TooManyRequestsException", 429)
+    with scripted(slow_down, slow_down, proxied(200, COUNTS_FRAMES)) as server:
+        transport = functions_at(server.url)
+        assert transport.plain(ROWS) == COUNTS
+        transport.close()
+    with scripted(slow_down) as server:
+        transport = functions_at(server.url, attempts=2)
         with pytest.raises(ServiceError, match="TooManyRequestsException") as caught:
-            transport_over(client, attempts=2).plain(ROWS)
-        stub.assert_no_pending_responses()
+            transport.plain(ROWS)
+        transport.close()
+    assert len(server.asked) == 2
     assert caught.value.status == 429
     assert "concurrency" in str(caught.value.hint)
-    client.close()
 
 
 @pytest.mark.parametrize(
@@ -267,56 +260,90 @@ def test_throttling_is_tried_again_and_then_told() -> None:
     ],
 )
 def test_refusals_are_told_once(code: str, status: int, hint: str) -> None:
-    client = lambda_client()
-    with Stubber(client) as stub:
-        stub.add_client_error("invoke", code, "canary text of the service", http_status_code=status)
-        with pytest.raises(ServiceError, match=code) as caught:
-            transport_over(client).sensitive(MOMENTS)
-        stub.assert_no_pending_responses()
+    with scripted(refusal(code, status)) as server:
+        transport = functions_at(server.url)
+        with pytest.raises(ServiceError, match=f"{code}$") as caught:
+            transport.sensitive(MOMENTS)
+        transport.close()
+    assert len(server.asked) == 1
     assert hint in str(caught.value.hint)
     assert "canary" not in caught.value.message
-    client.close()
+
+
+FAILED = {"x-amz-function-error": "Unhandled"}
+DEEP = b'{"statusCode": 200, "body": ' + b"[" * 400_000
 
 
 @pytest.mark.parametrize(
-    ("reply", "message"),
+    ("answer", "message"),
     [
-        (
-            payload({"errorType": "Runtime.ExitError", "errorMessage": "canary"}) | {"FunctionError": "Unhandled"},
-            "ExitError",
-        ),
-        (payload(b"<html>") | {"FunctionError": "Unhandled"}, "failed"),
-        (payload({"answer": 42}), "no HTTP answer"),
-        (payload(b"null"), "no HTTP answer"),
-        (payload(b"not json"), "no HTTP answer"),
+        (reply({"errorType": "Runtime.ExitError", "errorMessage": "canary"}, **FAILED), "ExitError"),
+        (reply(b"<html>", **FAILED), "failed"),
+        (reply(DEEP, **FAILED), "failed"),
+        (reply({"answer": 42}), "no HTTP answer"),
+        (reply(b"null"), "no HTTP answer"),
+        (reply(b"not json"), "no HTTP answer"),
+        (reply(DEEP), "no HTTP answer"),
+        (reply(b'{"statusCode": 1e999, "body": ""}'), "no HTTP answer"),
+        (reply(b'{"statusCode": NaN, "body": ""}'), "no HTTP answer"),
+        (reply(b'{"statusCode": true, "body": ""}'), "no HTTP answer"),
+        (reply(b'{"statusCode": 99999999, "body": ""}'), "no HTTP answer"),
+        (reply(b'{"statusCode": 200, "headers": [1], "body": ""}'), "no HTTP answer"),
+        (reply(b'{"statusCode": 200, "headers": {}, "body": {"a": 1}}'), "no HTTP answer"),
+        (reply(b'{"statusCode": 200, "headers": {}, "body": "\xc3"}'), "no HTTP answer"),
+        (reply(b'{"statusCode": 200, "headers": {"content-type": 1e999}, "body": "x"}'), "content type"),
+        (proxied(200, b'{"version": 1e999}', "application/json"), "wire version"),
+        (proxied(200, b"[" * 400_000, "application/json"), "not JSON"),
         (proxied(422, b'{"error": "rows: wrong", "hint": "count them"}', "application/json"), "422: rows: wrong"),
     ],
+    ids=range(18),
 )
-def test_functions_that_fail(reply: dict[str, Any], message: str) -> None:
-    client = lambda_client()
-    with Stubber(client) as stub:
-        stub.add_response("invoke", reply)
+def test_functions_that_fail(answer: Reply, message: str) -> None:
+    with scripted(answer) as server:
+        transport = functions_at(server.url)
         with pytest.raises(ServiceError, match=message) as caught:
-            transport_over(client).sensitive(MOMENTS)
+            transport.sensitive(MOMENTS)
+        transport.close()
+    assert len(server.asked) == 1
     assert "canary" not in caught.value.message
+    assert caught.value.message.endswith("[request id r-4711]")
     assert caught.value.hint
-    client.close()
 
 
 def test_the_whole_way_to_a_function(aws: pytest.MonkeyPatch) -> None:
-    reply = proxied(200, COUNTS_FRAMES)["Payload"].read()
-    with scripted(Reply(503), Reply(body=reply, content_type="application/json")) as server:
-        aws.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
+    """As over `sam local start-lambda`: botocore's own variable names the endpoint."""
+    with scripted(Reply(503), proxied(200, COUNTS_FRAMES)) as server:
+        aws.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url + "/")
         transport = connect(Target(functions="one,other", region="eu-west-1"), no_embedded)
         assert transport.plain(ROWS) == COUNTS
         transport.close()
     assert [asked.path for asked in server.asked] == ["/2015-03-31/functions/other/invocations"] * 2
     assert json.loads(server.asked[0].body) == proxy_event(Service.PLAIN.value, wire.dump_frames(ROWS), FRAMES_TYPE)
+    verify(server.asked[0], server.url, "eu-west-1", "lambda")
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_from_the_environment(variable: str, aws: pytest.MonkeyPatch) -> None:
+    aws.setenv(variable, "ap-south-1")
+    with scripted(proxied(200, COUNTS_FRAMES)) as server:
+        aws.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
+        transport = connect(Target(functions="one,other"), no_embedded)
+        assert transport.plain(ROWS) == COUNTS
+        transport.close()
+    verify(server.asked[0], server.url, "ap-south-1", "lambda")
+    aws.setenv("AWS_REGION", "sa-east-1")
+    assert region_of(open_session(None, "eu-west-1")) == "eu-west-1"
+    assert region_of(open_session(None, None)) == "sa-east-1"
+    assert region_of(open_session(None, None), "https://a.execute-api.us-east-2.amazonaws.com/x") == "us-east-2"
 
 
 def test_an_endpoint_of_lambda_that_cannot_be_reached() -> None:
-    client = Session().create_client("lambda", region_name="eu-west-1", endpoint_url="http://127.0.0.1:1")
-    client.meta.config.retries = {"total_max_attempts": 1}
-    with pytest.raises(ServiceError, match="Lambda cannot be reached"):
-        transport_over(client, attempts=2).plain(ROWS)
-    client.close()
+    transport = functions_at("http://127.0.0.1:1", attempts=2)
+    with pytest.raises(ServiceError, match=r"the function behind the plain service at 127\.0\.0\.1:1 refuses"):
+        transport.plain(ROWS)
+    transport.close()
+
+
+def test_a_region_that_is_none() -> None:
+    with pytest.raises(ServiceError, match="no Lambda in region eu west"):
+        connect(Target(functions="one,other", region="eu west"), no_embedded)

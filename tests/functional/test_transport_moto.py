@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSRequest
 from botocore.session import Session
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
+from moto.core.models import botocore_stubber
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import run_query
@@ -22,6 +24,9 @@ from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
 from cleave.transport.base import Transport
 from cleave.transport.connect import Target, connect
+from cleave.transport.deadline import Deadline
+from cleave.transport.http import Sender
+from cleave.transport.responses import Response
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
 from cleave_shared.errors import ServiceError
@@ -51,6 +56,16 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
             return None
         return json.dumps(handlers[name](json.loads(body), SimpleNamespace(aws_request_id="moto"))).encode()
 
+    def post(
+        self: Sender, label: str, url: str, body: bytes, headers: Mapping[str, str], deadline: Deadline
+    ) -> tuple[Response, Mapping[str, str]]:
+        """moto stands in for botocore's own requests; ours is handed to it as one of those."""
+        request = AWSRequest("POST", url, headers=dict(headers), data=body).prepare()
+        reply = botocore_stubber("before-send.lambda.Invoke", request)
+        got = {name.lower(): str(value) for name, value in reply.headers.items()}
+        return Response(reply.status_code, got.get("content-type", ""), reply.content), got
+
+    monkeypatch.setattr(Sender, "post", post)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
     with mock_aws(config={"lambda": {"use_docker": False}}):
         session = Session()

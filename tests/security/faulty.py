@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cleave.transport.base import Carrier, Service
+from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
@@ -33,17 +34,17 @@ class Faulty:
         self._met: dict[int, Any] = {}
         self._lock = threading.Lock()
 
-    def exchange(self, service: Service, body: bytes) -> Response:
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
         if self.service not in ("both", service.name.lower()):
-            return self.inner.exchange(service, body)
+            return self.inner.exchange(service, body, deadline)
         with self._lock:
             number = self.hits
             self.hits += 1
         if self.fault == "two requests exchanged":
-            return self.inner.exchange(service, self._other(number, body))
+            return self.inner.exchange(service, self._other(number, body), deadline)
         if alter := REQUESTS.get(self.fault):
-            return self.inner.exchange(service, alter(body))
-        answer = self.inner.exchange(service, body)
+            return self.inner.exchange(service, alter(body), deadline)
+        answer = self.inner.exchange(service, body, deadline)
         if self.fault == "answers of two requests exchanged":
             return self._other(number, answer)
         if self.fault == "one answer given to two requests":
@@ -57,7 +58,9 @@ class Faulty:
         return ANSWERS[self.fault](service, answer)
 
     def _other(self, number: int, mine: Any) -> Any:
-        """What another request, under way at the same time, brought."""
+        """What another request, under way at the same time, brought; only the first two meet."""
+        if number > 1:
+            return mine
         with self._lock:
             self._met[number + 1] = mine
         self._meeting.wait()

@@ -18,6 +18,7 @@ import pytest
 
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave.transport.responses import Response
@@ -72,10 +73,10 @@ class Flipping:
         self.alter = alter
         self.canned = canned
 
-    def exchange(self, service: Service, body: bytes) -> Response:
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
         if self.canned:
             return Response(200, self.canned.content_type, self.alter(self.canned.body))
-        return self.inner.exchange(service, self.alter(body))
+        return self.inner.exchange(service, self.alter(body), deadline)
 
     def close(self) -> None:
         """Nothing is open."""

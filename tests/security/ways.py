@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
 
 from cleave.local.embedded import embedded_services
 from cleave.transport import responses
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
 from cleave.transport.connect import Target, connect
+from cleave.transport.deadline import Deadline
 from cleave.transport.lambda_ import Functions
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
@@ -46,8 +45,8 @@ class Recording:
         self.inner = inner
         self.record = record
 
-    def exchange(self, service: Service, body: bytes) -> responses.Response:
-        answer = self.inner.exchange(service, body)
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> responses.Response:
+        answer = self.inner.exchange(service, body, deadline)
         self.record.exchanges.append(Exchange(service, body, answer))
         return answer
 
@@ -56,20 +55,26 @@ class Recording:
 
 
 class LambdaHere:
-    """botocore's client for Lambda, as far as it goes: the real handlers behind it."""
+    """What posts to Lambda's API, as far as it goes: the real handlers behind it."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
 
-    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - botocore's names
-        self.record.raw.append(Payload)
-        handler = {"sensitive": sensitive, "plain": plain}[FunctionName]
-        reply = handler(json.loads(Payload), SimpleNamespace(aws_request_id="5ca1ab1e"))
-        self.record.raw.append(json.dumps(reply).encode())
-        return {"Payload": io.BytesIO(json.dumps(reply).encode())}
+    def post(
+        self, _label: str, url: str, body: bytes, headers: Mapping[str, str], _deadline: Deadline
+    ) -> tuple[responses.Response, Mapping[str, str]]:
+        self.record.raw += [url.encode(), body, json.dumps(dict(headers)).encode()]
+        handler = {"sensitive": sensitive, "plain": plain}[url.split("/")[-2]]
+        reply = json.dumps(handler(json.loads(body), SimpleNamespace(aws_request_id="5ca1ab1e"))).encode()
+        self.record.raw.append(reply)
+        return responses.Response(200, "application/json", reply), {}
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def unsigned(_url: str, _body: bytes, headers: Mapping[str, str]) -> Mapping[str, str]:
+    return headers
 
 
 def recorded(way: str, record: Record, url: str) -> Callable[[], Transport]:
@@ -78,7 +83,9 @@ def recorded(way: str, record: Record, url: str) -> Callable[[], Transport]:
     def open_transport() -> Transport:
         if way == "lambda":
             names = {Service.SENSITIVE: "sensitive", Service.PLAIN: "plain"}
-            return EnvelopeTransport(Recording(Functions(LambdaHere(record), names), record))
+            return EnvelopeTransport(
+                Recording(Functions(LambdaHere(record), "https://lambda", unsigned, names), record)
+            )
         transport = embedded_services() if way == "embedded" else connect(Target(endpoint=url), embedded_services)
         assert isinstance(transport, EnvelopeTransport)
         transport._carrier = Recording(transport._carrier, record)

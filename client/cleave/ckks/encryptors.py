@@ -95,10 +95,14 @@ class Encryptors:
                 raise
 
         with ThreadPoolExecutor(len(self._children) + under_way) as pool:
-            for future in [pool.submit(run, child, pool) for child in self._children]:
-                future.result()
-            for future in asked:
-                future.result()
+            try:
+                for future in [pool.submit(run, child, pool) for child in self._children]:
+                    future.result()
+                for future in asked:
+                    future.result()
+            except BaseException:  # Ctrl-C as well: said before the pool is waited for
+                failed.set()
+                raise
 
 
 class _Encryptor:

@@ -6,6 +6,7 @@ immediate. Services and the local server are handed in (see cleave.local.main): 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -18,15 +19,18 @@ from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
+from cleave.cli.suspect import marking, refuse_suspect
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
+LONGEST_TIMEOUT = 7 * 86_400
 EPILOG = (
     "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
     "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
-    "or the way to it failed, 7 an answer failed its checks, 130 interrupted, 141 the reader of stdout left."
+    "or the way to it failed, 7 an answer failed its checks, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), "
+    "141 the reader of stdout left."
 )
 Pad = Annotated[
     bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
@@ -132,11 +136,19 @@ def query(
     ] = 0,
     pad: Pad = False,
     digits: Digits = 9,
+    suspect_key: Annotated[
+        bool, typer.Option("--suspect-key", help="Ask remote services under a key that a failed check made suspect.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Give up after so long, connections and repetitions included.")
+    ] = 600.0,
 ) -> None:
     """Answer a question through both services.
 
     The sensitive half is encrypted here, and what comes back is checked before anything is shown.
     """
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise typer.BadParameter(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
     started = time.perf_counter()
     asked = read_question(words, sql_file, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
@@ -144,20 +156,28 @@ def query(
     from cleave.pipeline import Options, run_query  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
     from cleave.transport.connect import Target, connect  # noqa: PLC0415
+    from cleave.transport.deadline import Deadline  # noqa: PLC0415
 
     describe_key(key)  # a missing key is told before the table is read
+    remote = endpoint is not None or functions is not None
+    if remote and not suspect_key:
+        refuse_suspect(key)
     settings: Settings = ctx.obj
     with console.progress(quiet=settings.quiet) as progress:
         opened = open_table(asked.files, asked.schema, progress)
-    with opened:
+    with opened, marking(key) if remote else contextlib.nullcontext():
         secret = open_key(key, passphrase.current(passphrase_fd))  # may prompt: no bars then
-        transport = connect(Target(endpoint, functions, profile, region, sign, insecure_http), settings.embedded)
+        target = Target(endpoint, functions, profile, region, sign, insecure_http)
+        deadline = Deadline(timeout)
+        services = deadline.call(lambda: connect(target, settings.embedded))  # may run a program for credentials
+        transport = services.begin(deadline)
         try:
             with console.progress(quiet=settings.quiet) as progress:
                 options = Options(pad, digits, min_group)
                 answer = run_query(opened, asked.plan, secret, transport, progress, options)
         finally:
-            transport.close()
+            transport.stop()
+            services.close()
     console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))
 
 

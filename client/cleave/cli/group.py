@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from typer.core import TyperGroup
 
 from cleave.cli import console
+from cleave.cli.process import Signals
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
@@ -69,40 +68,22 @@ class Group(TyperGroup):
         return code
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        with _Interrupts() as interrupts:
+        with Signals() as signals:
             try:
                 return super().invoke(ctx)
+            except KeyboardInterrupt:
+                raise typer.Exit(signals.code) from None
             except BrokenPipeError:
                 console.abandon_stdout()
                 raise typer.Exit(READER_LEFT) from None
             except (typer.TyperException, typer.Exit, typer.Abort):
                 raise
             except Exception as error:  # noqa: BLE001 - the last place before the user
-                if interrupts.noticed:  # what breaks after Ctrl-C breaks because of it
-                    raise typer.Exit(INTERRUPTED) from None
+                if signals.number:  # what breaks after a signal breaks because of it
+                    raise typer.Exit(signals.code) from None
                 if ctx.obj is not None and ctx.obj.debug:
                     console.say(traceback.format_exc().rstrip())
                 raise typer.Exit(_report(error)) from None
-
-
-class _Interrupts:
-    """Remembers Ctrl-C: DuckDB turns it into an error of its own, and a process it ended looks like one that died."""
-
-    def __init__(self) -> None:
-        self.noticed = False
-
-    def __enter__(self) -> _Interrupts:
-        self._before = signal.signal(signal.SIGINT, self._notice)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _notice(self, number: int, frame: FrameType | None) -> None:
-        self.noticed = True
-        signal.default_int_handler(number, frame)
 
 
 def _report(error: Exception) -> int:

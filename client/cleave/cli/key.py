@@ -85,7 +85,7 @@ def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
     info = describe_key(key)
     if as_json:
         facts = {"path": str(info.path), "key_id": info.key_id, "profile": info.profile.name}
-        console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped}))
+        console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped, "suspect": info.suspect}))
     else:
         console.out(_described(info))
 
@@ -137,4 +137,4 @@ def _described(info: KeyInfo) -> str:
         f"profile     {info.profile.name} (N = {info.profile.degree})\n"
         f"created     {console.printable(info.created)}\n"
         f"passphrase  {'yes' if info.wrapped else 'no: whoever reads the file has the key'}"
-    )
+    ) + (f"\nsuspect     since {console.printable(info.suspect)}: make a new key" if info.suspect is not None else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import getpass
 import os
 import sys
@@ -13,6 +14,8 @@ from cleave_shared.errors import KeyFileError
 VARIABLE = "CLEAVE_PASSPHRASE"
 NEW_VARIABLE = "CLEAVE_NEW_PASSPHRASE"
 _LONGEST = 4096
+_taken: dict[str, bytes] = {}
+_getenv = ctypes.CDLL(None).getenv
 
 
 def current(descriptor: int | None) -> bytes | Callable[[], bytes]:
@@ -36,9 +39,33 @@ def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
 def _given(descriptor: int | None, variable: str) -> bytes | None:
     if descriptor is not None:
         return _checked(_read_line(descriptor))
-    # taken out, for what is started later (a credential_process of AWS) has no business with it
-    value = os.environb.pop(variable.encode(), None)
+    value = _take(variable)
     return None if value is None else _checked(value)
+
+
+def hide() -> None:
+    """Take the passphrases out of the environment before anything else is done.
+
+    What is started later, like a credential_process of AWS, does not inherit them, and /proc/PID/environ, which shows
+    the environment as the process was started with it, has zeros in their place. What remains: a copy in this process's
+    memory, until it ends, and whatever the shell that set the variable keeps; --passphrase-fd leaves neither.
+    """
+    for variable in (VARIABLE, NEW_VARIABLE):
+        value = _take(variable)
+        if value is not None:
+            _taken[variable] = value
+
+
+def _take(variable: str) -> bytes | None:
+    name = variable.encode()
+    if name not in os.environb:
+        return _taken.pop(variable, None)
+    _getenv.argtypes, _getenv.restype = [ctypes.c_char_p], ctypes.c_void_p
+    place = _getenv(name)  # in the very block of memory that the kernel shows
+    value = os.environb.pop(name)
+    if place:
+        ctypes.memset(place, 0, len(value))
+    return value
 
 
 def _prompt(question: str) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from cleave.cli import process
 from cleave.cli.app import create_cli
 
 if TYPE_CHECKING:
@@ -12,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    create_cli(_embedded, _serve)(prog_name="cleave")
+    process.protect()
+    try:
+        create_cli(_embedded, _serve)(prog_name="cleave")
+    except SystemExit as ended:
+        if threading.active_count() > 1:  # work that a deadline left behind; Python would wait for it, or stumble
+            process.leave(ended.code if isinstance(ended.code, int) else 1)
+        raise
 
 
 def _embedded() -> Transport:

@@ -5,6 +5,7 @@ Everything botocore can raise while it looks for credentials leaves here as a Se
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,16 +57,20 @@ def find_credentials(session: Session) -> Any:
 
 
 def region_of(session: Session, url: str | None = None) -> str:
-    """--region, the region in an API Gateway host name, or the configured one. Raises ServiceError if none is known."""
+    """--region, the region in an API Gateway host name, AWS_REGION as SDKs name it, or what botocore is configured to.
+
+    Raises ServiceError if none is known.
+    """
     region = session.instance_variables().get("region") or (url and execute_api_region(url))
-    region = region or session.get_config_variable("region")
+    # botocore itself reads AWS_DEFAULT_REGION only
+    region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not region:
         raise ServiceError("the AWS region is not known", hint="name it with --region, or set AWS_REGION")
     return str(region)
 
 
-def sigv4_signer(session: Session, url: str) -> Sign:
-    """Signs requests to the API Gateway endpoint `url`. Raises ServiceError at once if that is impossible."""
+def sigv4_signer(session: Session, url: str, name: str = "execute-api") -> Sign:
+    """Signs requests to `url` for the AWS service `name`. Raises ServiceError at once if that is impossible."""
     credentials = find_credentials(session)
     region = region_of(session, url)
 
@@ -73,7 +78,7 @@ def sigv4_signer(session: Session, url: str) -> Sign:
         try:
             frozen = credentials.get_frozen_credentials()
             request = AWSRequest("POST", target, headers=dict(headers), data=body)
-            SigV4Auth(frozen, "execute-api", region).add_auth(request)
+            SigV4Auth(frozen, name, region).add_auth(request)
         except BotoCoreError as error:
             raise credentials_error(error) from None
         return dict(request.headers.items())

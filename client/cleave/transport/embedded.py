@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.responses import Response
+from cleave.transport.deadline import Deadline
+from cleave.transport.responses import Response, request_id
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import FRAMES_TYPE
 
@@ -28,9 +29,9 @@ class _Embedded:
     def __init__(self, applications: Mapping[Service, Application]) -> None:
         self._applications = applications
 
-    def exchange(self, service: Service, body: bytes) -> Response:
-        # a loop a call: callers are threads, and a service hands its work to a thread of its own anyway
-        return asyncio.run(_post(self._applications[service], service, body))
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+        # a loop and a thread per call: a service's work cannot be cancelled, only left alone; it bounds its own time
+        return deadline.call(lambda: asyncio.run(_post(self._applications[service], service, body)))
 
     def close(self) -> None:
         """Nothing is held open between calls."""
@@ -76,9 +77,10 @@ async def _post(application: Application, service: Service, body: bytes) -> Resp
     if not answered.is_set():
         raise ServiceError(f"{service.label} gave no answer")
     start = next(message for message in outgoing if message["type"] == "http.response.start")
-    headers = {name.lower(): value for name, value in start["headers"]}
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
     return Response(
         status=start["status"],
-        content_type=headers.get(b"content-type", b"").decode("latin-1"),
+        content_type=headers.get("content-type", ""),
         body=b"".join(message.get("body", b"") for message in outgoing if message["type"] == "http.response.body"),
+        request_id=request_id(headers),
     )

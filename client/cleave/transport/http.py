@@ -1,18 +1,25 @@
-"""Services over HTTP, signed with SigV4 where AWS checks who asks."""
+"""Services over HTTP, signed with SigV4 where AWS checks who asks.
+
+Nothing here trusts the other side: no redirects, no compressed answers, no more bytes than any answer takes, TLS 1.2
+at least, and no wait past the query's deadline, however slowly bytes drip in.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
 
 from cleave.transport import retry
 from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import is_loopback
-from cleave.transport.responses import Response
+from cleave.transport.loop import Loop
+from cleave.transport.responses import Response, request_id
 from cleave_shared import limits
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import FRAMES_TYPE
@@ -20,7 +27,7 @@ from cleave_shared.wire import FRAMES_TYPE
 Sign = Callable[[str, bytes, Mapping[str, str]], Mapping[str, str]]
 """(URL, body, headers) -> the headers to send."""
 
-# API Gateway gives up after 29 s; a service elsewhere may take its time.
+# Without a byte for so long; API Gateway gives up after 29 s, a service elsewhere may take its time.
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _CONNECTIONS = 16
 _LONGEST_ANSWER = 2 * limits.MAX_JSON_BYTES
@@ -32,46 +39,98 @@ def connect_http(
     policy: retry.Policy = retry.REMOTE,
     timeout: httpx.Timeout = TIMEOUT,
 ) -> EnvelopeTransport:
-    """A transport to `urls`, one full URL a service (see endpoint.read_endpoints)."""
-    return EnvelopeTransport(_Http(urls, signers or {}, timeout), policy)
+    """A transport to `urls`, one full URL per service (see endpoint.read_endpoints)."""
+    return EnvelopeTransport(_Endpoints(urls, signers or {}, timeout), policy)
 
 
-class _Http:
+class _Endpoints:
+    """The carrier."""
+
     def __init__(self, urls: Mapping[Service, str], signers: Mapping[Service, Sign], timeout: httpx.Timeout) -> None:
         self._urls = urls
         self._signers = signers
-        self._client = httpx.Client(
+        self._sender = Sender(timeout, local=all(map(is_loopback, urls.values())))
+
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+        url = self._urls[service]
+        headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
+        if sign := self._signers.get(service):
+            headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be fetched anew
+        answer, _ = self._sender.post(service.label, url, body, headers, deadline)
+        return answer
+
+    def close(self) -> None:
+        self._sender.close()
+
+
+class Sender:
+    """POSTs bodies and brings back whatever answers. Thread-safe."""
+
+    def __init__(self, timeout: httpx.Timeout = TIMEOUT, *, local: bool) -> None:
+        """`local`: to this machine only, before which no proxy stands."""
+        self._loop = Loop()
+        self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity"},  # ciphertexts do not compress
             timeout=timeout,
             limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,  # a signed request must not wander to another host
-            trust_env=not all(map(is_loopback, urls.values())),  # no proxy stands before one's own machine
+            trust_env=not local,
+            verify=_tls(),
         )
 
-    def exchange(self, service: Service, body: bytes) -> Response:
-        url = self._urls[service]
-        headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
-        if service in self._signers:
-            headers = self._signers[service](url, body, headers)
+    def post(
+        self, label: str, url: str, body: bytes, headers: Mapping[str, str], deadline: Deadline
+    ) -> tuple[Response, Mapping[str, str]]:
+        """The answer, and its headers by names in lower case.
+
+        Raises Interrupted where the next attempt may fare better, else ServiceError; neither tells more of `url` than
+        host and port.
+        """
         try:
-            with self._client.stream("POST", url, content=body, headers=headers) as response:
-                return Response(
-                    response.status_code, response.headers.get("content-type", ""), _drain(service, response)
-                )
+            return self._loop.run(self._post(label, url, body, headers), deadline)
         except httpx.HTTPError as error:
-            raise _translated(service, url, error) from None
+            raise _translated(label, url, error) from None
+
+    async def _post(
+        self, label: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[Response, Mapping[str, str]]:
+        async with self._client.stream("POST", url, content=body, headers=headers) as response:
+            got = {name.lower(): value for name, value in response.headers.items()}
+            answer = Response(
+                response.status_code,
+                got.get("content-type", ""),
+                await _drain(label, response),
+                request_id(got),
+                retry.retry_after(got.get("retry-after")),
+            )
+        return answer, got
 
     def close(self) -> None:
-        self._client.close()
+        self._loop.close(self._client.aclose())
 
 
-def _drain(service: Service, response: httpx.Response) -> bytes:
+def _tls() -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's OpenSSL is configured to accept
+    return context
+
+
+async def _drain(label: str, response: httpx.Response) -> bytes:
+    """The body as it was sent, counted while it arrives: 45 bytes of an encoding can stand for gigabytes."""
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        if response.status_code != 200:
+            return b""  # a proxy's page; its status says enough
+        raise ServiceError(
+            f"{label} sent a compressed answer, which was not asked for",
+            hint="does a proxy on the way compress? Cleave's services never do",
+            status=response.status_code,
+        )
     parts, size = [], 0
-    for part in response.iter_bytes():
+    async for part in response.aiter_raw():
         size += len(part)
         if size > _LONGEST_ANSWER:
             raise ServiceError(
-                f"{service.label} sent more than {_LONGEST_ANSWER:,} bytes, more than any answer takes",
+                f"{label} sent more than {_LONGEST_ANSWER:,} bytes, more than any answer takes",
                 hint="is the endpoint a Cleave service?",
                 status=response.status_code,
             )
@@ -79,12 +138,9 @@ def _drain(service: Service, response: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _translated(service: Service, url: str, error: httpx.HTTPError) -> ServiceError:
-    """A broken exchange as an error; Interrupted where the next attempt may fare better.
-
-    Only host and port of `url` are told.
-    """
-    place = f"{service.label} at {urlsplit(url).netloc}"
+def _translated(label: str, url: str, error: httpx.HTTPError) -> ServiceError:
+    """A broken exchange as an error; Interrupted where the next attempt may fare better."""
+    place = f"{label} at {urlsplit(url).netloc}"
     cause = _root(error)
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
         # what was too slow once would be too slow again
@@ -97,7 +153,9 @@ def _translated(service: Service, url: str, error: httpx.HTTPError) -> ServiceEr
             hint="check the URL; SSL_CERT_FILE names further authorities to trust",
         )
     if isinstance(cause, ssl.SSLError):
-        return ServiceError(f"no TLS with {place}: {cause.reason}", hint="does the endpoint speak https at all?")
+        return ServiceError(
+            f"no TLS with {place}: {cause.reason}", hint="does the endpoint speak https, and TLS 1.2 or later?"
+        )
     if isinstance(cause, socket.gaierror):
         if cause.errno == socket.EAI_AGAIN:
             return retry.Interrupted(f"the name of {place} cannot be looked up now", hint="check the network")
@@ -112,7 +170,11 @@ def _translated(service: Service, url: str, error: httpx.HTTPError) -> ServiceEr
 
 
 def _root(error: BaseException) -> BaseException:
-    """The first cause: httpx wraps httpcore, which wraps what the system said."""
-    while (below := error.__cause__ or error.__context__) is not None:
-        error = below
-    return error
+    """The first cause: httpx wraps httpcore, which wraps anyio, which wraps what the system said of each address."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        elif (below := error.__cause__ or error.__context__) is not None:
+            error = below
+        else:
+            return error

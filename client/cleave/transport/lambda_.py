@@ -1,6 +1,8 @@
 """Services invoked as Lambda functions, without an API before them.
 
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
+botocore finds credentials, region and endpoint, and signs; the exchange itself is that of `http`, so that its limits,
+its deadline and its view of TLS hold here as well.
 """
 
 from __future__ import annotations
@@ -8,26 +10,23 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
-from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ReadTimeoutError,
-)
+from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
 from cleave.transport import retry
-from cleave.transport.aws import credentials_error, find_credentials, region_of
+from cleave.transport.aws import find_credentials, region_of, sigv4_signer
 from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.deadline import Deadline
+from cleave.transport.endpoint import is_loopback
+from cleave.transport.http import Sender, Sign
 from cleave.transport.proxy_event import proxy_event
 from cleave.transport.responses import Response, excerpt
 from cleave_shared.errors import InputError, ServiceError
-from cleave_shared.wire import FRAMES_TYPE
+from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE
 
 _HINTS = {
     "ResourceNotFoundException": "check the function's name, and the region with --region",
@@ -53,72 +52,91 @@ def connect_lambda(
 ) -> EnvelopeTransport:
     """Raises ServiceError if there are no credentials or no region."""
     find_credentials(session)
-    config = Config(connect_timeout=10, read_timeout=60, max_pool_connections=16, retries={"total_max_attempts": 1})
-    client = session.create_client("lambda", region_name=region_of(session), config=config)
-    return EnvelopeTransport(Functions(client, functions), policy)
+    region = region_of(session)
+    try:
+        client = session.create_client("lambda", region_name=region)  # for nothing but where Lambda is
+    except (BotoCoreError, ValueError):  # ValueError: what AWS_ENDPOINT_URL_LAMBDA names is no URL
+        raise ServiceError(f"there is no Lambda in region {excerpt(region)}", hint="check --region") from None
+    endpoint = client.meta.endpoint_url.rstrip("/")
+    client.close()
+    # AWS_ENDPOINT_URL_LAMBDA may name one on this machine: sam local start-lambda
+    sender = Sender(local=is_loopback(endpoint))
+    return EnvelopeTransport(Functions(sender, endpoint, sigv4_signer(session, endpoint, "lambda"), functions), policy)
 
 
 class Functions:
-    """The carrier. `client` is botocore's for Lambda, with its own retries off."""
+    """The carrier: the operation Invoke (Lambda API reference, 2015-03-31) at `endpoint`."""
 
-    def __init__(self, client: Any, functions: Mapping[Service, str]) -> None:
-        self._client = client
-        self._functions = functions
+    def __init__(self, sender: Sender, endpoint: str, sign: Sign, functions: Mapping[Service, str]) -> None:
+        self._sender = sender
+        self._sign = sign
+        self._urls = {
+            service: f"{endpoint}/2015-03-31/functions/{quote(name, safe='')}/invocations"
+            for service, name in functions.items()
+        }
 
-    def exchange(self, service: Service, body: bytes) -> Response:
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+        url, label = self._urls[service], f"the function behind {service.label}"
         event = json.dumps(proxy_event(service.value, body, FRAMES_TYPE)).encode()
-        try:
-            reply = self._client.invoke(FunctionName=self._functions[service], Payload=event)
-            payload: bytes = reply["Payload"].read()
-        except ClientError as error:
-            raise _refusal(service, error) from None
-        except ReadTimeoutError:
-            raise ServiceError(f"{service.label} did not answer in time", hint="its log tells") from None
-        except (ConnectTimeoutError, EndpointConnectionError, ConnectionClosedError):
-            raise retry.Interrupted(f"Lambda cannot be reached for {service.label}", hint="check the network") from None
-        except BotoCoreError as error:
-            raise credentials_error(error) from None
-        if "FunctionError" in reply:
-            raise _failure(service, payload)
-        return _answer(service, payload)
+        headers = deadline.call(partial(self._sign, url, event, {"content-type": JSON_TYPE}))
+        reply, told = self._sender.post(label, url, event, headers, deadline)
+        if reply.status != 200:
+            raise _refusal(service, reply, told.get("x-amzn-errortype", ""))
+        if "x-amz-function-error" in told:
+            raise _failure(service, reply)
+        return _answer(service, reply)
 
     def close(self) -> None:
-        self._client.close()
+        self._sender.close()
 
 
-def _answer(service: Service, payload: bytes) -> Response:
+def _answer(service: Service, reply: Response) -> Response:
     """The HTTP answer inside a proxy integration's reply. Raises ServiceError if it is none."""
     try:
-        reply = json.loads(payload)
-        headers = {name.lower(): value for name, value in (reply.get("headers") or {}).items()}
-        for name, values in (reply.get("multiValueHeaders") or {}).items():
+        content = json.loads(reply.body)
+        status = content["statusCode"]
+        if type(status) is not int or not 100 <= status < 600:
+            raise ValueError
+        headers = {name.lower(): value for name, value in (content.get("headers") or {}).items()}
+        for name, values in (content.get("multiValueHeaders") or {}).items():
             headers.setdefault(name.lower(), values[-1])
-        text = reply.get("body") or ""
-        body = base64.b64decode(text, validate=True) if reply.get("isBase64Encoded") else text.encode()
-        return Response(int(reply["statusCode"]), str(headers.get("content-type", "")), body)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        text = content.get("body") or ""
+        body = base64.b64decode(text, validate=True) if content.get("isBase64Encoded") else text.encode()
+        wait = retry.retry_after(str(headers.get("retry-after", "")))
+        return Response(status, str(headers.get("content-type", "")), body, reply.request_id, wait)
+    # RecursionError: JSON as deep as the reply is long
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise ServiceError(
-            f"the function behind {service.label} gave no HTTP answer",
+            reply.named(f"the function behind {service.label} gave no HTTP answer"),
             hint="is it a Cleave function? --lambda takes SENSITIVE,PLAIN in this order",
         ) from None
 
 
-def _failure(service: Service, payload: bytes) -> ServiceError:
+def _failure(service: Service, reply: Response) -> ServiceError:
     """The function itself failed: out of memory, out of time, or could not start. Only the error's type is told."""
-    try:
-        content = json.loads(payload)
-    except ValueError:
-        content = None
-    kind = content.get("errorType") if isinstance(content, dict) else None
+    kind = _content(reply).get("errorType")
     told = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
     return ServiceError(
-        f"the function behind {service.label} failed{told}",
+        reply.named(f"the function behind {service.label} failed{told}"),
         hint="its log tells; most often it needs more memory or time",
     )
 
 
-def _refusal(service: Service, error: ClientError) -> ServiceError:
-    code = excerpt(str(error.response.get("Error", {}).get("Code", "unknown error")))
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    kind = retry.Interrupted if status and retry.worth_repeating(status) else ServiceError
-    return kind(f"Lambda refused to invoke {service.label}: {code}", hint=_HINTS.get(code), status=status)
+def _refusal(service: Service, reply: Response, kind: str) -> ServiceError:
+    """Lambda's own error. `kind`: its name, perhaps with the URL of an explanation after a colon."""
+    code = excerpt(kind.split(":", maxsplit=1)[0]) or f"status {reply.status}"
+    error = retry.Interrupted if retry.worth_repeating(reply.status) else ServiceError
+    refusal = error(
+        reply.named(f"Lambda refused to invoke {service.label}: {code}"), hint=_HINTS.get(code), status=reply.status
+    )
+    if isinstance(refusal, retry.Interrupted):
+        refusal.retry_after = reply.retry_after
+    return refusal
+
+
+def _content(reply: Response) -> Mapping[str, Any]:
+    try:
+        content = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

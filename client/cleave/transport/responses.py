@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 
 _LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request
 _TITLE = re.compile(r"<title[^>]*>([^<]{1,200})</title>", re.IGNORECASE)
+
+# in the order of their worth: the function's own line of log, API Gateway's access log, Lambda's own answers
+_REQUEST_IDS = ("x-request-id", "x-amzn-requestid", "x-amz-apigw-id")
+_REQUEST_ID = re.compile(r"[\w=.:-]{1,128}", re.ASCII)
 
 _BY_STATUS = {
     401: "the endpoint wants to be told who asks; add --profile or --sign for an AWS one",
@@ -48,23 +54,48 @@ class Response:
     status: int
     content_type: str
     body: bytes = field(repr=False)  # asyncio puts the repr of a task's result together even where nobody logs it
+    request_id: str = ""  # by which its log knows it
+    retry_after: float | None = None  # seconds
+
+    def named(self, message: str) -> str:
+        """`message` with the id that finds the request in the service's log."""
+        return f"{message} [request id {self.request_id}]" if self.request_id else message
 
 
-def problem(service: str, status: int, body: bytes) -> ServiceError:
+def request_id(headers: Mapping[str, str]) -> str:
+    """The service's own id, or API Gateway's, or that of Lambda; "" where there is none that is fit to be shown.
+
+    `headers`: by names in lower case.
+    """
+    for name in _REQUEST_IDS:
+        value = headers.get(name, "")
+        if _REQUEST_ID.fullmatch(value):
+            return value
+    return ""
+
+
+def problem(service: str, answer: Response) -> ServiceError:
     """The error to raise for an answer with a status other than 200."""
-    said, hint = _read(body)
+    status = answer.status
+    said, hint = _read(answer.body)
     if 300 <= status < 400:
         return ServiceError(
-            f"{service} answered {status}: it has moved, and redirects are not followed",
+            answer.named(f"{service} answered {status}: it has moved, and redirects are not followed"),
             hint="name the final URL yourself",
             status=status,
         )
-    message = f"{service} answered {status}" + (f": {said}" if said else "")
+    message = answer.named(f"{service} answered {status}" + (f": {said}" if said else ""))
     return ServiceError(message, hint=hint or _advice(said, status), status=status)
 
 
-def refuse_stray_error(service: str, body: bytes) -> None:
+def damaged_on_the_way(answer: Response) -> bool:
+    """Whether the service says that the request did not arrive as it was sent."""
+    return answer.status == 422 and _read(answer.body)[0] == excerpt(wire.DAMAGED)
+
+
+def refuse_stray_error(service: str, answer: Response) -> None:
     """Raise ServiceError for an error that came with status 200, as HTTP APIs and Lambda itself send them."""
+    body = answer.body
     if not body.startswith((b"{", b"<")) or len(body) > 100_000:
         return
     content = _json(body)
@@ -73,7 +104,7 @@ def refuse_stray_error(service: str, body: bytes) -> None:
     said, hint = _read(body)
     if said or hint or body.startswith(b"<"):
         raise ServiceError(
-            f"{service} answered 200 with an error: {said or 'a page, no envelope'}",
+            answer.named(f"{service} answered 200 with an error: {said or 'a page, no envelope'}"),
             hint=hint or "its answer may have been over 6 MB; its log tells",
             status=200,
         )
@@ -106,9 +137,11 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _advice(said: str, status: int) -> str | None:
+def _advice(said: str, status: int) -> str:
     lowered = said.lower()
     for fragment, hint in _BY_MESSAGE:
         if fragment in lowered:
             return hint
-    return _BY_STATUS.get(status, "its log tells" if status >= 500 else None)
+    return _BY_STATUS.get(
+        status, "its log tells" if status >= 500 else "client and service must be of the same release"
+    )

@@ -1,52 +1,106 @@
 """Another attempt where one may help: throttling, a failing service, a broken connection.
 
 Every request of Cleave is a pure question, so repeating one is harmless. Another 4xx is the caller's own fault and is
-never repeated. Delays grow exponentially with full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter").
+never repeated, nor is a 504: what took too long once would again. Delays grow exponentially with full jitter (AWS
+Architecture Blog, "Exponential Backoff And Jitter"), or are what the service asks for in Retry-After (RFC 9110 section
+10.2.3), and all requests of a query share one budget of repetitions (as the AWS SDKs' retry quota).
 """
 
 from __future__ import annotations
 
+import email.utils
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.errors import ServiceError
+
+_PASSING = frozenset({429, 500, 502, 503})
 
 
 class Interrupted(ServiceError):  # noqa: N818 - named for what happened
     """No answer arrived, and the next attempt may fare better."""
 
+    retry_after: float | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`attempts` in all; attempt i waits up to min(longest, first * 2^i) seconds before the next."""
+    """`attempts` in all; attempt i waits up to min(longest, first * 2^i) seconds before the next.
+
+    `budget` repetitions for all requests of a query together, and one more for each answer.
+    """
 
     attempts: int
     first: float = 0.2
     longest: float = 5.0
-    sleep: Callable[[float], None] = time.sleep
+    budget: int = 20
+    sleep: Callable[[Deadline, float], None] = Deadline.sleep
 
 
 ONCE = Policy(attempts=1)
 REMOTE = Policy(attempts=5)
 
 
+class Budget:
+    """What is left of a query's repetitions. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0
+
+    def earn(self) -> None:
+        with self._lock:
+            self._left = min(self._most, max(0, self._left) + 1)
+
+
 def worth_repeating(status: int) -> bool:
-    return status == 429 or status >= 500
+    return status in _PASSING
 
 
-def call(attempt: Callable[[], Response], policy: Policy) -> Response:
-    """The first answer that is not worth repeating, else the last one. Raises the last Interrupted."""
-    for number in range(policy.attempts - 1):
+def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadline: Deadline) -> Response:
+    """The first answer that is not worth repeating, else the last one. Raises the last Interrupted.
+
+    A wait that would outlast the deadline is not begun: what came last is told at once.
+    """
+    for number in range(policy.attempts):
+        answer: Response | Interrupted
         try:
             answer = attempt()
-        except Interrupted:
-            pass
+        except Interrupted as error:
+            answer = error
         else:
             if not worth_repeating(answer.status):
+                budget.earn()
                 return answer
         ceiling = min(policy.longest, policy.first * 2**number)
-        policy.sleep(random.uniform(0, ceiling))  # noqa: S311 - spreads load, guards nothing
-    return attempt()
+        wait = random.uniform(0, ceiling)  # noqa: S311 - spreads load, guards nothing
+        wait = max(wait, answer.retry_after or 0.0)
+        if number + 1 < policy.attempts and wait < deadline.left() and budget.take():
+            policy.sleep(deadline, wait)
+            continue
+        if isinstance(answer, Interrupted):
+            raise answer
+        return answer
+    raise AssertionError("a policy allows one attempt at least")
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds that a Retry-After header asks to wait: a number of them, or a date. None where it is neither."""
+    if not value or len(value) > 100:
+        return None
+    if value.strip().isascii() and value.strip().isdecimal():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,89 @@
+"""The command's own process: what it keeps from others on this machine, and that a signal ends it within a second.
+
+Our own children need no care here: the kernel ends each with its parent (cleave_shared.children).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+from cleave.cli import passphrase
+from cleave_shared import children
+
+# From a signal to the end, whatever is under way: code that cannot be interrupted, or a service embedded here.
+GRACE = 0.6
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ours = False
+_SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
+
+
+def protect() -> None:
+    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen."""
+    global _ours  # noqa: PLW0603 - a fact about the process
+    _ours = True
+    children.refuse_core_dumps()
+    passphrase.hide()
+
+
+def leave(code: int) -> NoReturn:
+    """End now, whatever threads are still at work, and whatever program they wait for."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in listing.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+    os._exit(code)
+
+
+class Signals:
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, and remembers which it was.
+
+    Remembers, because DuckDB makes an error of its own of it, and because a child that it ended looks like one that
+    died. If a process of our own is still there after GRACE seconds, it ends without cleaning up.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code, as a shell tells of a program that a signal ended."""
+        return 128 + (self.number or signal.SIGINT)
+
+    def __enter__(self) -> Signals:
+        for each in _SIGNALS:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup asks for
+                self._before[each] = signal.signal(each, self._notice)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.number is None or not _ours:  # else no second signal is to disturb the end
+            for each, handler in self._before.items():
+                signal.signal(each, handler)  # type: ignore[arg-type]  # what signal.signal gave
+
+    def _notice(self, number: int, _frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number = number
+            if _ours:
+                threading.Thread(target=self._end, daemon=True).start()
+        raise KeyboardInterrupt
+
+    def _end(self) -> None:
+        time.sleep(GRACE)
+        with contextlib.suppress(Exception):
+            if sys.stderr.isatty():
+                sys.stderr.write(_SHOW_CURSOR)
+        leave(self.code)

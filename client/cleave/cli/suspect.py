@@ -1,0 +1,41 @@
+"""Keys under which an answer failed a check: marked in their file, and asked under again only on an explicit word."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from cleave_shared.errors import CheckFailed, KeyFileError
+
+_NEW_KEY = "make a new one for what comes (cleave key new)"
+
+
+def refuse_suspect(key: Path) -> None:
+    """Raise KeyFileError for a missing key file, and for a suspect key, which is to ask no remote service."""
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - cryptography takes 30 ms
+
+    since = describe_key(key).suspect
+    if since is not None:
+        raise KeyFileError(
+            f"{key}: this key is suspect since {since}: an answer under it failed a check",
+            hint=f"{_NEW_KEY}; --suspect-key asks nevertheless, and what is encrypted already stays readable",
+        )
+
+
+@contextlib.contextmanager
+def marking(key: Path) -> Iterator[None]:
+    """Mark the key if a check of a remote service's sensitive half fails. Its digest was right, or it had not come."""
+    from cleave.ckks.checks import CHECKS  # noqa: PLC0415
+    from cleave.ckks.key_file import mark_suspect  # noqa: PLC0415
+
+    try:
+        yield
+    except CheckFailed as failure:
+        if failure.check in CHECKS:
+            failure.hint = f"nothing of this answer can be trusted, and the key is suspect now: {_NEW_KEY}"
+            try:
+                mark_suspect(key, failure.check)
+            except KeyFileError as unmarked:
+                failure.hint += f"; it could not be marked so: {unmarked.message}"
+        raise

@@ -1,0 +1,123 @@
+"""One query's time: every wait of it ends when the time is over, when the query fails, or when it is stopped.
+
+Encryption and local work count as well, but only waits are cut short: for a service, for a turn, before a repetition.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TypeVar
+
+from cleave_shared.errors import ServiceError
+
+T = TypeVar("T")
+
+
+class OutOfTime(ServiceError):  # noqa: N818 - named for what happened
+    """The query took longer than it was given."""
+
+
+class Stopped(ServiceError):  # noqa: N818 - named for what happened
+    """Somebody stopped the query, mostly Ctrl-C."""
+
+
+class Deadline:
+    """`seconds` from now. Thread-safe; the threads of a query wait with `result` and `sleep` only."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._waits: set[Future[None]] = set()
+        self._reason: Exception | None = None
+
+    def left(self) -> float:
+        """Seconds, never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+    def check(self) -> None:
+        """Raises why nothing more may be sent: the reason given to `stop`, else OutOfTime."""
+        if self._reason is not None:
+            raise self._reason
+        if not self.left():
+            self.stop(self._over())
+            self.check()
+
+    def stop(self, reason: Exception | None = None) -> None:
+        """End every wait, now and later, with `reason`. Only the first reason counts."""
+        with self._lock:
+            self._reason = self._reason or reason or Stopped("the query was stopped")
+            waits, self._waits = self._waits, set()
+        for wait in waits:
+            wait.cancel()
+
+    def result(self, future: Future[T]) -> T:
+        """What `future` comes to, or its error. It is cancelled where the wait ends before. Raises as `check` does."""
+        self._watch(future)
+        try:
+            return future.result(self.left())
+        except TimeoutError:
+            if future.done():  # the future's own error, or an answer at the last moment
+                return future.result()
+            self.stop(self._over())
+            future.cancel()
+        except CancelledError:
+            pass
+        finally:
+            self._unwatch(future)
+        self.check()
+        raise Stopped("the query was stopped")  # its loop was closed
+
+    def call(self, work: Callable[[], T]) -> T:
+        """`work`'s result or error. Where the wait for it ends before, it is left to end by itself, in a daemon thread.
+
+        For what blocks and knows no deadline: a service in this process, a program that fetches credentials.
+        """
+        outcome: Future[T] = Future()
+
+        def run() -> None:
+            result, error = None, None
+            try:
+                result = work()
+            except BaseException as failure:  # noqa: BLE001 - whoever waits gets it
+                error = failure
+            if not outcome.set_running_or_notify_cancel():  # only now: what runs cannot be cancelled
+                return
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(result)  # type: ignore[arg-type]  # None only where T is
+
+        threading.Thread(target=run, daemon=True).start()
+        return self.result(outcome)
+
+    def sleep(self, seconds: float) -> None:
+        """Raises as `check` does, at once if it is stopped."""
+        wait: Future[None] = Future()
+        self._watch(wait)
+        try:
+            wait.result(min(seconds, self.left()))
+        except (TimeoutError, CancelledError):
+            self.check()
+        finally:
+            self._unwatch(wait)
+
+    def _watch(self, future: Future[T]) -> None:
+        with self._lock:
+            self._waits.add(future)  # type: ignore[arg-type]  # only ever cancelled
+            late = self._reason is not None
+        if late:
+            future.cancel()
+
+    def _unwatch(self, future: Future[T]) -> None:
+        with self._lock:
+            self._waits.discard(future)
+
+    def _over(self) -> OutOfTime:
+        return OutOfTime(
+            f"the query was not answered within the {self.seconds:g} seconds it was given",
+            hint="give it more with --timeout SECONDS; the services' logs tell what they were doing",
+        )

@@ -1,0 +1,271 @@
+"""The real commands, killed at work: what they leave behind (nothing), how soon, and what others can see of them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.scripted import Reply, Scripted, scripted
+from tests.functional.serving import ROOT, SERVE, served
+
+CLEAVE = [sys.executable, "-c", "from cleave.local.main import main; main()"]
+PASSPHRASE = "canary horse battery"
+MARK = "CLEAVE_TEST_MARK"  # in the environment of a command and of all that it starts
+ROWS = 400_000  # 49 chunks of two lanes: encrypted by forked processes
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("table")
+    path = folder / "t.csv"
+    with path.open("w") as file:
+        file.write("ward,pay\n")
+        file.writelines(f"w{row % 7},{row % 1000}.{row % 89:02}\n" for row in range(ROWS))
+    path.with_suffix(".schema.toml").write_text(
+        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.pay]\nkind = "encrypted"\ntype = "DECIMAL(10,2)"\n'
+    )
+    command = [*CLEAVE, "key", "new", "--no-passphrase", "--key", str(folder / "key.json")]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    return path
+
+
+QUESTION = "SELECT ward, SUM(pay), VAR_SAMP(pay) FROM t GROUP BY ward"
+
+
+def query(table: Path, *options: str) -> list[str]:
+    return [*CLEAVE, "query", str(table), QUESTION, "--key", str(table.with_name("key.json")), *options]
+
+
+class Started:
+    """A command in a session of its own, and how to find every process that it ever started."""
+
+    def __init__(self, command: list[str], **environment: str) -> None:
+        self.mark = f"{time.monotonic_ns()}"
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, MARK: self.mark, **environment},
+            start_new_session=True,
+        )
+
+    def family(self) -> set[int]:
+        """Living processes with our mark; children inherit it with the memory that holds the environment."""
+        found = set()
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                try:
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                    marked = f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if marked and state != "Z":
+                    found.add(int(folder.name))
+        return found
+
+    def wait_for(self, processes: int, seconds: float = 15) -> set[int]:
+        end = time.monotonic() + seconds
+        while len(family := self.family()) < processes:
+            assert time.monotonic() < end, f"only {len(family)} processes"
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.01)
+        return family
+
+    def gone_within(self, seconds: float) -> float:
+        """Seconds until none is left."""
+        started = time.monotonic()
+        while self.process.poll() is None or self.family():
+            assert time.monotonic() - started < seconds, f"alive: {self.family()}"
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def end(self) -> None:
+        for pid in self.family():
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def start() -> Iterator[type[Started]]:
+    made: list[Started] = []
+
+    class Kept(Started):
+        def __init__(self, command: list[str], **environment: str) -> None:
+            super().__init__(command, **environment)
+            made.append(self)
+
+    yield Kept
+    for each in made:
+        each.end()
+
+
+def asked_by(server: Scripted, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not server.asked:
+        assert time.monotonic() < end, "the server was not asked"
+        time.sleep(0.02)
+
+
+# What is promised is a second; where several suites share the machine, processes wait for their turn to die.
+SOON = 1.0 if os.getloadavg()[0] < 2 * (os.cpu_count() or 1) else 4.0
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+NO_CREDENTIALS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), "")
+KILLS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT]
+
+
+@pytest.mark.parametrize("number", KILLS)
+def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, start: type[Started]) -> None:
+    """A sensitive service that stalls holds the query while its encryptors wait, key in memory."""
+    with scripted(Reply(stall=60)) as server, served("--quiet") as (plain, _):
+        asking = start(query(table, "--endpoint", f"{server.url},{plain}"))
+        asking.wait_for(2)
+        time.sleep(0.2)
+        os.kill(asking.process.pid, number)
+        asking.gone_within(SOON)
+    assert asking.process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    out, err = asking.process.communicate()
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("number", KILLS)
+def test_an_embedded_query_ends_with_all_its_processes(
+    number: signal.Signals, table: Path, start: type[Started]
+) -> None:
+    asking = start(query(table))
+    asking.wait_for(2)
+    os.kill(asking.process.pid, number)
+    asking.gone_within(SOON)
+    out, err = asking.process.communicate()
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("how", ["stall", "headers", "body", "lambda"])
+def test_ctrl_c_at_the_keyboard_ends_it_within_a_second(how: str, table: Path, start: type[Started]) -> None:
+    """SIGINT to the whole group, as a terminal sends it."""
+    reply = Reply(stall=60) if how == "stall" else Reply(missing=99, drip="headers" if how == "headers" else "body")
+    with scripted(reply) as server:
+        options, environment = ["--endpoint", server.url], {}
+        if how == "lambda":
+            options = ["--lambda", "one,other", "--region", "eu-west-1"]
+            environment = {
+                "AWS_ENDPOINT_URL_LAMBDA": server.url,
+                "AWS_ACCESS_KEY_ID": "a",
+                "AWS_SECRET_ACCESS_KEY": "b",
+            }
+        asking = start(query(table, *options), **environment)
+        asked_by(server)
+        os.killpg(asking.process.pid, signal.SIGINT)
+        asking.gone_within(SOON)
+    out, err = asking.process.communicate()
+    assert (asking.process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+
+
+def test_a_time_out_ends_it_with_one_error(table: Path, start: type[Started]) -> None:
+    with scripted(Reply(missing=99, drip="body")) as server:
+        asking = start(query(table, "--endpoint", server.url, "--timeout", "1.5"))
+        out, err = asking.process.communicate(timeout=20)
+    assert (asking.process.returncode, out) == (6, b"")
+    assert b"error: the query was not answered within the 1.5 seconds it was given\nhint: " in err
+    assert asking.family() == set()
+
+
+@pytest.mark.parametrize("way", ["--endpoint", "--lambda"])
+@pytest.mark.parametrize("ended_by", ["--timeout", "Ctrl-C"])
+def test_a_program_for_credentials_that_hangs(
+    way: str, ended_by: str, table: Path, start: type[Started], tmp_path: Path
+) -> None:
+    """A credential_process that never ends is ended with the query."""
+    config = tmp_path / "config"
+    config.write_text("[profile slow]\nregion = eu-west-1\ncredential_process = sleep 300\n")
+    services = [way, "one,other" if way == "--lambda" else "http://127.0.0.1:1"]
+    environment = {"AWS_CONFIG_FILE": str(config), "AWS_SHARED_CREDENTIALS_FILE": str(config), **NO_CREDENTIALS}
+    seconds = "1.5" if ended_by == "--timeout" else "300"
+    asking = start(query(table, *services, "--profile", "slow", "--timeout", seconds), **environment)
+    asking.wait_for(2)
+    if ended_by == "Ctrl-C":
+        os.kill(asking.process.pid, signal.SIGINT)
+        asking.gone_within(SOON)
+    else:
+        asking.gone_within(SOON + 1.5)
+    out, err = asking.process.communicate()
+    assert (asking.process.returncode, out) == (130 if ended_by == "Ctrl-C" else 6, b"")
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "soon"])
+def test_time_outs_that_are_none(seconds: str, table: Path) -> None:
+    done = subprocess.run(query(table, "--timeout", seconds), capture_output=True, cwd=ROOT, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_no_listener_outlives_serve(number: signal.Signals, start: type[Started]) -> None:
+    serving = start(SERVE)
+    assert serving.process.stderr
+    line = serving.process.stderr.readline().decode()
+    assert line.startswith("listening on "), line
+    os.kill(serving.process.pid, number)
+    serving.gone_within(SOON)
+
+
+# --- what others on this machine can see
+
+
+def libc_prctl_dumpable() -> str:
+    return "import ctypes; print('dumpable', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+
+
+def test_no_core_dump_and_no_debugger(table: Path) -> None:
+    """PR_GET_DUMPABLE is 3 (prctl(2)); where it is 0, /proc/PID is root's and ptrace refuses."""
+    code = f"from cleave.cli.process import protect; protect(); {libc_prctl_dumpable()}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "dumpable 0\n"
+    assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 1, "else this proves nothing"
+
+
+def test_the_passphrase_leaves_the_environment_at_once(table: Path, start: type[Started]) -> None:
+    """Also the block that /proc/PID/environ shows, and the environment that children inherit."""
+    key = table.with_name("wrapped.json")
+    subprocess.run(
+        [*CLEAVE, "key", "new", "--key", str(key)],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "CLEAVE_PASSPHRASE": PASSPHRASE},
+    )
+    with scripted(Reply(stall=60)) as server:
+        command = [*CLEAVE, "query", str(table), QUESTION, "--key", str(key), "--endpoint", server.url]
+        asking = start(command, CLEAVE_PASSPHRASE=PASSPHRASE, CLEAVE_NEW_PASSPHRASE=PASSPHRASE)
+        asked_by(server)
+        for pid in asking.family():
+            shown = Path(f"/proc/{pid}/environ").read_bytes()
+            assert MARK.encode() in shown
+            assert PASSPHRASE.encode() not in shown
+            assert "Max core file size        0 " in Path(f"/proc/{pid}/limits").read_text()
+    hidden = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from cleave.cli import passphrase, process; process.protect();"
+            "import subprocess; subprocess.run(['env']); print(passphrase.current(None))",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "CLEAVE_PASSPHRASE": PASSPHRASE},
+    ).stdout
+    assert hidden.count(PASSPHRASE) == 1, "given to whoever asks for it, and to no child"
+    assert hidden.endswith(f"b'{PASSPHRASE}'\n")

@@ -1,0 +1,102 @@
+"""A service must not learn from a query's end which of its answers failed, nor be asked again without a word."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import change_passphrase, describe_key, mark_suspect, open_key
+from cleave.verdict import Verdict
+from cleave_shared.errors import CheckFailed, ServiceError
+from tests.cli.runner import Cli
+from tests.functional.scripted import Reply, scripted
+from tests.security.canaries import QUESTION, canaries
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return canaries().write(tmp_path_factory.mktemp("table"))
+
+
+@pytest.fixture
+def own_key(key_file: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "own.key.json"
+    copy.write_bytes(key_file.read_bytes())
+    copy.chmod(0o600)
+    return copy
+
+
+def test_a_verdict_holds_the_first_failure_only() -> None:
+    verdict = Verdict()
+    verdict.settle()
+    with pytest.raises(ServiceError), verdict.holding():
+        raise ServiceError("not a check")
+    verdict.settle()
+    with ThreadPoolExecutor(4) as pool:
+
+        def fail(number: int) -> None:
+            with verdict.holding():
+                raise CheckFailed("sentinel", f"number {number}")
+
+        pool.submit(fail, 0).result()
+        list(pool.map(fail, range(1, 50)))
+    with pytest.raises(CheckFailed, match="number 0"):
+        verdict.settle()
+
+
+def test_a_mark_stays_and_harms_nothing_that_is_stored(own_key: Path) -> None:
+    before = open_key(own_key, lambda: b"")
+    assert describe_key(own_key).suspect is None
+    mark_suspect(own_key, "sentinel")
+    first = describe_key(own_key).suspect
+    assert first
+    mark_suspect(own_key, "total")
+    assert json.loads(own_key.read_text())["suspect"] == {"since": first, "check": "sentinel"}
+    assert own_key.stat().st_mode & 0o777 == 0o600
+    change_passphrase(own_key, lambda: b"", b"a long new passphrase")
+    assert describe_key(own_key).suspect == first
+    assert open_key(own_key, lambda: b"a long new passphrase").secret == before.secret
+
+
+@pytest.mark.parametrize("mark", [None, True, {}, {"since": 1}])
+def test_a_mark_that_cannot_be_read_is_one(mark: object, own_key: Path) -> None:
+    own_key.write_text(json.dumps({**json.loads(own_key.read_text()), "suspect": mark}))
+    assert describe_key(own_key).suspect == "an unknown time"
+
+
+@pytest.mark.parametrize("way", ["--endpoint", "--lambda"])
+def test_a_suspect_key_asks_no_remote_service_without_a_word(
+    cli: Cli, table: Path, own_key: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark_suspect(own_key, "sentinel")
+    with scripted(Reply(403)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+            monkeypatch.setenv(name, "x")
+        services = [way, server.url if way == "--endpoint" else "one,other"]
+        told = cli.fails(5, "query", table, QUESTION, "--key", own_key, *services)
+        assert "is suspect since" in told
+        assert "cleave key new" in told
+        assert server.asked == []
+        assert "403" in cli.fails(6, "query", table, QUESTION, "--key", own_key, *services, "--suspect-key")
+        assert server.asked
+    assert cli.run("query", table, QUESTION, "--key", own_key).exit_code == 0, "embedded: nobody learns anything"
+    assert "suspect     since" in cli.run("key", "show", "--key", own_key).stdout
+
+
+@pytest.mark.parametrize(("check", "marked"), [("sentinel", True), ("residual", True), ("plain rows", False)])
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_failed_check_marks_the_key(
+    check: str, marked: bool, remote: bool, cli: Cli, table: Path, own_key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise CheckFailed(check, "as it happens")
+
+    monkeypatch.setattr("cleave.pipeline.run_query", fails)
+    services = ["--endpoint", "http://127.0.0.1:1"] if remote else []
+    told = cli.fails(7, "query", table, QUESTION, "--key", own_key, *services)
+    assert (describe_key(own_key).suspect is not None) is (marked and remote)
+    assert ("cleave key new" in told) is (marked and remote)
