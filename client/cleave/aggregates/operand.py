@@ -44,10 +44,19 @@ class Operand:
 
 
 def operands(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[Values]) -> tuple[Operand, ...]:
-    """The arguments of one aggregate: a row counts where none of them is NULL.
+    """The arguments of one aggregate, of which a row counts where `present` says so.
 
-    Raises InputError for a double that is not finite, and for an exact value or a NULL outside its domain.
+    Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
     """
+    present = presence(names, domains, columns)
+    return tuple(
+        (_exact if domain.is_exact else _real)(name, domain, column, present)
+        for name, domain, column in zip(names, domains, columns, strict=True)
+    )
+
+
+def presence(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[Values]) -> Flags | None:
+    """Where none of the arguments is NULL; None: everywhere. Raises InputError for a NULL where there may be none."""
     present: Flags | None = None
     for name, domain, column in zip(names, domains, columns, strict=True):
         if column.valid is not None and not column.valid.all():
@@ -57,10 +66,7 @@ def operands(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[
                     hint="set nullable = true in the schema, or run `cleave schema` again",
                 )
             present = column.valid if present is None else present & column.valid
-    return tuple(
-        (_exact if domain.is_exact else _real)(name, domain, column, present)
-        for name, domain, column in zip(names, domains, columns, strict=True)
-    )
+    return present
 
 
 def _exact(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
@@ -125,7 +131,7 @@ def _centre(values: Doubles) -> float:
         return least
     if max(-least, largest) >= _HUGE:
         return 0.0
-    sample = values[:: 1 + len(values) // _SAMPLE]  # rows come shuffled
+    sample = values[:: 1 + len(values) // _SAMPLE]
     mantissa, exponent = math.frexp(float(np.median(sample)))
     centre = math.ldexp(round(mantissa * 2**_CENTRE_BITS), exponent - _CENTRE_BITS)
     return min(max(centre, least), largest)  # no difference is larger than the declared range

@@ -14,7 +14,7 @@ import numpy as np
 
 from cleave.aggregates.base import Aggregate, Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
-from cleave.aggregates.operand import operands
+from cleave.aggregates.operand import operands, presence
 
 Places = tuple[int, ...]  # the arguments of an aggregate, by number
 
@@ -67,19 +67,20 @@ class Columns:
     def encode(self, names: Sequence[str], values: Sequence[Values]) -> list[Words | Doubles]:
         """The columns of `types` from the arguments' values; `names` are for errors.
 
-        Raises InputError for a value that is not finite or outside its domain.
+        Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
         """
         out: list[Words | Doubles] = [np.zeros(0)] * len(self.types)
         for places in dict.fromkeys(each.arguments for each in self._asked):
-            moments = [(moment, column) for (of, moment), column in self._moments.items() if of == places]
-            if not moments:
-                if places in self._flags:
-                    out[self._flags[places]] = _flags([values[place] for place in places])
-                continue
-            made = operands(*zip(*((names[i], self._domains[i], values[i]) for i in places), strict=True))
-            self._known[places] = [Facts(operand.domain, operand.centre) for operand in made]
+            moments = [(moment, at) for (key, moment), at in self._moments.items() if key == places]
+            of = [names[i] for i in places], [self._domains[i] for i in places], [values[i] for i in places]
+            present = presence(*of)
             if places in self._flags:
-                out[self._flags[places]] = made[0].counted(np.ones(values[places[0]].rows, np.bool_))
+                flags = np.ones(values[places[0]].rows, np.uint64) if present is None else present.astype(np.uint64)
+                out[self._flags[places]] = flags[None]
+            if not moments:
+                continue
+            made = operands(*of)
+            self._known[places] = [Facts(operand.domain, operand.centre) for operand in made]
             for moment, column in moments:
                 if column is not None:
                     out[column], self.readings[column] = moment.encode(made)
@@ -107,12 +108,3 @@ class Columns:
             moments = {moment: estimates[places, moment] for moment in each.aggregate.moments}
             figures.append(each.aggregate.finish(count, moments, self._known.get(places, [])))
         return figures
-
-
-def _flags(columns: Sequence[Values]) -> Words:
-    """1 where no value is NULL."""
-    flags = np.ones(columns[0].rows, np.bool_)
-    for column in columns:
-        if column.valid is not None:
-            flags &= column.valid
-    return flags.astype(np.uint64)[None]
