@@ -1,0 +1,118 @@
+"""The table of groups in a private DuckDB: place, size n, keys k0.., plain aggregates p0.., encrypted ones e0.. .
+
+What needs no bound is asked of it as SQL: keys, plain figures, text, and arithmetic over exact types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+
+from cleave.aggregates.base import Figure
+from cleave.sql.finish.casts import is_numeric
+from cleave.sql.plan import QueryPlan
+from cleave.sql.rejoin import Groups
+from cleave_shared.errors import ServiceError
+
+
+def is_shown_as_it_is(type_: str) -> bool:
+    """Numbers and booleans become Python's, everything else is taken as text."""
+    return is_numeric(type_) or type_ == "BOOLEAN"
+
+
+class GroupTable:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self.size = 0
+
+    def load(
+        self,
+        plan: QueryPlan,
+        groups: Groups,
+        figures: Sequence[Sequence[Figure]],
+        published: Callable[[Figure], int | float | Fraction | None],
+    ) -> None:
+        """`published` is the value of a figure as it may be shown.
+
+        Raises ServiceError for plain figures that are none.
+        """
+        self.size = len(groups.keys)
+        columns: list[tuple[str, str, list[str | None]]] = [
+            ("place", "BIGINT", [str(place) for place in range(self.size)]),
+            ("n", "BIGINT", [str(count) for count in groups.counts]),
+        ]
+        for letter, types, rows in (("k", plan.key_types, groups.keys), ("p", groups.plain_types, groups.plain)):
+            columns += [(f"{letter}{i}", type_, [row[i] for row in rows]) for i, type_ in enumerate(types)]
+        columns += [
+            (f"e{i}", each.type, [_text(published(row[i])) for row in figures]) for i, each in enumerate(plan.encrypted)
+        ]
+        selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}" for name, type_, _ in columns)
+        try:
+            self._connection.execute(f"CREATE TABLE groups AS SELECT {selected}", [values for _, _, values in columns])
+        except duckdb.Error as error:  # its message may quote values
+            raise ServiceError(
+                f"the plain service's figures are not of their types ({type(error).__name__})",
+                hint="is it Cleave's plain service, of the same release?",
+            ) from None
+
+    def types(self, expressions: Sequence[str]) -> list[str]:
+        if not expressions:
+            return []
+        selected = ", ".join(f"({sql})" for sql in expressions)
+        rows = self._connection.execute(f"DESCRIBE SELECT {selected} FROM groups").fetchall()
+        return [str(row[1]) for row in rows]
+
+    def column(self, sql: str, type_: str, rows: Sequence[int] | None = None) -> list[Any]:
+        """`sql` of the groups named, or of all in their order: Python's value of numbers and booleans, else text.
+
+        Raises duckdb.Error where it fails for one of them.
+        """
+        shown = f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)"
+        if rows is None:
+            return [value for (value,) in self._execute(f"SELECT {shown} FROM groups ORDER BY place")]
+        found = dict(self._execute(f"SELECT place, {shown} FROM groups WHERE list_contains(?, place)", [list(rows)]))
+        return [found[row] for row in rows]
+
+    def guesses(self, sql: str, type_: str) -> list[Any]:
+        """As `column` over all groups, NULL where it fails."""
+        try:
+            return self.column(sql, type_)
+        except duckdb.Error:
+            return [self._guess(sql, type_, row) for row in range(self.size)]
+
+    def _guess(self, sql: str, type_: str, row: int) -> Any:
+        try:
+            return self.column(sql, type_, [row])[0]
+        except duckdb.Error:
+            return None
+
+    def ranks(self, terms: Sequence[str]) -> list[int]:
+        """Of every group, its rank among the others when ordered by `terms`, equal ones ranked alike."""
+        if not terms:
+            return [0] * self.size
+        ranked = self._execute(f"SELECT dense_rank() OVER (ORDER BY {', '.join(terms)}) FROM groups ORDER BY place")
+        return [int(rank) for (rank,) in ranked]
+
+    def _execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+
+def _text(value: int | float | Decimal | Fraction | None) -> str | None:
+    """DuckDB's text of a value; of a Fraction, which has finitely many decimals, all of them."""
+    if value is None:
+        return None
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, Fraction):
+        digits = 0
+        while 10**digits % value.denominator:
+            digits += 1
+        scaled = int(value * 10**digits)
+        text = f"{abs(scaled):0{digits + 1}d}"
+        whole, after = (text[:-digits], text[-digits:]) if digits else (text, "")
+        return f"{'-' if scaled < 0 else ''}{whole}{'.' if after else ''}{after}"
+    return repr(value)

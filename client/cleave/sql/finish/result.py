@@ -1,0 +1,57 @@
+"""The answer of a query: values, how far to trust each, and what the bounds leave undecided."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from cleave.sql.plan import Output
+
+Json = int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """The answer: `rows` hold Python values (int, float, Decimal, bool, None; other types as DuckDB's text).
+
+    `bounds`: the largest distance to the exact value of the query over the data, None where there is none (it may be of
+    any size, or the value is no number). `exact` True: what the type holds for that exact value, correctly rounded,
+    bound 0. None in both: a key, or doubles of plain columns alone, which come out as DuckDB happens to add them up.
+
+    `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
+    clauses that do not surely let it in. Both may be empty, which means none. `warnings` says it in sentences.
+    """
+
+    columns: list[Output]
+    types: list[str]
+    rows: list[list[Any]]
+    bounds: list[list[float | None]]
+    exact: list[list[bool | None]]
+    undecided: list[list[bool]] = field(default_factory=list)
+    doubts: list[tuple[str, ...]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_decided(self) -> bool:
+        return not any(map(any, self.undecided)) and not any(self.doubts)
+
+    def is_undecided(self, row: int, column: int) -> bool:
+        return bool(self.undecided) and self.undecided[row][column]
+
+    def doubts_of(self, row: int) -> tuple[str, ...]:
+        return self.doubts[row] if self.doubts else ()
+
+    def json_rows(self) -> list[list[Json]]:
+        """`rows` as JSON holds them: a decimal that a double cannot, an infinity and a NaN become text."""
+        return [[_to_json(value) for value in row] for row in self.rows]
+
+
+def _to_json(value: Any) -> Json:
+    if isinstance(value, Decimal):
+        return float(value) if Decimal(repr(float(value))) == value else str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    json: Json = value
+    return json
