@@ -8,6 +8,7 @@
     |  '- ProcessDied    a forked process died or was late
     |- CheckFailed       an answer arrived and must not be believed       exit 7
     |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
+    |- Undecided         the error bounds leave a decision open           exit 8, with --strict
 
 Messages are safe to log: they never hold a cell value, a key or a passphrase.
 They say what was got and what was expected, and name file, column and row where there is one.
@@ -88,3 +89,7 @@ class WireError(CleaveError):
     def __init__(self, message: str, *, hint: str | None = None, status: int = 422) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+class Undecided(CleaveError):  # noqa: N818 - named for what happened
+    exit_code = 8

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.cli.figures import encrypted, plain
+from cleave.cli.figures import encrypted, plain, published
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,26 @@ def test_the_printed_interval_holds_the_computed_one(value: float, bound: float)
     assert Fraction(spread) <= 3 * Fraction(bound)
     # the figure ends at the bound's place
     assert Fraction(figure) % Fraction(10) ** int(spread.split("e")[1]) == 0
+    # programs read the same
+    value_read, bound_read = published(value, bound, exact=False)
+    assert value_read == Decimal(figure)
+    assert bound_read == float(spread)
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "exact", "shown"),
+    [
+        (1, 1.0, False, "1 ± 1e0 undecided"),
+        ("heavy", None, False, "heavy undecided"),
+        (True, None, False, "true undecided"),
+        (None, None, False, "NULL undecided"),
+        (2.0, None, False, "2.0 ± unknown undecided"),
+    ],
+)
+def test_undecided_figures(value: Any, bound: float | None, exact: bool, shown: str) -> None:
+    assert encrypted(value, bound, exact, undecided=True) == shown
+
+
+def test_text_and_truth_are_exact_or_undecided() -> None:
+    assert encrypted("heavy", 0.0, exact=True) == "heavy exact"
+    assert encrypted("0.30000000000000004", None, exact=None) == "0.30000000000000004"

@@ -55,7 +55,9 @@ def test_the_answer_as_json(ready: Cli, table: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     answer = json.loads(result.stdout, parse_float=Decimal)
-    assert list(answer) == ["columns", "rows", "bounds", "exact", "checks", "plan", "timings"]
+    assert list(answer) == [
+        *("columns", "rows", "bounds", "exact", "undecided", "warnings", "checks", "plan", "timings")
+    ]
     assert answer["columns"] == [
         {"name": "ward", "source": "key"},
         {"name": "n", "source": "plain"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import math
@@ -35,6 +36,42 @@ def test_the_footer_and_the_head() -> None:
         "",
         "1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.",
     ]
+
+
+def undecided() -> Result:
+    plain = answer(
+        [["a", 3, 2.512345], ["b", 4, 0.1]], [[None, None, 0.25], [None, None, 0.5]], [[None, None, False]] * 2
+    )
+    result = dataclasses.replace(
+        plain.result,
+        undecided=[[False, False, True], [False, False, False]],
+        doubts=[(), ("HAVING", "LIMIT")],
+        warnings=["HAVING: ..."],
+    )
+    return dataclasses.replace(plain, result=result)
+
+
+def test_what_is_undecided_is_marked() -> None:
+    assert answer_text(undecided(), TRANSPORT, 0.0).splitlines()[:5] == [
+        "group  n\\x1b                   sum  row",
+        "key    plain             encrypted",
+        "-----  -----  --------------------  ------------------------",
+        "a          3  2.5 ± 3e-1 undecided",
+        "b          4            0.1 ± 6e-1  undecided: HAVING, LIMIT",
+    ]
+    written = json.loads(answer_json(undecided()))
+    assert written["undecided"] == {
+        "cells": [[False, False, True], [False, False, False]],
+        "rows": [[], ["HAVING", "LIMIT"]],
+    }
+    assert written["warnings"] == ["HAVING: ..."]
+
+
+def test_json_has_no_digit_beyond_the_bound_unless_raw() -> None:
+    rounded, raw = json.loads(answer_json(undecided())), json.loads(answer_json(undecided(), raw=True))
+    assert (rounded["rows"][0][2], rounded["bounds"][0][2]) == (2.5, 0.3)
+    assert (raw["rows"][0][2], raw["bounds"][0][2]) == (2.512345, 0.25)
+    assert rounded["rows"][0][:2] == raw["rows"][0][:2] == ["a", 3]
 
 
 def test_one_row_that_is_too_wide_is_shown_downwards() -> None:

@@ -151,3 +151,137 @@ def test_failing_arithmetic_is_refused_without_values(table: Schema) -> None:
         finished(table, "SELECT CAST(g AS INTEGER), sum(i) FROM t GROUP BY g", [[exact(1)]])
     assert "'a'" not in caught.value.message
     assert "TRY_CAST" in str(caught.value.hint)
+
+
+NOISE = inexact(0.0, 1e-9)
+
+
+def alone(table: Schema, sql: str, *figures: Figure) -> tuple[object, float | None, bool | None, bool]:
+    result = finished(table, sql, [list(figures)])
+    return result.rows[0][0], result.bounds[0][0], result.exact[0][0], result.undecided[0][0]
+
+
+def test_division_by_a_constants_deviation(table: Schema) -> None:
+    """Any number with a bound would be wrong: the truth is infinite."""
+    assert alone(table, "SELECT avg(x) / stddev(x) FROM t", inexact(-5.0, 1e-9), NOISE)[1:] == (None, False, False)
+    sure = alone(table, "SELECT avg(x) / stddev(x) FROM t", inexact(-5.0, 1e-9), exact(0.0))
+    assert sure == (-math.inf, 0.0, True, False)
+
+
+def test_a_ratio_below_the_noise_is_unknown(table: Schema) -> None:
+    sql = "SELECT var_samp(x) / variance(x + 1) FROM t"
+    assert alone(table, sql, inexact(1e-12, 1e-9), inexact(1e-13, 1e-9))[1:] == (None, False, False)
+
+
+def test_case_within_the_noise_is_undecided(table: Schema) -> None:
+    sql = "SELECT CASE WHEN var_pop(x) = 0 THEN 1 ELSE 0 END FROM t"
+    value, bound, exact_, undecided = alone(table, sql, NOISE)
+    assert (value, bound, exact_, undecided) == (1, 1.0, False, True)
+    assert alone(table, sql, exact(0.0)) == (1, 0.0, True, False)
+    assert alone(table, sql, inexact(1.0, 1e-9)) == (0, 0.0, True, False)
+    assert alone(table, "SELECT CASE WHEN sum(x) > 0 THEN 'a' ELSE 'b' END FROM t", NOISE)[1:] == (None, False, True)
+    assert alone(table, "SELECT CASE WHEN sum(x) > 0 THEN 'a' ELSE 'a' END FROM t", NOISE) == ("a", 0.0, True, False)
+
+
+def test_a_kink_is_no_end(table: Schema) -> None:
+    for sql, low, high in (
+        ("SELECT sqrt(abs(stddev(x))) FROM t", 0.0, math.sqrt(1e-9)),
+        ("SELECT abs(sum(x)) FROM t", 0.0, 1e-9),
+        ("SELECT exp(-abs(stddev(x)) * 1e9) FROM t", math.exp(-1), 1.0),
+        ("SELECT sum(x) ^ 2 FROM t", 0.0, 1e-18),
+        ("SELECT greatest(sum(x), 0) FROM t", 0.0, 1e-9),
+    ):
+        value, bound, _, undecided = alone(table, sql, NOISE)
+        assert isinstance(value, float)
+        assert bound is not None
+        assert value - bound <= low
+        assert value + bound >= high
+        assert not undecided
+
+
+def test_a_remainder_jumps(table: Schema) -> None:
+    value, bound, _, undecided = alone(table, "SELECT avg(x) % 7 FROM t", inexact(14.0, 1e-9))
+    assert undecided
+    assert isinstance(value, float)
+    assert bound is not None
+    assert bound >= 6.99
+    assert alone(table, "SELECT avg(x) % 7 FROM t", inexact(15.0, 1e-9))[3] is False
+
+
+@pytest.mark.parametrize("sql", ["COALESCE(product(x), 0)", "GREATEST(product(x), 1)", "product(x) * 0", "-product(x)"])
+def test_unknown_stays_unknown(table: Schema, sql: str) -> None:
+    assert alone(table, f"SELECT {sql} FROM t", inexact(math.inf, math.inf))[1:] == (None, False, False)
+
+
+def test_a_zero_whose_sign_is_not_known_has_no_inverse(table: Schema) -> None:
+    assert alone(table, "SELECT 1 / product(x) FROM t", exact(0.0))[1:3] == (None, False)
+    assert alone(table, "SELECT 1 / sum(i) FROM t", exact(0)) == (math.inf, 0.0, True, False)
+    assert alone(table, "SELECT -1 / var_pop(x) FROM t", exact(0.0)) == (-math.inf, 0.0, True, False)
+    assert alone(table, "SELECT 1 / -var_pop(x) FROM t", exact(0.0))[1:3] == (None, False)
+
+
+def test_rounding_is_undecided_across_a_half_only(table: Schema) -> None:
+    for sql, figure, shown in (
+        ("round(sum(x), 1)", inexact(0.25, 1e-3), None),
+        ("round(sum(x), 1)", inexact(0.26, 1e-3), 0.3),
+        ("sum(x)::INTEGER", inexact(2.5, 1e-3), None),
+        ("sum(x)::INTEGER", inexact(2.4, 1e-3), 2),
+        ("floor(sum(x))", inexact(2.0, 1e-3), None),
+        ("sign(sum(x))", NOISE, None),
+        ("sum(x)::DECIMAL(9,2)", inexact(1.234, 1e-4), Decimal("1.23")),
+    ):
+        value, bound, is_exact, undecided = alone(table, f"SELECT {sql} FROM t", figure)
+        assert undecided == (shown is None), sql
+        assert is_exact == (shown is not None), sql
+        assert shown is None or (value, bound) == (shown, 0.0), sql
+    # steps finer than the noise decide nothing
+    assert alone(table, "SELECT round(sum(x), 9) FROM t", inexact(0.25, 1e-3))[3] is False
+
+
+def test_having_within_the_noise_loses_no_row(table: Schema) -> None:
+    answers = [[exact(1), NOISE], [exact(2), exact(0.0)], [exact(3), inexact(1.0, 0.1)]]
+    sql = "SELECT g, sum(i) FROM t GROUP BY g HAVING var_pop(x) = 0 AND sum(i) > 0"
+    result = finished(table, sql, answers)
+    assert [row[0] for row in result.rows] == ["a", "b"]
+    assert result.doubts == [("HAVING",), ()]
+    assert [warning.split(":")[0] for warning in result.warnings] == ["HAVING"]
+    assert not result.is_decided
+
+
+def test_the_cut_of_limit_is_marked_where_bounds_overlap(table: Schema) -> None:
+    def marks(sql: str, *figures: Figure) -> tuple[list[str], list[tuple[str, ...]]]:
+        result = finished(table, f"SELECT g FROM t GROUP BY g ORDER BY {sql}", [[figure] for figure in figures])
+        return [row[0] for row in result.rows], result.doubts
+
+    far = (inexact(1.0, 0.1), inexact(2.0, 0.1), inexact(3.0, 0.1))
+    assert marks("sum(x) LIMIT 2", *far) == (["a", "b"], [(), ()])
+    close = (inexact(1.0, 0.1), inexact(2.0, 0.6), inexact(3.0, 0.6))
+    assert marks("sum(x) LIMIT 2", *close) == (["a", "b"], [(), ("LIMIT",)])
+    assert marks("sum(x) DESC LIMIT 2", *close) == (["c", "b"], [(), ()])
+    assert marks("sum(x) DESC LIMIT 1", *close) == (["c"], [("LIMIT",)])
+    assert marks("sum(x) OFFSET 2", *close) == (["c"], [("LIMIT",)])
+    assert marks("sum(x)", *close) == (["a", "b", "c"], [(), (), ()])
+    assert marks("sum(x) LIMIT 1", inexact(math.nan, math.inf), *far)[1] == [("LIMIT",)]
+    # equal ones are told apart by key, and by what else is ordered by
+    assert marks("sum(i) LIMIT 1", exact(1), exact(1)) == (["a"], [()])
+    assert marks("sum(i) NULLS FIRST LIMIT 1", exact(1), exact(None)) == (["b"], [()])
+
+
+def test_an_exact_answer_is_the_nearest_to_the_exact_value(table: Schema) -> None:
+    """DuckDB's own double would be 3240.7308000000003."""
+    table = schema(b="encrypted DECIMAL(18,2)")
+    result = finished(table, "SELECT sum(b) / count(b) FROM t", [[exact(Fraction(16203654, 100)), exact(50)]])
+    assert (result.rows, result.exact) == ([[3240.7308]], [[True]])
+
+
+def test_a_branch_that_is_not_taken_is_not_evaluated(table: Schema) -> None:
+    answers = [[exact(0)], [exact(3)]]
+    sql = "SELECT g, CASE WHEN sum(i) = 0 THEN -1 ELSE 6 // sum(i) END FROM t GROUP BY g"
+    assert finished(table, sql, answers).rows == [["a", -1], ["b", 2]]
+    with pytest.raises(QueryRefused, match="failed"):
+        finished(table, "SELECT g, 6 // sum(i) FROM t GROUP BY g", answers)
+
+
+def test_text_of_an_inexact_figure_is_undecided(table: Schema) -> None:
+    assert alone(table, "SELECT sum(x)::VARCHAR FROM t", inexact(2.5, 0.1))[1:] == (None, False, True)
+    assert alone(table, "SELECT sum(i)::VARCHAR || '!' FROM t", exact(2)) == ("2!", 0.0, True, False)

@@ -20,6 +20,7 @@ from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_command
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
 from cleave.cli.suspect import marking, refuse_suspect
+from cleave_shared.errors import Undecided
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -29,8 +30,8 @@ LONGEST_TIMEOUT = 7 * 86_400
 EPILOG = (
     "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
     "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
-    "or the way to it failed, 7 an answer failed its checks, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), "
-    "141 the reader of stdout left."
+    "or the way to it failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was "
+    "given, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
 )
 Pad = Annotated[
     bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
@@ -116,6 +117,12 @@ def query(
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With --json: every digit of a float64, also those its bound does not cover.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Print nothing and fail if the error bounds leave a decision open.")
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Base URL of both services, or SENSITIVE_URL,PLAIN_URL."),
@@ -145,10 +152,13 @@ def query(
 ) -> None:
     """Answer a question through both services.
 
-    The sensitive half is encrypted here, and what comes back is checked before anything is shown.
+    The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
+    bounds do not decide a HAVING, LIMIT, CASE, comparison or rounding, rows and values are marked as undecided.
     """
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise typer.BadParameter(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
+    if raw and not as_json:
+        raise typer.BadParameter("--raw goes with --json")
     started = time.perf_counter()
     asked = read_question(words, sql_file, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
@@ -178,7 +188,14 @@ def query(
         finally:
             transport.stop()
             services.close()
-    console.out(answer_json(answer) if as_json else answer_text(answer, transport, time.perf_counter() - started))
+    warnings = answer.result.warnings
+    if strict and warnings:
+        raise Undecided("; ".join(warnings), hint="without --strict the answer is shown, what is undecided marked")
+    text = answer_json(answer, raw=raw) if as_json else answer_text(answer, transport, time.perf_counter() - started)
+    console.out(text)
+    if not settings.quiet:
+        for warning in warnings:
+            console.say(f"warning: {console.printable(warning)}")
 
 
 def serve(

@@ -1,4 +1,4 @@
-"""One figure as a person reads it: with its bound, and no digit that the bound does not cover."""
+"""One figure as a person or a program reads it: with its bound, and no digit that the bound does not cover."""
 
 from __future__ import annotations
 
@@ -28,22 +28,37 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def encrypted(value: Any, bound: float | None, exact: bool | None) -> str:
+def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided: bool = False) -> str:
     """`12 exact`, or `50.31 ± 2e-9`: the bound has one digit, rounded up to cover the rounding of the figure too.
 
     The last place of the figure is that of the bound; zeros at its end are left out.
     """
+    mark = " undecided" if undecided else ""
     if value is None:
-        return "NULL"
+        return f"NULL{mark}"
     if exact:
-        return f"{plain(value)} exact"
-    if bound is None or not math.isfinite(bound) or (isinstance(value, float) and not math.isfinite(value)):
-        return f"{plain(value)} ± unknown"
+        return f"{plain(value)} exact{mark}"
+    if not _is_number(value):
+        return f"{plain(value)}{mark}"
+    if bound is None or not math.isfinite(bound) or not _is_finite(value):
+        return f"{plain(value)} ± unknown{mark}"
     if bound == 0:
-        return f"{plain(value)} ± 0"
+        return f"{plain(value)} ± 0{mark}"
     with localcontext(_CONTEXT):
         shown, covered = _rounded(_decimal(value), Decimal(bound))
-        return f"{_written(shown)} ± {covered.scaleb(-covered.adjusted()):f}e{covered.adjusted()}"
+        return f"{_written(shown)} ± {covered.scaleb(-covered.adjusted()):f}e{covered.adjusted()}{mark}"
+
+
+def published(value: Any, bound: float | None, exact: bool | None) -> tuple[Any, float | None]:
+    """The same for programs: the value as a Decimal without a digit beyond its bound, and the bound of what is left.
+
+    What is exact, or has no bound, stays as it is.
+    """
+    if exact or not bound or not math.isfinite(bound) or not _is_number(value) or not _is_finite(value):
+        return value, bound
+    with localcontext(_CONTEXT):
+        shown, covered = _rounded(_decimal(value), Decimal(bound))
+        return Decimal(_written(shown)), float(covered)
 
 
 def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
@@ -56,6 +71,14 @@ def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
         if covered.adjusted() == place:
             return shown, covered
         place += 1  # 9.6 -> 10: the bound now starts one place further left
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _written(value: Decimal) -> str:

@@ -14,9 +14,11 @@ from cleave.cli.console import Heading, printable, table
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
+    from cleave.sql.finish import ResultTable
     from cleave.transport.base import Transport
 
 _WIDE = 120  # characters; about what a terminal shows in one line
+_FAR = 40  # digits before a decimal is written with an exponent
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
 
 
@@ -26,13 +28,10 @@ def answer_text(answer: Result, transport: Transport, seconds: float) -> str:
     headings = [
         Heading(column.name, column.source, "left" if column.source == "key" else "right") for column in result.columns
     ]
-    rows = [
-        [
-            figures.encrypted(value, bound, exact) if column.source == "encrypted" else figures.plain(value)
-            for column, value, bound, exact in zip(result.columns, row, bounds, exacts, strict=True)
-        ]
-        for row, bounds, exacts in zip(result.rows, result.bounds, result.exact, strict=True)
-    ]
+    rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(len(result.rows))]
+    if any(result.doubts):
+        headings.append(Heading("row"))
+        rows = [[*cells, _doubt(result.doubts_of(row))] for row, cells in enumerate(rows)]
     shown = table(headings, rows)
     if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
         figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
@@ -42,15 +41,45 @@ def answer_text(answer: Result, transport: Transport, seconds: float) -> str:
     return f"{shown}\n\n{_footer(answer, transport, seconds)}"
 
 
-def answer_json(answer: Result) -> str:
-    """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text."""
+def _cell(result: ResultTable, row: int, place: int) -> str:
+    value = result.rows[row][place]
+    if result.columns[place].source != "encrypted":
+        return figures.plain(value)
+    bound, exact = result.bounds[row][place], result.exact[row][place]
+    return figures.encrypted(value, bound, exact, undecided=result.is_undecided(row, place))
+
+
+def _doubt(clauses: Sequence[str]) -> str:
+    return f"undecided: {', '.join(clauses)}" if clauses else ""
+
+
+def answer_json(answer: Result, *, raw: bool = False) -> str:
+    """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text.
+
+    No digit beyond its bound is written, and the bound covers that, as in the table; `raw` writes all digits.
+    """
     result = answer.result
+    cells = [
+        [
+            (value, bound) if raw else figures.published(value, bound, exact)
+            for value, bound, exact in zip(*row, strict=True)
+        ]
+        for row in zip(result.rows, result.bounds, result.exact, strict=True)
+    ]
     return _dump(
         {
             "columns": [{"name": column.name, "source": column.source} for column in result.columns],
-            "rows": result.rows,
-            "bounds": result.bounds,
+            "rows": [[value for value, _ in row] for row in cells],
+            "bounds": [[bound for _, bound in row] for row in cells],
             "exact": result.exact,
+            "undecided": {
+                "cells": [
+                    [result.is_undecided(row, place) for place in range(len(result.columns))]
+                    for row in range(len(result.rows))
+                ],
+                "rows": [result.doubts_of(row) for row in range(len(result.rows))],
+            },
+            "warnings": result.warnings,
             "checks": answer.checks,
             "plan": answer.plan,
             "timings": answer.timings,
@@ -172,7 +201,7 @@ def _dump(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if isinstance(value, Decimal) and value.is_finite():
-        return f"{value:f}"
+        return f"{value:f}" if abs(value.adjusted()) < _FAR else str(value).replace("E+", "e").replace("E", "e")
     if isinstance(value, Fraction):
         return _dump(value.numerator) if value.denominator == 1 else _dump(float(value))
     return json.dumps(figures.plain(value))

@@ -83,7 +83,7 @@ def hull(*values: Number) -> Number:
 
 def not_negative(value: arb) -> arb:
     """`value` without what lies below 0, and with an end at 0 exactly."""
-    if value.lower() >= 0:
+    if value.lower() >= 0 or not value.is_finite():
         return value
     return value.nonnegative_part() if value.upper() > 0 else arb(0)
 
@@ -241,14 +241,20 @@ def power(a: Number, b: Number) -> tuple[Number | Special, ...]:
     return (positive,) if low == 0 else (Special.NAN, positive)
 
 
+def _signed_power(a: fmpq, b: int) -> arb:
+    return arb(0) if a == 0 else arb(a) ** b
+
+
 def _whole_power(a: Number, b: int, *, across: bool) -> tuple[Number | Special, ...]:
     if b < 0 and across:
         # 0^-2 is infinite; with an odd power the sign of the zero decides, which no number has
         return (Special.UP,) if isinstance(a, fmpq) and b % 2 == 0 else (Special.UNKNOWN,)
     if isinstance(a, fmpq) and abs(b) * a.height_bits() < _MOST_BITS:
         return (a**b,)
-    raised = ball(a) ** b
-    return (not_negative(raised) if b % 2 == 0 else raised,)
+    if not across:
+        return (ball(a) ** b,)
+    low, high = (_signed_power(end, b) for end in ends(a))
+    return (not_negative(ball(hull(low, high, ZERO))) if b % 2 == 0 else hull(low, high),)
 
 
 def above(value: fmpq) -> float:
