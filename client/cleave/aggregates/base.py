@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
+from cleave.aggregates.snap import snapped
 
 if TYPE_CHECKING:
     from flint import arb
@@ -52,7 +53,7 @@ class Reading:
     def estimate(self, total: Estimate, count: int) -> Estimate:
         if self.void:
             return Estimate(count * self.shift, count * self.each)
-        value, bound = total.value, total.bound
+        value, bound = (total.value, total.bound) if total.exact else snapped(total.value, total.bound)
         if self.share:
             bound += self.share * (abs(value) + bound)
         # fractions are slow, and most of these are 1 or 0
