@@ -76,11 +76,27 @@ def test_arithmetic_over_exact_answers_is_exact(table: Schema) -> None:
 
 
 def test_doubles_of_plain_columns_have_no_bound(table: Schema) -> None:
-    sql = "SELECT sum(d), sum(d) + sum(i), max(d), sum(n), sum(d) + sum(x) FROM t"
-    result = finished(table, sql, [[exact(7), inexact(1.0, 0.5)]], [("0.5", "0.75", "8")])
-    assert result.rows == [[0.5, 7.5, 0.75, 8, 1.5]]
+    sql = "SELECT sum(d), var_pop(d) + sum(i), max(d), sum(n), var_pop(d) + sum(x) FROM t"
+    result = finished(table, sql, [[exact(7), inexact(1.0, 0.5)]], [("0.5", "0.25", "0.75", "8")])
+    assert result.rows == [[0.5, 7.25, 0.75, 8, 1.25]]
     assert result.exact == [[None, False, True, True, False]]
     assert result.bounds == [[None, None, 0.0, 0.0, None]]
+
+
+def test_plain_sums_of_doubles_beside_encrypted_figures_are_certified(table: Schema) -> None:
+    """The witnesses asked for are sum(abs(d)) and count(d); for the mean of integers sum(n) and count(n)."""
+    figures, plain = [[exact(7)]], [("0.3", "-0.1", "0.5", "3", "100.7", "7")]
+    sql = "SELECT sum(d) + sum(i), avg(d) * sum(i), avg(n) + sum(i) FROM t"
+    plan = plan_query(sql, table, "t")
+    assert [each.sql for each in plan.plain][3:] == ['sum(abs("d"))', 'count("d")', 'sum("n")', 'count("n")']
+    values = {"p0": "0.3", "p1": "-0.1", "p2": "14.25", "p3": "0.5", "p4": "3", "p5": "57", "p6": "4"}
+    plain = [tuple(values[f"p{i}"] for i in range(7))]
+    result = finished(table, sql, figures, plain)
+    assert result.rows[0] == pytest.approx([7.3, -0.7, 21.25])
+    assert result.exact == [[False, False, True]]
+    for bound, least in zip(result.bounds[0][:2], (2 * 2**-53 * 0.5, 7 * 2 * 2**-53 * 0.5), strict=True):
+        assert bound is not None
+        assert least <= bound < 20 * least
 
 
 def test_an_infinite_bound_is_none(table: Schema) -> None:

@@ -13,7 +13,7 @@ from cleave.sql.dialect import identity, quote, write
 from cleave.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.parse import Question
-from cleave.sql.plain import Decomposition, decompose, is_exact
+from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
 from cleave.table.schema import Kind, Schema
@@ -35,6 +35,7 @@ class Cutter:
         self._arguments: dict[str, exp.Expression] = {}  # by identity
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
         self._plain: dict[str, exp.Expression] = {}
+        self._mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
 
     def plan(self) -> QueryPlan:
         question, resolved = self._question, self._resolved
@@ -127,6 +128,9 @@ class Cutter:
         root = exp.Paren(this=node.copy())
         self._cut(root.this)
         cut: exp.Expression = root.this.pop()
+        names = {column.name for column in cut.find_all(exp.Column)}
+        if any(name[0] == "e" for name in names):
+            self._mixed |= {name for name in names if name[0] == "p"}
         return cut
 
     def _cut(self, node: exp.Expression) -> None:
@@ -229,14 +233,33 @@ class Cutter:
         )
 
     def _typed_plain(self) -> tuple[PlainAggregate, ...]:
+        certificates = self._certificates()
         nodes = list(self._plain.values())
         types = self._catalog.types([write(node) for node in nodes])
         decomposed = [decompose(node, type_) for node, type_ in zip(nodes, types, strict=True)]
         part_types = iter(self._catalog.types([part for each in decomposed for part in each.parts]))
         return tuple(
-            _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts))
-            for node, type_, each in zip(nodes, types, decomposed, strict=True)
+            _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts), certificates.get(place))
+            for place, (node, type_, each) in enumerate(zip(nodes, types, decomposed, strict=True))
         )
+
+    def _certificates(self) -> dict[int, tuple[int, int]]:
+        """Asks for the witnesses of plain sums of doubles that encrypted figures are computed with."""
+        found = {}
+        for place, node in enumerate(list(self._plain.values())):
+            arguments = call_of(node).expressions
+            if f"p{place}" not in self._mixed or len(arguments) != 1 or isinstance(arguments[0], exp.Distinct):
+                continue
+            if is_exact(node, *self._catalog.types([write(node)])):
+                continue
+            if asked := witnesses(node, *self._catalog.types([write(arguments[0])])):
+                found[place] = (self._place_of(asked.total), self._place_of(asked.count))
+        return found
+
+    def _place_of(self, node: exp.Expression) -> int:
+        """The place of a plain aggregate, asked for from now on."""
+        self._plain.setdefault(identity(node), node)
+        return list(self._plain).index(identity(node))
 
     def _typed_finals(
         self,
@@ -269,7 +292,11 @@ class Cutter:
 
 
 def _plain_aggregate(
-    node: exp.Expression, type_: str, decomposition: Decomposition, part_types: tuple[str, ...]
+    node: exp.Expression,
+    type_: str,
+    decomposition: Decomposition,
+    part_types: tuple[str, ...],
+    certificate: tuple[int, int] | None,
 ) -> PlainAggregate:
     return PlainAggregate(
         sql=write(node),
@@ -279,6 +306,7 @@ def _plain_aggregate(
         combine=decomposition.combine,
         weighted_mean=decomposition.weighted_mean,
         exact=is_exact(node, type_),
+        certificate=certificate,
     )
 
 

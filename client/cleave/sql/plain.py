@@ -63,6 +63,32 @@ def decompose(node: exp.Expression, type_: str) -> Decomposition:
     return Decomposition((itself,), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """Two more aggregates from which the distance of a SUM or AVG to its exact value follows.
+
+    `total`: of an AVG of an exact type the SUM; of doubles the sum of their absolute values. `count`: how many.
+    """
+
+    total: exp.Expression
+    count: exp.Expression
+
+
+def witnesses(node: exp.Expression, argument_type: str) -> Witnesses | None:
+    """None for other aggregates, whose rounding in DuckDB is not bounded here."""
+    call = call_of(node)
+    is_simple = len(call.expressions) == 1 and not isinstance(call.expressions[0], exp.Distinct | exp.Order)
+    if call.name not in ("sum", "avg", "mean") or not is_simple:
+        return None
+    total, count = node.copy(), node.copy()
+    call_of(count).set("this", "count")
+    call_of(total).set("this", "sum")
+    if argument_type in ("FLOAT", "DOUBLE"):
+        size = exp.Anonymous(this="abs", expressions=[call.expressions[0].copy()])
+        call_of(total).set("expressions", [size])
+    return Witnesses(total, count)
+
+
 def is_exact(node: exp.Expression, type_: str) -> bool:
     return type_ not in ("FLOAT", "DOUBLE") or call_of(node).name in EXACT_OF_DOUBLES
 

@@ -15,14 +15,14 @@ from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.engine import connect
 from cleave.sql.finish import order
 from cleave.sql.finish.cells import Cell, needs_guess, of_figure, of_value
-from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, published
+from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain, published
 from cleave.sql.finish.evaluate import Columns, Evaluator
 from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.numbers import Special
 from cleave.sql.finish.result import ResultTable
 from cleave.sql.finish.shape import Shapes
-from cleave.sql.finish.values import Value
-from cleave.sql.plan import QueryPlan
+from cleave.sql.finish.values import UNKNOWN, Value
+from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave_shared.errors import QueryRefused
 
@@ -71,9 +71,16 @@ class _Finisher:
             exact[f"e{i}"] = [figure.exact for figure in figures]
         for i, plain in enumerate(self._plan.plain):
             if not plain.exact:
-                values[f"p{i}"] = [Value((Special.UNKNOWN,))] * self._table.size
+                values[f"p{i}"] = self._certified_plain(i, plain)
                 exact[f"p{i}"] = [False] * self._table.size
         return Columns(values, exact)
+
+    def _certified_plain(self, place: int, plain: PlainAggregate) -> list[Value]:
+        if plain.certificate is None:
+            return [UNKNOWN] * self._table.size
+        places = (place, *plain.certificate)
+        columns = [self._table.column(f"p{i}", self._plan.plain[i].type) for i in places]
+        return [certified_plain(*row) for row in zip(*columns, strict=True)]
 
     def result(self) -> ResultTable:
         plan = self._plan

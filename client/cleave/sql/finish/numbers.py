@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
@@ -33,9 +34,8 @@ class Special(Enum):
     UNKNOWN = "unknown"  # any value of the type, NULL included
 
 
-def exact(value: int | float | Fraction) -> fmpq:
-    fraction = Fraction(value)
-    return fmpq(fraction.numerator, fraction.denominator)
+def exact(value: int | float | Decimal | Fraction) -> fmpq:
+    return fmpq(*value.as_integer_ratio())
 
 
 def fraction(value: fmpq) -> Fraction:
@@ -95,7 +95,7 @@ def between(low: fmpq, high: fmpq) -> Number:
 def nearest(value: fmpq) -> float:
     """The double nearest to it, infinite where doubles overflow."""
     try:
-        return float(fraction(value)) + 0.0  # never -0.0
+        return int(value.p) / int(value.q) + 0.0  # correctly rounded, and never -0.0
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
