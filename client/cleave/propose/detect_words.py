@@ -72,7 +72,7 @@ TOPICS = (
         " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
         " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
         " sueldo ingreso ingresos importe precio coste costo factura deudas dívida schulden uitkering zuzahlung"
-        " remboursement copay",
+        " remboursement",
     ),
     _topic(
         "a bank account",
