@@ -130,7 +130,10 @@ class Ring:
 
     def residues(self, polynomials: NDArray[np.int64]) -> Residues:
         """Signed coefficients, each of magnitude below q/2, modulo q."""
-        return np.where(polynomials < 0, polynomials + self.modulus, polynomials).astype(np.uint64)
+        residues = polynomials >> 63  # -1 where negative
+        residues &= self.modulus
+        residues += polynomials
+        return residues.view(np.uint64)
 
     def centred(self, residues: Residues) -> NDArray[np.int64]:
         """The inverse of `residues`."""
@@ -155,6 +158,19 @@ class Ring:
             transform(ciphertext)
             batches.append(self._polynomials(ciphertext)[:count])
         return np.concatenate(batches) if len(batches) > 1 else batches[0]
+
+    def transformed(self, polynomials: Residues) -> Any:
+        """The ciphertext (2, N) in NTT form of two polynomials, the second of which is not zero."""
+        ciphertext = restore(api.Ciphertext(), self.context, self._ciphertext_file(polynomials, ntt_form=False))
+        self.evaluator.transform_to_ntt_inplace(ciphertext)
+        return ciphertext
+
+    def constant_key(self, key: T, value: int) -> T:
+        """`key` loaded with the constant polynomial `value`: no secret, for reading values out by decryption."""
+        primes = len(self.profile.prime_bits)
+        head = _PLAINTEXT.pack(*self.context.key_parms_id(), primes * self.degree, 1.0)
+        values = np.full(primes * self.degree, value, np.uint64)  # constants are their own transform
+        return restore(key, self.context, _wrap(head, _array(values)))
 
     def plaintext(self, residues: NDArray[np.uint64]) -> Any:
         """A SEAL plaintext of scale 1 from N residues in NTT form."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,11 @@ class Cipher:
             raise KeyFileError("the key file does not hold a key of its profile") from None
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
+        # with s = 0 and s = 1 the phase of (a, b - a) is a and b: SEAL's way to a plaintext of values that are there
+        self._first, self._second = (
+            seal.api.Decryptor(self.ring.context, self.ring.constant_key(seal.api.SecretKey(), value))
+            for value in (0, 1)
+        )
         self._sentinel_key = key.derive("sentinel")
 
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
@@ -42,9 +48,27 @@ class Cipher:
 
         Coefficients must be below q/2 in magnitude; they are encoded exactly.
         """
-        residues = self.ring.ntt(self.ring.residues(polynomials))
         # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
-        return [seal.save(self._encryptor.encrypt_symmetric(self.ring.plaintext(values))) for values in residues]
+        return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self._plaintexts(polynomials)]
+
+    def _plaintexts(self, polynomials: NDArray[np.int64]) -> Iterator[Any]:
+        """SEAL plaintexts in NTT form, two at a time: transformed as a ciphertext (a, b - a), read out by decrypting.
+
+        Half as long as transforming, saving and loading them again (docs/ckks.md section 1).
+        """
+        pair = np.empty((2, self.ring.degree), np.int64)
+        for start in range(0, len(polynomials), 2):
+            pair[0] = polynomials[start]
+            last = start + 1 == len(polynomials)
+            np.subtract(polynomials[start if last else start + 1], pair[0], out=pair[1])
+            alone = last or not pair[1].any()
+            if alone:  # SEAL refuses a ciphertext whose second polynomial is zero
+                pair[1, 0] = 1
+            ciphertext = self.ring.transformed(self.ring.residues(pair))
+            for decryptor in (self._first,) if last else (self._first, self._first if alone else self._second):
+                plaintext = seal.api.Plaintext()
+                decryptor.decrypt(ciphertext, plaintext)
+                yield plaintext
 
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
         """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
