@@ -48,6 +48,18 @@ def test_fresh_noise_has_the_variance_the_bounds_use(key: SecretKey) -> None:
     assert 10.0 < errors.var() < 11.0
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_polynomials_come_back_whatever_stands_beside_them(key: SecretKey, count: int) -> None:
+    """They are transformed in pairs (a, b - a)."""
+    cipher = Cipher(key)
+    edge = 2**58
+    polynomials = np.random.default_rng(3).integers(-edge, edge + 1, (count, cipher.ring.degree))
+    polynomials[:, 0] = [edge, -edge, edge, -edge][:count]
+    equal = np.zeros((count, cipher.ring.degree), np.int64)
+    for each in (polynomials, equal, polynomials[:1].repeat(count, axis=0)):
+        assert np.abs(cipher.decrypt(cipher.encrypt(each)) - each).max() <= 21
+
+
 def test_a_seeded_ciphertext_costs_eight_bytes_a_value(key: SecretKey) -> None:
     cipher = Cipher(key)
     (blob,) = cipher.encrypt(np.ones((1, cipher.ring.degree), np.int64))
