@@ -14,6 +14,7 @@ from cleave.aggregates.columns import Exact, Real
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
+from cleave.ckks.layout import noise
 from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.sensitive.app import moments
@@ -125,6 +126,15 @@ def turned(case: Case) -> MomentsResponse:
     return case.with_totals(replaced(case.answer.totals, 0, seal.save(product)))
 
 
+def crept(case: Case) -> MomentsResponse:
+    """Each of a group's positions off by less than its noise, all to the same side."""
+    block, first = case.coefficient(0, lane=1)
+    chosen = case.packing.placement.blocks[block]
+    count = int(chosen.positions[list(chosen.groups).index(0)])
+    assert count > 4
+    return case.offset(block, dict.fromkeys(range(first, first + count), int(0.5 * noise(chosen.chunks))))
+
+
 Fault = Callable[[Case, SecretKey], MomentsResponse]
 ACTIONS: dict[str, Fault] = {
     "no fault": lambda c, _: c.answer,
@@ -155,6 +165,7 @@ ACTIONS: dict[str, Fault] = {
     "whole amount moved from one group to another": lambda c, _: moved(c, 10_000_00 << c.packing.layout.guard, lane=0),
     "part of a unit added to an exact total": lambda c, _: moved(c, 1 << (c.packing.layout.guard - 1), lane=0),
     "amount moved in a real column": lambda c, _: moved(c, 1 << 40, lane=1),
+    "every position of a group moved within its noise": lambda c, _: crept(c),
     "exact total below zero": lambda c, _: c.offset(0, {c.coefficient(0)[1]: -(1 << 57)}),
     "amount added where no group lies": lambda c, _: c.offset(
         0, {c.packing.layout.lanes * c.packing.placement.capacity - 1: 1 << 40}

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks.layout import Layout, noise
-from cleave.ckks.packing import Part
+from cleave.ckks.layout import FRESH_VARIANCE, SIGMAS_EXACT, Layout, noise
+from cleave.ckks.packing import Packing, Part
 from cleave_shared.errors import CheckFailed
 from cleave_shared.moments import SENTINELS
 from cleave_shared.wire import MomentsRequest, MomentsResponse
@@ -49,6 +49,34 @@ def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> N
                 "total",
                 f"a group's total over chunks {piece.start}..{piece.stop - 1} is not what was sent",
             )
+
+
+class GroupDrift:
+    """How far every group's total in every lane has come from what was sent, over all answers so far.
+
+    A coefficient may be off by its noise. A service that shifts many of them that little, all to the same side, would
+    move their sum by far more than the noise of a sum.
+    """
+
+    def __init__(self, packing: Packing) -> None:
+        self._lanes = packing.lanes
+        self._capacity = packing.placement.capacity
+        groups = len(packing.placement.counts)
+        self._drift = np.zeros((packing.lanes, groups), np.int64)
+        self._terms = np.zeros(groups, np.int64)
+
+    def check(self, part: Part, results: Coefficients, expected: Coefficients) -> None:
+        for piece, found, sent in zip(part.pieces, results, expected, strict=True):
+            block = piece.block
+            if not len(block.groups):
+                continue
+            used = int(block.positions.sum())
+            off = (found - sent)[: self._lanes * self._capacity].reshape(self._lanes, self._capacity)[:, :used]
+            self._drift[:, block.groups] += np.add.reduceat(off, block.first, axis=1)
+            self._terms[block.groups] += block.positions * piece.chunks
+            allowed = SIGMAS_EXACT * np.sqrt(FRESH_VARIANCE * self._terms[block.groups])
+            if (np.abs(self._drift[:, block.groups]) > allowed).any():
+                raise CheckFailed("total", "a group's total is farther from what was sent than noise would bring it")
 
 
 def fields_of_lanes(layout: Layout, lanes: Coefficients, chunks: int) -> Coefficients:

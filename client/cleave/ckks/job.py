@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.base import Estimate
-from cleave.ckks.checks import check_envelope, check_sentinels, check_totals
+from cleave.ckks.checks import GroupDrift, check_envelope, check_sentinels, check_totals
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded
 from cleave.ckks.packing import Packing, Part
@@ -25,6 +25,7 @@ class Job:
         self._plaintexts = encoded.plaintexts
         self._cipher = cipher
         self._totals = Totals(packing, encoded.scales)
+        self._drift = GroupDrift(packing)
         name = secrets.token_bytes(16)  # makes every job's sentinels its own
         for index, plaintext in enumerate(self._plaintexts):
             plaintext[-SENTINELS:] = cipher.sentinels(name, index) << SENTINEL_SHIFT
@@ -56,6 +57,7 @@ class Job:
         check_sentinels(part, results, expected)
         decoded = [self._totals.decode(piece, result) for piece, result in zip(part.pieces, results, strict=True)]
         check_totals(part, results, expected)
+        self._drift.check(part, results, expected)
         for piece, positions in zip(part.pieces, decoded, strict=True):
             self._totals.add(piece, positions)
 
