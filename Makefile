@@ -23,7 +23,7 @@ demo: setup
 	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
 bench: setup
-	$(BIN)/python benchmarks/main.py
+	$(BIN)/python -m benchmarks.main
 
 test: setup
 	$(BIN)/python -m pytest
