@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Literal
 
 from sqlglot import exp
 
 from cleave.aggregates import AGGREGATES
+from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.dialect import identity, quote, write
 from cleave.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
@@ -15,6 +17,7 @@ from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan
+from cleave.sql.ranges import Range
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
 from cleave.table.schema import Kind, Schema
 from cleave_shared import limits
@@ -218,7 +221,9 @@ class Cutter:
                 require_encodable(type_)
             decimals = decimals_of(type_)
             names = tuple(column.name for column in columns_of(node, self._schema))
-            typed.append(Argument(sql, type_, decimals, names, counted=key not in measured))
+            known = known_of(node, type_, self._schema, self._catalog.types)
+            lower, upper = _ends(known.range, decimals)
+            typed.append(Argument(sql, type_, decimals, names, key not in measured, lower, upper, known.nullable))
         return tuple(typed)
 
     def _typed_encrypted(self, arguments: tuple[Argument, ...]) -> tuple[EncryptedAggregate, ...]:
@@ -289,6 +294,16 @@ class Cutter:
             Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()))
             for sql, (_, type_), item in zip(texts, described, items, strict=True)
         )
+
+
+def _ends(range_: Range | None, decimals: int | None) -> tuple[int | float, int | float] | tuple[None, None]:
+    """In units of the last decimal for exact types."""
+    if range_ is None:
+        return None, None
+    if decimals is None:
+        return float(range_.lower), float(range_.upper)  # doubles they are, rounded outwards
+    lower = math.ceil(range_.lower * 10**decimals)
+    return lower, max(lower, math.floor(range_.upper * 10**decimals))
 
 
 def _plain_aggregate(

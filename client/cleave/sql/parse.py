@@ -83,8 +83,6 @@ def _one_select(sql: str, table: str) -> exp.Select:
         place = f" at line {first['line']}, column {column}" if first else ""
         quoted = "" if _spelled(table) == table else f", and this table is FROM {_spelled(table)}"
         raise QueryRefused(f"syntax error{place}", hint=f"the dialect is DuckDB's{quoted}") from None
-    except RecursionError:
-        raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
     except SqlglotError:
         raise QueryRefused("the query holds a quote or comment that does not end") from None
     if not statements:

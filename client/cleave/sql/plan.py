@@ -22,9 +22,10 @@ from cleave.table.types import range_of
 class Argument:
     """An expression that an encrypted column occurs in; the client computes it row by row and encrypts that.
 
-    `decimals`: digits after the point of exact types (integers and booleans 0), None for floats. `lower` and `upper`
-    hold for every row: of exact types integers in units of the last decimal; None where only the type's range is known.
-    Of an argument that is only counted, which may be of any type, none of them has a meaning.
+    `decimals`: digits after the point of exact types (integers and booleans 0), None for others. `lower` and `upper`
+    (both included; integers in the last decimal for exact types; None where nothing is known) and `nullable` follow
+    from what the schema declares of the columns; rows outside them are refused before anything is encrypted. An
+    argument that is only counted may be of any type.
     """
 
     sql: str

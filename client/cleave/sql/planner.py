@@ -22,11 +22,14 @@ def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
     from cleave.sql.parse import parse  # noqa: PLC0415
     from cleave.sql.resolve import resolve  # noqa: PLC0415
 
-    question = parse(sql, table)
-    usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
-    with closing(Catalog(question.table, usable)) as catalog:
-        catalog.require_same(question.text, question.rewritten)
-        return Cutter(question, resolve(question, schema), schema, catalog).plan()
+    try:
+        question = parse(sql, table)
+        usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+        with closing(Catalog(question.table, usable)) as catalog:
+            catalog.require_same(question.text, question.rewritten)
+            return Cutter(question, resolve(question, schema), schema, catalog).plan()
+    except RecursionError:
+        raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 
 
 def operation_sql(operation: str, schema: Schema, table: str) -> str:

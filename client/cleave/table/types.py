@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
+_SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, of which expressions may be; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
 OTHERS = ("BOOLEAN", "VARCHAR", "DATE", "TIME", "TIMESTAMP")
 MAX_ENCRYPTED_DIGITS = 18  # of a DECIMAL whose unscaled value is an int64
@@ -39,7 +40,7 @@ def canonical(text: str) -> str:
 
 def decimals_of(type_: str) -> int | None:
     """Digits after the point of an exact type (integers and booleans 0), None for all others."""
-    if type_ in INTEGERS or type_ == "BOOLEAN":
+    if type_.removeprefix("U") in _SIGNED or type_ == "BOOLEAN":
         return 0
     match = _DECIMAL.fullmatch(type_)
     return int(match[2]) if match else None
@@ -58,10 +59,9 @@ def range_of(type_: str) -> tuple[int, int]:
     digits = digits_of(type_)
     if digits is not None:
         return 1 - 10**digits, 10**digits - 1
-    bits = {**INTEGERS, "HUGEINT": 128}
-    if type_ in bits:
-        return -(1 << (bits[type_] - 1)), (1 << (bits[type_] - 1)) - 1
-    return 0, (1 << bits[type_.removeprefix("U")]) - 1
+    if type_ in _SIGNED:
+        return -(1 << (_SIGNED[type_] - 1)), (1 << (_SIGNED[type_] - 1)) - 1
+    return 0, (1 << _SIGNED[type_.removeprefix("U")]) - 1
 
 
 def is_number(type_: str) -> bool:
