@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import duckdb
-from sqlglot import Tokenizer, TokenType
+from sqlglot import Tokenizer, TokenType, exp
 
-from cleave.sql.dialect import quote
+from cleave.sql.dialect import FaithfulDuckDB, quote
 from cleave.sql.engine import connect
 from cleave.sql.fidelity import same_statement
 from cleave.table.schema import Column
@@ -23,6 +23,7 @@ class Catalog:
     def __init__(self, table: str, columns: Sequence[Column]) -> None:
         self._connection = connect()
         self._table = table
+        self._settled: dict[str, exp.Expression] = {}
         # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
         self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")])
 
@@ -51,6 +52,26 @@ class Catalog:
                 "part of the query is in a spelling that is not understood",
                 hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
             )
+
+    def settle(self, name: str) -> exp.Expression:
+        """What current_date or the like is now, the same however often it is asked."""
+        if name not in self._settled:
+            row = self._connection.execute(f"SELECT CAST({name} AS VARCHAR), typeof({name})").fetchone()
+            text, type_ = row or ("", "")
+            self._settled[name] = exp.cast(exp.Literal.string(text), type_, dialect=FaithfulDuckDB)
+        return self._settled[name].copy()
+
+    def require_functions(self, names: Iterable[str]) -> None:
+        """Raises QueryRefused for the first that DuckDB does not have."""
+        for name in names:
+            try:
+                self._connection.execute(f"DESCRIBE SELECT {quote(name)}()")
+            except duckdb.CatalogException as error:
+                near = re.search(r'Did you mean "(\w+)"', str(error))
+                hint = f"did you mean {near[1].upper()}?" if near else "the functions are DuckDB's"
+                raise QueryRefused(f"there is no function {name.upper()}", hint=hint) from None
+            except duckdb.Error:  # it is there and wants arguments
+                continue
 
     def types(self, expressions: Sequence[str]) -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table."""

@@ -14,6 +14,23 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 
 
+def _substring(parser: Any) -> exp.Anonymous:
+    """SUBSTRING(x FROM 1 FOR 2), which DuckDB too takes for substring(x, 1, 2)."""
+    read = DuckDBParser._parse_substring(parser)
+    return _call("substring", read.this, read.args.get("start"), read.args.get("length"))
+
+
+def _trim(parser: Any) -> exp.Anonymous:
+    """TRIM(LEADING 'x' FROM y), which DuckDB too takes for ltrim(y, 'x')."""
+    read = DuckDBParser._parse_trim(parser)
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(read.args.get("position") or "", "trim")
+    return _call(name, read.this, read.expression)
+
+
+def _call(name: str, *arguments: exp.Expression | None) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each for each in arguments if each])
+
+
 class FaithfulDuckDB(DuckDB):
     DATE_PART_MAPPING: dict[str, str] = {}  # noqa: RUF012 - sqlglot declares it so
 
@@ -24,7 +41,7 @@ class FaithfulDuckDB(DuckDB):
             name: parser
             for name, parser in DuckDBParser.FUNCTION_PARSERS.items()
             if name in ("CAST", "TRY_CAST", "EXTRACT")
-        }
+        } | {"SUBSTRING": _substring, "TRIM": _trim}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser
             for name, parser in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items()

@@ -88,6 +88,9 @@ def _plain(node: Any) -> Any:
         name = plain["type_name"].lower()
         plain["type_name"] = _SAME_TYPE.get(name, name)
         plain["children"] = _parameters(plain)
+    elif "null_order" in plain:  # how an unset DuckDB orders
+        plain["null_order"] = plain["null_order"].replace("ORDER_DEFAULT", "NULLS LAST")
+        plain["type"] = plain["type"].replace("ORDER_DEFAULT", "ASCENDING")
     elif kind == "BASE_TABLE":
         plain["table_name"] = plain["table_name"].lower()
     elif kind == "VALUE_CONSTANT":

@@ -33,6 +33,14 @@ UNSTEADY = _names(
 )
 """Not a function of the table alone: two services, or two requests, could differ."""
 
+TODAY = {
+    "current_date": "current_date",
+    "today": "current_date",
+    "localtimestamp": "localtimestamp",
+    "current_localtimestamp": "localtimestamp",
+}
+"""Of those the ones the client settles, once for the whole query: what is sent holds the date or time itself."""
+
 SET_RETURNING = frozenset({"unnest", "generate_subscripts", "regexp_split_to_table"})
 
 FOLLOWS_ROW_ORDER = _names(

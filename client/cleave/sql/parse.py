@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import sqlglot
@@ -10,10 +11,11 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
 from cleave.sql.dialect import FaithfulDuckDB, quote, write
-from cleave.sql.functions import SET_RETURNING, UNSTEADY
+from cleave.sql.functions import SET_RETURNING, TODAY, UNSTEADY
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
+MAIN = "main"  # DuckDB's schema for tables of no other
 ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"
 
 
@@ -41,16 +43,17 @@ class Question:
     orderings: tuple[exp.Ordered, ...]
     limit: int | None
     offset: int
+    functions: tuple[str, ...]  # names, in lower case
 
 
-def parse(sql: str, table: str) -> Question:
-    """Read one SELECT over `table`.
+def parse(sql: str, table: str, columns: Collection[str] = ()) -> Question:
+    """Read one SELECT over `table`, whose columns may be called what sqlglot takes for a keyword and DuckDB does not.
 
     Raises QueryRefused, with the position of a syntax error, and the reason and the alternative for anything else.
     """
     if len(sql) > limits.MAX_SQL_CHARS:
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
-    select = _one_select(sql, table)
+    select = _one_select(sql, table, columns)
     _refuse_clauses(select)
     _refuse_nodes(select)
     source = _source(select, table)
@@ -70,12 +73,43 @@ def parse(sql: str, table: str) -> Question:
         orderings=tuple(order.expressions) if order else (),
         limit=_limit(select.args.get("limit")),
         offset=_number(select.args["offset"].expression, "OFFSET") if select.args.get("offset") else 0,
+        functions=tuple(dict.fromkeys(call.name.lower() for call in select.find_all(exp.Anonymous))),
     )
 
 
-def _one_select(sql: str, table: str) -> exp.Select:
+def _statements(sql: str, names: Collection[str]) -> list[exp.Expr]:
     try:
-        statements = [each for each in sqlglot.parse(sql, read=FaithfulDuckDB) if each is not None]
+        read = sqlglot.parse(sql, read=FaithfulDuckDB)
+    except ParseError:
+        quoted = _quoted(sql, names)
+        if quoted == sql:
+            raise
+        try:
+            read = sqlglot.parse(quoted, read=FaithfulDuckDB)
+        except SqlglotError:
+            read = []
+        if not read:
+            raise  # the places of the first error are those of the text
+    return [each for each in read if each is not None]
+
+
+def _quoted(sql: str, names: Collection[str]) -> str:
+    """`sql` with quotes around the keywords that are one of `names` and stand where a name can."""
+    wanted = {name.lower() for name in names}
+    tokens = sqlglot.tokenize(sql, read=FaithfulDuckDB)
+    pieces, end = [], 0
+    for token, following in itertools.zip_longest(tokens, tokens[1:]):
+        is_word = token.text.isidentifier() and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)
+        begins_more = following is not None and following.token_type in (TokenType.L_PAREN, TokenType.STRING)
+        if is_word and token.token_type != TokenType.STRING and not begins_more and token.text.lower() in wanted:
+            pieces += [sql[end : token.start], quote(token.text)]
+            end = token.end + 1
+    return "".join([*pieces, sql[end:]])
+
+
+def _one_select(sql: str, table: str, columns: Collection[str]) -> exp.Select:
+    try:
+        statements = _statements(sql, [table, *columns])
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         # sqlglot's column is where the offending word ends
@@ -159,12 +193,16 @@ def _refuse_nodes(select: exp.Select) -> None:
 def _refuse_function(name: str) -> None:
     if name == "columns":
         raise QueryRefused("COLUMNS() is not supported", hint="name the columns; `--op` asks for all of them")
-    if name in UNSTEADY:
-        raise QueryRefused(f"{name}() does not follow from the table", hint="write the value itself as a literal")
+    if name in UNSTEADY and name not in TODAY:
+        raise unsteady(f"{name}()")
     if name in SET_RETURNING:
         raise QueryRefused(f"{name}() makes rows and is not supported", hint="reshape the CSV beforehand")
     if name in ("grouping", "grouping_id"):
         raise QueryRefused(f"{name.upper()}() is not supported", hint="ask once for each set of keys")
+
+
+def unsteady(name: str) -> QueryRefused:
+    return QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
 
 
 def _is_count_star(star: exp.Star) -> bool:
@@ -180,7 +218,9 @@ def _source(select: exp.Select, table: str) -> exp.Table:
     source = clause.this
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
         raise QueryRefused("FROM must name the table", hint=f"FROM {_spelled(table)}")
-    if any(value for name, value in source.args.items() if name not in ("this", "alias")):
+    if any(value for name, value in source.args.items() if name not in ("this", "alias", "db")):
+        raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
+    if source.db and source.db.lower() != MAIN:
         raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
@@ -221,6 +261,8 @@ def _limit(node: exp.Expression | None) -> int | None:
     options = node.args.get("limit_options")
     if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
         raise QueryRefused("LIMIT with percent or ties is not supported", hint="give a number of groups")
+    if isinstance(node, exp.Limit) and (isinstance(node.expression, exp.Null) or node.expression == exp.var("ALL")):
+        return None
     return _number(node.args["count"] if isinstance(node, exp.Fetch) else node.expression, "LIMIT")
 
 

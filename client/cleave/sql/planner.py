@@ -23,11 +23,15 @@ def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
     from cleave.sql.resolve import resolve  # noqa: PLC0415
 
     try:
-        question = parse(sql, table)
+        question = parse(sql, table, [column.name for column in schema.columns])
         usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
         with closing(Catalog(question.table, usable)) as catalog:
             catalog.require_same(question.text, question.rewritten)
-            return Cutter(question, resolve(question, schema), schema, catalog).plan()
+            try:
+                return Cutter(question, resolve(question, schema, catalog.settle), schema, catalog).plan()
+            except QueryRefused:
+                catalog.require_functions(question.functions)  # a misspelled one explains more
+                raise
     except RecursionError:
         raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 

@@ -14,8 +14,8 @@ from typing import cast
 from sqlglot import exp
 
 from cleave.sql.dialect import column, identity, write
-from cleave.sql.functions import AGGREGATE_NAMES, UNSTEADY
-from cleave.sql.parse import Item, Question
+from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY
+from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.table.schema import Column, Kind, Schema
 from cleave_shared.errors import QueryRefused
 
@@ -33,9 +33,12 @@ class Resolved:
     orderings: tuple[exp.Ordered, ...]
 
 
-def resolve(question: Question, schema: Schema) -> Resolved:
-    """Raises QueryRefused for unknown names and for columns that are not to be computed on."""
-    return _Resolver(question, schema).resolve()
+def resolve(question: Question, schema: Schema, settle: Callable[[str], exp.Expression]) -> Resolved:
+    """`settle` gives the literal that a name such as current_date now stands for.
+
+    Raises QueryRefused for unknown names and for columns that are not to be computed on.
+    """
+    return _Resolver(question, schema, settle).resolve()
 
 
 def columns_of(node: exp.Expression, schema: Schema) -> list[Column]:
@@ -58,8 +61,9 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 
 class _Resolver:
-    def __init__(self, question: Question, schema: Schema) -> None:
+    def __init__(self, question: Question, schema: Schema, settle: Callable[[str], exp.Expression]) -> None:
         self._question = question
+        self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
         self._qualifiers = {(question.alias or question.table).lower()}
         self._items: list[Item] = []
@@ -123,6 +127,9 @@ class _Resolver:
             each.comments = None
             if isinstance(each, exp.Anonymous):
                 each.set("this", each.name.lower())
+        for each in list(root.find_all(exp.Anonymous)):
+            if each.name in TODAY and not each.expressions:
+                each.replace(self._settle(TODAY[each.name]))
         expanded: exp.Expression = root.this.pop()
         return expanded
 
@@ -136,7 +143,13 @@ class _Resolver:
         return _bracketed(self._alias(found)) or known
 
     def _column(self, found: exp.Column) -> exp.Expression | None:
-        if found.args.get("db") or (found.table and found.table.lower() not in self._qualifiers):
+        schema_name = found.text("db").lower()
+        is_other_schema = schema_name and (schema_name != MAIN or self._question.alias)
+        if (
+            found.args.get("catalog")
+            or is_other_schema
+            or (found.table and found.table.lower() not in self._qualifiers)
+        ):
             raise QueryRefused(f"there is no table or field for {write(found)}", hint="write the column's name alone")
         known = self._columns.get(found.name.lower())
         if known is None:
@@ -154,8 +167,10 @@ class _Resolver:
 
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
+        if name.lower() in TODAY and not found.this.quoted:
+            return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
-            raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
+            raise unsteady(name)
         near = difflib.get_close_matches(name.lower(), [*self._columns, *self._aliases], n=1)
         hints = []
         if near:
