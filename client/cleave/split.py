@@ -6,7 +6,7 @@ before it is sent, and the plain service's groups are checked against ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -46,10 +46,13 @@ class Halves:
         self._table = table
         self._plan = plan
         self._keys = [f"k{i}" for i in range(len(plan.keys))]
-        self._arguments = [f"argument_{i}" for i in range(len(plan.arguments))]
+        fetched = [_fetchable(each) for each in plan.arguments]
+        self._arguments = [[f"argument_{i}_{word}" for word in range(len(each))] for i, each in enumerate(fetched)]
         selected = [f"({key}) AS {name}" for key, name in zip(plan.keys, self._keys, strict=True)]
         selected += [
-            f"{_fetchable(each)} AS {name}" for each, name in zip(plan.arguments, self._arguments, strict=True)
+            f"{sql} AS {name}"
+            for words, names in zip(fetched, self._arguments, strict=True)
+            for sql, name in zip(words, names, strict=True)
         ]
         self._run(
             f"CREATE OR REPLACE TABLE selected AS SELECT {', '.join(selected or ['1 AS one'])} FROM {table.relation}"
@@ -84,7 +87,7 @@ class Halves:
 
     def _blame(self, kind: str) -> InputError:
         """Which expression DuckDB could not compute in some row."""
-        expressions = {argument.sql: _fetchable(argument) for argument in self._plan.arguments}
+        expressions = {argument.sql: _fetchable(argument)[0] for argument in self._plan.arguments}
         expressions |= {
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
@@ -94,15 +97,14 @@ class Halves:
             except duckdb.Error as error:
                 return InputError(
                     f"{sql} cannot be computed in some row ({type(error).__name__})",
-                    hint="an encrypted argument takes at most 64 bits or 18 digits: cast it to DOUBLE, or use TRY_CAST "
-                    "where a value may not fit",
+                    hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
                 )
         return InputError(f"the query cannot be computed on this table ({kind})")
 
     @property
     def asks_plain(self) -> bool:
         """Whether the plain service has anything to answer."""
-        return bool(self._plan.plain_columns or self._plan.plain)
+        return self._plan.asks_plain
 
     def plain_parts(self) -> Iterator[PlainPart]:
         """The plain half in files that each fit a request, and whose groups each fit an answer.
@@ -154,41 +156,53 @@ class Halves:
         """The arguments' values in the selected rows, sorted by group."""
         if not self._arguments:
             return []
-        names = ", ".join(f"selected.{name}" for name in self._arguments)
+        names = ", ".join(f"selected.{name}" for words in self._arguments for name in words)
         if not self._keys:
             columns = self._fetch(f"SELECT {names} FROM selected")
-            return [_values(columns[name], None) for name in self._arguments]
+            return [_values([columns[name] for name in words], None) for words in self._arguments]
         same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
         columns = self._fetch(f"SELECT number, {names} FROM selected JOIN grouped ON {same}")
         numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
         order = np.argsort(numbers, kind="stable")  # a radix sort up to 16 bits
-        return [_values(columns[name], order) for name in self._arguments]
+        return [_values([columns[name] for name in words], order) for words in self._arguments]
 
     def close(self) -> None:
         for name in ("selected", "grouped", "plain_half"):
             self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _values(column: NDArray[np.generic], order: NDArray[np.intp] | None) -> Values:
+def _values(words: Sequence[NDArray[np.generic]], order: NDArray[np.intp] | None) -> Values:
+    """An argument's values from its words, in the order of the groups."""
     valid = None
-    if isinstance(column, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(column)
-        column, valid = column.data, ~mask if mask.any() else None
-    if order is None:
-        return Values(column, valid)
-    return Values(column[order], None if valid is None else valid[order])
+    if isinstance(words[0], np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(words[0])
+        valid = ~mask if mask.any() else None
+    plain = [np.ma.getdata(word) for word in words]
+    if order is not None:
+        plain, valid = [word[order] for word in plain], None if valid is None else valid[order]
+    return Values(plain[0] if len(plain) == 1 else np.stack([word.view(np.uint64) for word in plain]), valid)
 
 
-def _fetchable(argument: Argument) -> str:
-    """SQL whose values numpy holds without loss: integers in the last decimal, float64, or 1 for any value."""
+_INT64, _UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
+
+
+def _fetchable(argument: Argument) -> tuple[str, ...]:
+    """SQL whose values numpy holds without loss: float64, 1 for any value, or integers in the last decimal.
+
+    Integers are 64 bits wide where the argument's bounds are, else two words of two's complement, the lower first.
+    """
     if argument.counted:
-        return f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END"
+        return (f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END",)
     if argument.decimals is None:
-        return f"CAST(({argument.sql}) AS DOUBLE)"
-    if not argument.decimals:
-        return f"CAST(({argument.sql}) AS BIGINT)"
-    # DECIMAL(18, d) * 10^d in two factors that DECIMAL(38) holds, instead of fetchnumpy's float64
-    half = argument.decimals // 2
-    factors = [f"CAST({10**digits} AS DECIMAL(10,0))" for digits in (half, argument.decimals - half)]
-    wide = f"CAST(({argument.sql}) AS DECIMAL(18,{argument.decimals}))"
-    return f"CAST({wide} * {factors[0]} * {factors[1]} AS BIGINT)"
+        return (f"CAST(({argument.sql}) AS DOUBLE)",)
+    digits = f"({argument.sql})"
+    if argument.decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
+        digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
+    lower, upper = argument.domain.lower, argument.domain.upper
+    if lower in _INT64 and upper in _INT64:
+        return (f"CAST({digits} AS BIGINT)",)
+    if lower in _UINT64 and upper in _UINT64:
+        return (f"CAST({digits} AS UBIGINT)",)
+    wide = f"CAST({digits} AS {'UHUGEINT' if argument.type == 'UHUGEINT' else 'HUGEINT'})"
+    half = "UBIGINT" if argument.type == "UHUGEINT" else "BIGINT"
+    return (f"CAST({wide} & {(1 << 64) - 1} AS UBIGINT)", f"CAST({wide} >> 64 AS {half})")

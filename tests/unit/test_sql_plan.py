@@ -56,6 +56,18 @@ def test_a_query_is_cut_in_three(patients: Schema) -> None:
     assert (plan.limit, plan.offset) == (3, 1)
 
 
+def test_a_selection_by_an_encrypted_column_stays_here_and_takes_the_plain_aggregates_along(patients: Schema) -> None:
+    plan = plan_query(
+        'SELECT ward, count(*), sum("bed no"), avg(age) FROM patients WHERE age > 30 GROUP BY ward',
+        patients,
+        "patients",
+    )
+    assert (plan.where, plan.keys, plan.selecting) == ('"age" > 30', ('"ward"',), ("ward", "age"))
+    assert (plan.plain_columns, plan.plain, plan.asks_plain) == ((), (), False)
+    assert [argument.sql for argument in plan.arguments] == ['"Bed No"', '"age"']
+    assert [output.source for output in plan.outputs] == ["key", "local", "encrypted", "encrypted"]
+
+
 def test_a_question_about_encrypted_columns_alone_sends_no_plain_column(patients: Schema) -> None:
     plan = plan_query("SELECT count(*), sum(age) FROM patients", patients, "patients")
     assert (plan.where, plan.keys, plan.plain_columns, plan.plain) == (None, (), (), ())
@@ -81,7 +93,7 @@ def test_equal_arguments_are_encrypted_once_for_all_their_aggregates(patients: S
         ("sum(smoker)", '"smoker"', "BOOLEAN", 0),
         ("sum(bill * 2)", '"bill" * 2', "DECIMAL(18,2)", 2),
         ("avg(age / 2)", '"age" / 2', "DOUBLE", None),
-        ("count(age::VARCHAR)", 'CAST("age" AS TEXT)', "VARCHAR", 0),
+        ("count(age::VARCHAR)", 'CAST("age" AS TEXT)', "VARCHAR", None),
         ("product(CASE WHEN ward = 'x' THEN weight END)", 'CASE WHEN "ward" = \'x\' THEN "weight" END', "DOUBLE", None),
     ],
 )
@@ -95,13 +107,11 @@ def test_the_client_computes_the_argument(
 
 REFUSED = {
     # what the trust model cannot answer
-    "SELECT sum(age) FROM patients WHERE age > 3": ("WHERE on 'age'", "FILTER (WHERE"),
-    "SELECT sum(age) FROM patients GROUP BY smoker": ("GROUP BY on 'smoker'", "plain"),
-    "SELECT age + 1 AS a, count(*) FROM patients GROUP BY a": ("GROUP BY on 'age'", "plain"),
     "SELECT count(*) FROM patients ORDER BY age": ("'age' is encrypted", "SUM(age)"),
     "SELECT age FROM patients": ("'age' is encrypted", "AVG(age)"),
-    "SELECT ward, bill FROM patients GROUP BY ALL": ("GROUP BY on 'bill'", "plain"),
     "SELECT count(*) FROM patients HAVING age > 3": ("'age' is encrypted", "SUM(age)"),
+    "SELECT min(ward) FROM patients WHERE age > 3": ("MIN over rows that 'age' selects", "COUNT, SUM, AVG"),
+    "SELECT bill, count(DISTINCT ward) FROM patients GROUP BY ALL": ("over rows that 'bill' selects", "SUM"),
     "SELECT min(age) FROM patients": ("MIN over 'age'", "COUNT, SUM, AVG"),
     "SELECT median(bill) FROM patients": ("compared", "COUNT, SUM, AVG"),
     "SELECT quantile_cont(bill, 0.5) FROM patients": ("compared", "SUM"),
@@ -118,8 +128,6 @@ REFUSED = {
     "SELECT string_agg(ward, ',') FROM patients": ("order of rows", "ORDER BY"),
     "SELECT first(ward) FROM patients": ("order of rows", "ANY_VALUE"),
     # types
-    "SELECT sum(age::HUGEINT) FROM patients": ("HUGEINT, at most 64 bits", "AS BIGINT"),
-    "SELECT sum(age::DECIMAL(38,19)) FROM patients": ("at most 18 digits", "DECIMAL(18, ...)"),
     "SELECT avg(smoker) FROM patients": ("avg(BOOLEAN)", None),
     "SELECT sum(age::VARCHAR) FROM patients": ("VARCHAR", None),
     "SELECT product(age::DATE) FROM patients": ("", None),

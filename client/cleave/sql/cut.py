@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal
 
 from sqlglot import exp
 
@@ -12,19 +11,19 @@ from cleave.aggregates import AGGREGATES
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.dialect import identity, quote, write
-from cleave.sql.encryptable import SUPPORTED, decimals_of, not_declared, require_encodable, single_value
+from cleave.sql.encryptable import SUPPORTED, not_declared, over, require_encodable, selected_by, single_value
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
-from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan
+from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan, Source
 from cleave.sql.ranges import Range
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
 from cleave.table.schema import Kind, Schema
+from cleave.table.types import decimals_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
 GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
-_NO_WHERE = "filter inside the aggregate instead: SUM(x) FILTER (WHERE ...) works on encrypted columns"
 
 
 class Cutter:
@@ -39,14 +38,17 @@ class Cutter:
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
         self._plain: dict[str, exp.Expression] = {}
         self._mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
+        self._selecting = [*resolved.keys, *([resolved.where] if resolved.where is not None else [])]
+        # the encrypted column that tells which rows are meant, if one does: then the plain service must not
+        self._hidden = next((name for node in self._selecting if (name := self._encrypted_in(node))), None)
 
     def plan(self) -> QueryPlan:
         question, resolved = self._question, self._resolved
         self._refuse_rows()
         for key in resolved.keys:
-            self._require_plain_rows(key, "GROUP BY")
+            _refuse_aggregate(key, "GROUP BY", "group by columns")
         if resolved.where is not None:
-            self._require_plain_rows(resolved.where, "WHERE")
+            _refuse_aggregate(resolved.where, "WHERE", "HAVING filters groups by their aggregates")
         items = [self._final(item.expression) for item in resolved.items]
         having = self._final(resolved.having) if resolved.having is not None else None
         # a number standing alone would be the place of an output
@@ -63,16 +65,19 @@ class Cutter:
         encrypted = self._typed_encrypted(arguments)
         plain = self._typed_plain()
         finals = self._typed_finals(items, described, key_types, plain, encrypted)
+        sent = [] if self._hidden else [*self._selecting, *self._plain.values()]
+        elsewhere: Source = "plain" if sent else "local"
         outputs = tuple(
-            Output(name, _source(final, item)) for (name, _), final, item in zip(described, finals, items, strict=True)
+            Output(name, _source(final, item, elsewhere))
+            for (name, _), final, item in zip(described, finals, items, strict=True)
         )
-        sent = [*resolved.keys, *self._plain.values(), *([resolved.where] if resolved.where is not None else [])]
         plan = QueryPlan(
             sql=question.text,
             table=question.table,
             where=where,
             keys=keys,
             key_types=key_types,
+            selecting=self._names(self._selecting),
             plain_columns=self._names(sent),
             arguments=arguments,
             encrypted=encrypted,
@@ -114,16 +119,6 @@ class Cutter:
             "the query asks for single rows", hint="ask for aggregates, such as AVG(x), or add GROUP BY ALL"
         )
 
-    def _require_plain_rows(self, node: exp.Expression, clause: str) -> None:
-        if has_aggregate(node):
-            hint = "HAVING filters groups by their aggregates" if clause == "WHERE" else "group by plain columns"
-            raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
-        if name := self._encrypted_in(node):
-            hint = _NO_WHERE if clause == "WHERE" else "make it plain in the schema, or add a coarser plain column"
-            raise QueryRefused(
-                f"{clause} on {name!r}: the column is encrypted, nobody but you can see which rows it means", hint=hint
-            )
-
     # expressions over keys and aggregates
 
     def _final(self, node: exp.Expression) -> exp.Expression:
@@ -163,14 +158,14 @@ class Cutter:
         inner = [*call.expressions, *([node.expression.this] if isinstance(node, exp.Filter) else [])]
         if any(has_aggregate(each) for each in inner):
             raise QueryRefused("an aggregate cannot stand inside another", hint="ask for the inner one by itself")
-        if self._encrypted_in(node) is not None:
-            return self._encrypted_aggregate(node, call)
         if (
             call is node
             and call.name == "count"
             and (not call.expressions or isinstance(call.expressions[0], exp.Star))
         ):
             return "n"
+        if self._hidden is not None or self._encrypted_in(node) is not None:
+            return self._encrypted_aggregate(node, call)
         if call.name in FOLLOWS_ROW_ORDER and not any(each.find(exp.Order) for each in call.expressions):
             raise QueryRefused(
                 f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
@@ -180,27 +175,26 @@ class Cutter:
         return f"p{[id(each) for each in self._plain.values()].index(id(known))}"
 
     def _encrypted_aggregate(self, node: exp.Expression, call: exp.Anonymous) -> str:
-        name = call.name.upper()
+        name, column = call.name.upper(), self._encrypted_in(node)
+        why = over(column) if column is not None else selected_by(str(self._hidden))
         declared = AGGREGATES.get(name)
         if declared is None:
-            raise not_declared(name, str(self._encrypted_in(node)))
-        if len(call.expressions) != declared.arity:
+            raise not_declared(name, why)
+        given = call.expressions or [exp.Star()]  # COUNT() is COUNT(*)
+        if len(given) != declared.arity:
             number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
-            raise QueryRefused(f"{name} of an encrypted column takes {number}")
-        keys = tuple(self._argument(name, node, argument) for argument in call.expressions)
+            raise QueryRefused(f"{name} {why}: takes {number}")
+        keys = tuple(self._argument(name, why, node, argument) for argument in given)
         return f"e{self._encrypted.setdefault((name, keys), len(self._encrypted))}"
 
-    def _argument(self, name: str, node: exp.Expression, argument: exp.Expression) -> str:
-        """The identity of one argument of the call `node` of `name`, kept."""
+    def _argument(self, name: str, why: str, node: exp.Expression, argument: exp.Expression) -> str:
+        """The identity of one argument of the call `node` of `name`, kept; `why` it is encrypted."""
         if isinstance(argument, exp.Distinct):
             raise QueryRefused(
-                f"{name}(DISTINCT ...) over an encrypted column: equal values cannot be recognised under encryption",
-                hint=SUPPORTED,
+                f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
             )
         if argument.find(exp.Order):
-            raise QueryRefused(
-                f"ORDER BY inside {name} over an encrypted column", hint="leave it out: order is no matter"
-            )
+            raise QueryRefused(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
         if isinstance(argument, exp.Star):
             argument = exp.Literal.number(1)
         if isinstance(node, exp.Filter):
@@ -330,7 +324,15 @@ def _places(final: exp.Expression, letter: str) -> tuple[int, ...]:
     return tuple(sorted(int(name[1:]) for name in names if name[0] == letter))
 
 
-def _source(final: Final, item: exp.Expression) -> Literal["key", "plain", "encrypted"]:
+def _source(final: Final, item: exp.Expression, elsewhere: Source) -> Source:
+    """`elsewhere` is where numbers of rows come from."""
     if final.encrypted:
         return "encrypted"
-    return "key" if any(column.name[0] == "k" for column in item.find_all(exp.Column)) and not final.plain else "plain"
+    if final.plain:
+        return "plain"
+    return "key" if any(column.name[0] == "k" for column in item.find_all(exp.Column)) else elsewhere
+
+
+def _refuse_aggregate(node: exp.Expression, clause: str, hint: str) -> None:
+    if has_aggregate(node):
+        raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)

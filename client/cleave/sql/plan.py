@@ -5,6 +5,9 @@
 
 The final SQL runs in the client over a table with one row a group: keys k0.., its size n, plain aggregates p0.., and
 encrypted ones e0.. .
+
+Where WHERE or a key reads an encrypted column, only the client may know which rows are meant: it selects and groups
+them, the plain service is not asked, and sums over plain columns are encrypted with the rest.
 """
 
 from __future__ import annotations
@@ -82,12 +85,14 @@ class PlainAggregate:
         return self.combine is not None
 
 
+Source = Literal["key", "plain", "encrypted", "local"]
+"""Where an output comes from: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`source` is `encrypted` if any encrypted aggregate is inside."""
-
     name: str
-    source: Literal["key", "plain", "encrypted"]
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ class QueryPlan:
     where: str | None
     keys: tuple[str, ...]
     key_types: tuple[str, ...]
-    plain_columns: tuple[str, ...]  # what WHERE, keys and plain aggregates read: nothing else is sent
+    selecting: tuple[str, ...]  # the columns WHERE and the keys read
+    plain_columns: tuple[str, ...]  # all that is sent in the clear, none where `selecting` holds an encrypted column
     arguments: tuple[Argument, ...]
     encrypted: tuple[EncryptedAggregate, ...]
     plain: tuple[PlainAggregate, ...]
@@ -124,3 +130,8 @@ class QueryPlan:
     order_by: tuple[str, ...]
     limit: int | None
     offset: int
+
+    @property
+    def asks_plain(self) -> bool:
+        """Whether the plain service has anything to answer."""
+        return bool(self.plain_columns or self.plain)
