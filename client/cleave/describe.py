@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
@@ -14,84 +16,147 @@ from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields
 from cleave.ckks.packing import Packing, bytes_of_chunk
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
 from cleave.split import Halves
-from cleave.sql.plan import QueryPlan
-from cleave.table.schema import Kind
+from cleave.sql.plan import Argument, QueryPlan
+from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.params import SUM60_PACK, Profile
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnFate:
+    """What becomes of a column of the table; `bytes` are what of it is sent."""
+
+    name: str
+    kind: str
+    type: str
+    fate: str
+    destination: Literal["plain", "sensitive", "none"]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedColumn:
+    """A column made for the query: of which arguments, and the bound of its total over all rows."""
+
+    argument: str
+    type: str
+    moment: str
+    exact: bool
+    log2_scale: int
+    bytes: int
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    name: str
+    degree: int
+    modulus_bits: int
+    security_bits: int
+    capacity_bits: int
+    lanes: int
+    keys_uploaded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """To one service; `bytes_down` None: not foreseen."""
+
+    count: int
+    bytes_up: int
+    bytes_down: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What each service learns, in sentences."""
+
+    plain: tuple[str, ...]
+    sensitive: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    table: str
+    rows: int
+    selected_rows: int
+    groups: int
+    columns: tuple[ColumnFate, ...]
+    encrypted: tuple[EncryptedColumn, ...]
+    profile: Parameters
+    plain: Requests
+    sensitive: Requests
+    leakage: Leakage
+
+
 def describe_plan(
     table: Table, plan: QueryPlan, streams: int, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
-) -> dict[str, Any]:
+) -> Description:
+    """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
     halves = Halves(table, plan)
-    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()] if halves.asks_plain else []
+    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()] if plan.asks_plain else []
     columns = columns_of(plan)
     packing = packing_of(columns, halves, profile, options)
     scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
     requests = packing.parts(streams)
-    described = {
-        "table": table.name,
-        "rows": table.rows,
-        "selected_rows": packing.rows,
-        "groups": len(halves.keys),
-        "columns": _columns(table, plan, halves, columns, packing),
-        "encrypted": _encrypted(plan, columns, packing, scales),
-        "profile": {
-            "name": profile.name,
-            "degree": profile.degree,
-            "modulus_bits": sum(profile.prime_bits),
-            "security_bits": min(profile.estimated_bits),
-            "capacity_bits": profile.capacity_bits,
-            "lanes": packing.lanes,
-            "keys_uploaded": 0,
-        },
-        "requests": {
-            "plain": {"count": len(parts), "bytes_up": sum(size for _, size in parts)},
-            "sensitive": {
-                "count": len(requests),
-                "bytes_up": packing.chunks * bytes_of_chunk(profile),
-                "bytes_down": sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
-            },
-        },
-        "leakage": leakage(plan, table.rows, packing),
-    }
+    description = Description(
+        table=table.name,
+        rows=table.rows,
+        selected_rows=packing.rows,
+        groups=len(halves.keys),
+        columns=tuple(_columns(table, plan, halves, columns, packing)),
+        encrypted=tuple(_encrypted(plan, columns, packing, scales)),
+        profile=Parameters(
+            name=profile.name,
+            degree=profile.degree,
+            modulus_bits=sum(profile.prime_bits),
+            security_bits=min(profile.estimated_bits),
+            capacity_bits=profile.capacity_bits,
+            lanes=packing.lanes,
+            keys_uploaded=0,
+        ),
+        plain=Requests(len(parts), sum(size for _, size in parts)),
+        sensitive=Requests(
+            len(requests),
+            packing.chunks * bytes_of_chunk(profile),
+            sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
+        ),
+        leakage=leakage(plan, table.rows, packing),
+    )
     halves.close()
-    return described
+    return description
 
 
-def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> list[dict[str, Any]]:
-    encrypted: dict[str, int] = {name.lower(): 0 for argument in plan.arguments for name in argument.columns}
+def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> Iterator[ColumnFate]:
+    read = {name for argument in plan.arguments for name in argument.columns}
+    encrypted = Counter[str]()
     for made, size in zip(columns.names, _bytes(packing), strict=True):
-        for argument in made.arguments:
-            for read in plan.arguments[argument].columns:
-                encrypted[read.lower()] += size
-    plain = {name.lower() for name in plan.plain_columns}
-    described = []
+        for number in made.arguments:
+            for name in _behind(plan.arguments[number], table.schema):
+                encrypted[name] += size
     for column in table.schema.columns:
-        name = column.name.lower()
-        size = 0
-        if name in plain:
-            fate, destination, size = "sent in the clear", "plain", halves.plain_bytes(column.name)
-        elif name in encrypted and column.kind is Kind.PLAIN:
-            fate, destination = "read here for an encrypted column", "none"
-        elif name in encrypted and not encrypted[name]:  # its NULLs and its range are declared: nothing is left to ask
-            fate, destination = "read here, nothing of it sent", "none"
-        elif name in encrypted:
+        name, size = column.name, 0
+        destination: Literal["plain", "sensitive", "none"] = "none"
+        if name in plan.plain_columns:
+            fate, destination, size = "sent in the clear", "plain", halves.plain_bytes(name)
+        elif encrypted[name]:
             fate, destination, size = "encrypted", "sensitive", encrypted[name]
+        elif name in plan.selecting:
+            fate = "read here to select and group rows"
+        elif name in read and column.kind is Kind.PLAIN:
+            fate = "read here for an encrypted column"
+        elif name in read:  # its NULLs and its range are declared: nothing is left to ask
+            fate = "read here, nothing of it sent"
         else:
-            fate, destination = "not read, stays here", "none"
-        described.append(
-            {
-                "name": column.name,
-                "kind": str(column.kind),
-                "type": column.type,
-                "fate": fate,
-                "destination": destination,
-                "bytes": size,
-            }
-        )
-    return described
+            fate = "not read, stays here"
+        yield ColumnFate(name, str(column.kind), column.type, fate, destination, size)
+
+
+def _behind(argument: Argument, schema: Schema) -> tuple[str, ...]:
+    """The columns an argument is encrypted for: those of its columns that are, or all where it is of plain ones."""
+    encrypted = [name for name in argument.columns if schema.column(name).kind is Kind.ENCRYPTED]
+    return tuple(encrypted) or argument.columns
 
 
 def _bytes(packing: Packing) -> list[int]:
@@ -106,9 +171,9 @@ def _bytes(packing: Packing) -> list[int]:
     return [round(sent * taken / max(1, sum(bits))) for taken in bits]
 
 
-def _encrypted(plan: QueryPlan, columns: Columns, packing: Packing, scales: Sequence[Scale]) -> list[dict[str, Any]]:
-    """One entry per encrypted column: of which arguments, its scale, and the bound of its total over all rows."""
-    described = []
+def _encrypted(
+    plan: QueryPlan, columns: Columns, packing: Packing, scales: Sequence[Scale]
+) -> Iterator[EncryptedColumn]:
     noise = SIGMAS * math.sqrt(FRESH_VARIANCE * int(packing.placement.terms().sum()))
     for name, type_, place, scale, size, reading in zip(
         columns.names, columns.types, packing.layout.places, scales, _bytes(packing), columns.readings, strict=True
@@ -116,18 +181,15 @@ def _encrypted(plan: QueryPlan, columns: Columns, packing: Packing, scales: Sequ
         arguments = [plan.arguments[number] for number in name.arguments]
         exact = isinstance(type_, Exact)
         lost = float(ROUNDING_UNITS) + (noise if isinstance(place, WidePlace) else 0.0)
-        described.append(
-            {
-                "argument": ", ".join(argument.sql for argument in arguments),
-                "type": ", ".join(argument.type for argument in arguments),
-                "moment": name.moment,
-                "exact": exact,
-                "log2_scale": packing.layout.guard if exact else scale.exponent,
-                "bytes": size,
-                "bound": 0.0 if exact else _ldexp(lost, -scale.exponent) * float(reading.unit),
-            }
+        yield EncryptedColumn(
+            argument=", ".join(argument.sql for argument in arguments),
+            type=", ".join(argument.type for argument in arguments),
+            moment=name.moment,
+            exact=exact,
+            log2_scale=packing.layout.guard if exact else scale.exponent,
+            bytes=size,
+            bound=0.0 if exact else _ldexp(lost, -scale.exponent) * float(reading.unit),
         )
-    return described
 
 
 def _ldexp(value: float, exponent: int) -> float:
@@ -137,10 +199,10 @@ def _ldexp(value: float, exponent: int) -> float:
         return math.inf
 
 
-def leakage(plan: QueryPlan, rows: int, packing: Packing) -> dict[str, list[str]]:
-    """What each service learns. The client prints it; SECURITY.md explains it."""
+def leakage(plan: QueryPlan, rows: int, packing: Packing) -> Leakage:
+    """SECURITY.md explains it."""
     plain = ["nothing: it is not asked"]
-    if plan.plain_columns or plan.plain:
+    if plan.asks_plain:
         plain = [
             f"the plain columns the query reads, with names and values: {', '.join(plan.plain_columns) or 'none'}",
             f"the number of rows: {rows}",
@@ -155,7 +217,7 @@ def leakage(plan: QueryPlan, rows: int, packing: Packing) -> dict[str, list[str]
             "neither the groups nor their sizes, nor any name, nor the SQL",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
         ]
-    return {"plain service": plain, "sensitive service": sensitive}
+    return Leakage(tuple(plain), tuple(sensitive))
 
 
 def _counted(number: int, noun: str) -> str:

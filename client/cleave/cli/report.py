@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,14 @@ from cleave.cli import figures
 from cleave.cli.console import Heading, printable, table
 
 if TYPE_CHECKING:
+    from cleave.describe import ColumnFate, Description, EncryptedColumn
     from cleave.pipeline import Result
     from cleave.sql.finish import ResultTable
     from cleave.transport.base import Transport
 
 _WIDE = 120  # characters; about what a terminal shows in one line
 _FAR = 40  # digits before a decimal is written with an exponent
+_SERVICES = ("plain", "sensitive")
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
 
 
@@ -87,39 +90,39 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
     )
 
 
-def plan_json(plan: Mapping[str, Any]) -> str:
-    return _dump(plan)
+def plan_json(plan: Description) -> str:
+    facts = asdict(plan)
+    facts["requests"] = {service: facts.pop(service) for service in _SERVICES}
+    facts["leakage"] = {f"{service} service": facts["leakage"][service] for service in _SERVICES}
+    return _dump(facts)
 
 
-def plan_text(plan: Mapping[str, Any]) -> str:
+def plan_text(plan: Description) -> str:
     """What `cleave.describe.describe_plan` found, section by section."""
     sections = [
-        f"{printable(plan['table'])}: {_counted(plan['rows'], 'row')}, {plan['selected_rows']:,} selected, "
-        f"{_counted(plan['groups'], 'group')}. Nothing has been sent.",
-        "Columns\n" + _indented(_column_table(plan["columns"])),
+        f"{printable(plan.table)}: {_counted(plan.rows, 'row')}, {plan.selected_rows:,} selected, "
+        f"{_counted(plan.groups, 'group')}. Nothing has been sent.",
+        "Columns\n" + _indented(_column_table(plan.columns)),
     ]
-    if plan["encrypted"]:
-        sections.append("Encrypted columns made for this query\n" + _indented(_encrypted_table(plan["encrypted"])))
-    profile, plain, sensitive = plan["profile"], plan["requests"]["plain"], plan["requests"]["sensitive"]
+    if plan.encrypted:
+        sections.append("Encrypted columns made for this query\n" + _indented(_encrypted_table(plan.encrypted)))
+    profile = plan.profile
     sections.append(
-        f"Profile {profile['name']}\n"
-        f"  ring degree {profile['degree']}, {profile['modulus_bits']} bits of modulus, at least "
-        f"{profile['security_bits']} bits of estimated security\n"
-        f"  a total may take {profile['capacity_bits']} bits; {_counted(profile['lanes'], 'encrypted value')} a row; "
-        f"{_counted(profile['keys_uploaded'], 'key')} uploaded"
+        f"Profile {profile.name}\n"
+        f"  ring degree {profile.degree}, {profile.modulus_bits} bits of modulus, at least "
+        f"{profile.security_bits} bits of estimated security\n"
+        f"  a total may take {profile.capacity_bits} bits; {_counted(profile.lanes, 'encrypted value')} per row; "
+        f"{_counted(profile.keys_uploaded, 'key')} uploaded"
     )
     sections.append(
         "Requests\n"
-        f"  plain service      {_counted(plain['count'], 'request')}, {_bytes(plain['bytes_up'])} up\n"
-        f"  sensitive service  {_counted(sensitive['count'], 'request')}, {_bytes(sensitive['bytes_up'])} up, "
-        f"about {_bytes(sensitive['bytes_down'])} down"
+        f"  plain service      {_counted(plan.plain.count, 'request')}, {_bytes(plan.plain.bytes_up)} up\n"
+        f"  sensitive service  {_counted(plan.sensitive.count, 'request')}, {_bytes(plan.sensitive.bytes_up)} up, "
+        f"about {_bytes(plan.sensitive.bytes_down or 0)} down"
     )
-    for party, lessons in plan["leakage"].items():
-        if lessons:
-            sections.append(
-                f"What {'' if party.startswith('both') else 'the '}{party} will see\n"
-                + "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
-            )
+    for service, lessons in zip(_SERVICES, (plan.leakage.plain, plan.leakage.sensitive), strict=True):
+        lines = "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
+        sections.append(f"What the {service} service will see\n{lines}")
     return "\n\n".join(sections)
 
 
@@ -137,22 +140,25 @@ def _footer(answer: Result, transport: Transport, seconds: float) -> str:
     )
 
 
-def _column_table(columns: Iterable[Mapping[str, Any]]) -> str:
+def _column_table(columns: Iterable[ColumnFate]) -> str:
     headings = [Heading(name) for name in ("column", "kind", "type", "fate", "to")]
     return table(
         [*headings, Heading("bytes", justify="right")],
         [
             [
-                *(column[fact] for fact in ("name", "kind", "type", "fate")),
-                _DESTINATIONS[column["destination"]],
-                f"{column['bytes']:,}",
+                column.name,
+                column.kind,
+                column.type,
+                column.fate,
+                _DESTINATIONS[column.destination],
+                f"{column.bytes:,}",
             ]
             for column in columns
         ],
     )
 
 
-def _encrypted_table(columns: Iterable[Mapping[str, Any]]) -> str:
+def _encrypted_table(columns: Iterable[EncryptedColumn]) -> str:
     headings = [
         Heading("of"),
         Heading("type"),
@@ -164,11 +170,11 @@ def _encrypted_table(columns: Iterable[Mapping[str, Any]]) -> str:
         headings,
         [
             [
-                column["argument"],
-                column["type"],
-                column["moment"],
-                f"2^{column['log2_scale']}",
-                "exact" if column["exact"] else f"at most {column['bound']:.1e}",
+                column.argument,
+                column.type,
+                column.moment,
+                f"2^{column.log2_scale}",
+                "exact" if column.exact else f"at most {column.bound:.1e}",
             ]
             for column in columns
         ],
