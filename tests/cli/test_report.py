@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cleave.cli.report import answer_json, answer_text, plan_json
+from cleave.cli.report import answer_json, answer_text, plan_json, plan_text
+from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.pipeline import Result
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
@@ -115,5 +116,30 @@ def test_every_value_is_valid_json(value: Any, literal: str) -> None:
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_a_bound_without_end_is_still_json() -> None:
-    assert plan_json({"bound": math.inf}) == '{"bound": "Infinity"}'
+DESCRIPTION = Description(
+    table="t\x1b",
+    rows=3,
+    selected_rows=2,
+    groups=1,
+    columns=(ColumnFate("age", "encrypted", "BIGINT", "encrypted", "sensitive", 1234),),
+    encrypted=(EncryptedColumn('"age"', "BIGINT", "sum", exact=False, log2_scale=-3, bytes=1234, bound=math.inf),),
+    profile=Parameters("p", 8192, 60, 128, 59, 1, 0),
+    plain=Requests(0, 0),
+    sensitive=Requests(1, 66_000, 131_000),
+    leakage=Leakage(("nothing: it is not asked",), ("sizes",)),
+)
+
+
+def test_a_plan_as_json_keeps_its_shape_and_a_bound_without_end() -> None:
+    plan = json.loads(plan_json(DESCRIPTION))
+    assert plan["encrypted"][0]["bound"] == "Infinity"
+    assert plan["requests"]["sensitive"] == {"count": 1, "bytes_up": 66_000, "bytes_down": 131_000}
+    assert plan["leakage"] == {"plain service": ["nothing: it is not asked"], "sensitive service": ["sizes"]}
+    assert plan["columns"][0]["destination"] == "sensitive"
+
+
+def test_a_plan_as_text() -> None:
+    text = plan_text(DESCRIPTION)
+    assert text.startswith("t\\x1b: 3 rows, 2 selected, 1 group. Nothing has been sent.")
+    assert "What the plain service will see\n  - nothing: it is not asked\n" in text
+    assert "sensitive service  1 request, 66 kB up, about 131 kB down" in text
