@@ -229,7 +229,6 @@ def test_the_plan_sends_nothing_and_needs_no_key(cli: Cli, table: Path) -> None:
     assert re.search(r"not read, stays here +nobody", lines["notes"])
 
 
-@pytest.mark.xfail(reason="an argument's declared nullability is not in the plan yet", strict=False)
 def test_the_plan_of_a_count_that_needs_no_ciphertext(cli: Cli, table: Path) -> None:
     plan = json.loads(cli.run("plan", table, "SELECT COUNT(age) FROM patients", "--json").stdout)
     (age,) = (column for column in plan["columns"] if column["name"] == "age")
