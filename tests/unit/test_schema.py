@@ -46,7 +46,6 @@ MISTAKES = {
     "decimals beyond digits": ('[columns.a]\nkind = "plain"\ntype = "DECIMAL(4,5)"\n', "[columns.a] type: must be"),
     "text encrypted": ('[columns.a]\nkind = "encrypted"\ntype = "VARCHAR"\n', "[columns.a] kind: VARCHAR cannot"),
     "date encrypted": ('[columns.a]\nkind = "encrypted"\ntype = "DATE"\n', "[columns.a] kind: DATE cannot"),
-    "wide decimal encrypted": ('[columns.a]\nkind = "encrypted"\ntype = "DECIMAL(19,2)"\n', "DECIMAL(19,2) cannot"),
     "decimals of a float": (
         '[columns.a]\nkind = "plain"\ntype = "DOUBLE"\ndecimals = 2\n',
         "[columns.a] decimals: does not fit DOUBLE",

@@ -12,7 +12,7 @@ from cleave.table.cast import DATE, TIMESTAMP, accounting_pattern, cast, is_null
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.source import identifier
 from cleave.table.table import Table
-from cleave.table.types import MAX_ENCRYPTED_DIGITS
+from cleave.table.types import INT64_DIGITS
 
 NULL_TOKENS = ("na", "n/a", "#n/a", "null", "none", "nan", "-", "--", "?", ".", "missing", "\\n")
 MAX_DECIMALS = 6  # more digits after the point are measured, not counted: DOUBLE
@@ -191,12 +191,12 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
     decimals = max(len(fraction) for _, _, fraction in parts)
     digits = max(whole.count("9") for whole, _, _ in parts)
     if not any(point for _, point, _ in parts):
-        if digits <= MAX_ENCRYPTED_DIGITS or _all_read(text, draft, "BIGINT", dialect):
+        if digits <= INT64_DIGITS or _all_read(text, draft, "BIGINT", dialect):
             draft.type = "BIGINT"
         else:
             draft.note = "whole numbers beyond 64 bits, kept as text"
-    elif decimals <= MAX_DECIMALS and digits + decimals <= MAX_ENCRYPTED_DIGITS:
-        draft.type = f"DECIMAL({MAX_ENCRYPTED_DIGITS},{decimals})"
+    elif decimals <= MAX_DECIMALS and digits + decimals <= INT64_DIGITS:
+        draft.type = f"DECIMAL({INT64_DIGITS},{decimals})"
         if decimals == 3 and all(re.fullmatch(r"[+-]?9{1,3}[.,]9{3}|[+-]?9{1,3}", shape) for shape in shapes):
             draft.note = f"check that {dialect.decimal!r} is the decimal point: three digits follow it everywhere"
     else:

@@ -251,8 +251,7 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
         raise ValueError(f"{place} type: {error}") from None
     if kind == Kind.ENCRYPTED and not can_be_encrypted(type_):
         raise ValueError(
-            f"{place} kind: {type_} cannot be encrypted for arithmetic, only whole numbers up to 64 bits, DECIMAL up "
-            "to 18 digits, FLOAT, DOUBLE and BOOLEAN; use sealed or local"
+            f"{place} kind: {type_} cannot be encrypted for arithmetic, only numbers and BOOLEAN; use sealed or local"
         )
     decimals = decimals_of(type_)
     stated = table.get("decimals", decimals)

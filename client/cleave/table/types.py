@@ -8,7 +8,7 @@ INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
 _SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, of which expressions may be; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
 OTHERS = ("BOOLEAN", "VARCHAR", "DATE", "TIME", "TIMESTAMP")
-MAX_ENCRYPTED_DIGITS = 18  # of a DECIMAL whose unscaled value is an int64
+INT64_DIGITS = 18  # of a DECIMAL whose unscaled value is always an int64
 
 _SYNONYMS = {
     "INT": "INTEGER",
@@ -69,5 +69,5 @@ def is_number(type_: str) -> bool:
 
 
 def can_be_encrypted(type_: str) -> bool:
-    """Whether CKKS columns hold it: numbers of at most 64 bits or 18 digits, and booleans."""
-    return type_ == "BOOLEAN" or (is_number(type_) and (digits_of(type_) or 0) <= MAX_ENCRYPTED_DIGITS)
+    """Whether CKKS columns hold it: numbers, and booleans as 0 and 1."""
+    return type_ == "BOOLEAN" or is_number(type_)
