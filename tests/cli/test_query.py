@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -322,3 +323,43 @@ def test_the_whole_process(key_file: Path, table: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == [[int(oracle("SELECT sum(age) FROM patients")[0][0])]]
     assert sorted(path.name for path in table.parent.iterdir()) == ["patients.csv", "patients.schema.toml"]
+
+
+def test_what_the_bounds_leave_open_is_marked_warned_of_and_fatal_under_strict(ready: Cli, table: Path) -> None:
+    """The sum less itself, over floats: no bound tells it from 0."""
+    sql = (
+        "SELECT ward, CASE WHEN SUM(weight) = SUM(weight + 0) THEN 'same' ELSE 'other' END AS v FROM patients "
+        "GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0"
+    )
+    shown = ready.run("query", table, sql)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.count("undecided: HAVING") == 6
+    assert re.search(r"(same|other) undecided", shown.stdout)
+    assert "warning: HAVING: the error bounds do not decide" in shown.stderr
+    assert "warning: SELECT item 2 (v)" in shown.stderr
+    written = json.loads(ready.run("query", table, sql, "--json").stdout)
+    assert written["undecided"]["rows"] == [["HAVING"]] * 6
+    assert written["undecided"]["cells"] == [[False, True]] * 6
+    assert len(written["warnings"]) == 2
+    failed = ready.run("query", table, sql, "--strict")
+    assert failed.exit_code == 8
+    assert failed.stdout == ""
+    assert "HAVING" in failed.stderr
+    settled = ready.run("query", table, QUESTION, "--strict")
+    assert settled.exit_code == 0
+
+
+def test_published_figures_of_floats_hardly_depend_on_the_noise(ready: Cli, tmp_path: Path) -> None:
+    """Asked twice, under fresh keys' noise each time. Raw sums of floats would differ each time, and be the phase."""
+    path = tmp_path / "noisy.csv"
+    path.write_text("g,x\n" + "".join(f"{row % 60},{math.sin(row):.17g}\n" for row in range(600)))
+    head = '[csv]\ndelimiter = ","\nquote = "\\""\nencoding = "utf-8"\nheader = true\ndecimal = "."\n'
+    path.with_suffix(".schema.toml").write_text(
+        f'{head}[columns.g]\nkind = "plain"\ntype = "INTEGER"\nreason = "test"\n'
+        '[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\nreason = "test"\n'
+    )
+    sql = "SELECT g, SUM(x) FROM noisy GROUP BY g ORDER BY g"
+    one, other = (json.loads(ready.run("query", path, sql, "--json", "--raw").stdout)["rows"] for _ in range(2))
+    same = sum(mine == theirs for mine, theirs in zip(one, other, strict=True))
+    assert len(one) == 60
+    assert same > 30
