@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check lock bench clean
+.PHONY: setup demo test fuzz check lock bench clean
 
 setup: $(READY)
 
@@ -27,6 +27,10 @@ bench: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.campaign --messages $(or $(MESSAGES),3400) --seed $(or $(SEED),1)
 
 check: setup
 	$(BIN)/ruff check .

@@ -38,7 +38,7 @@ _LONGEST_ERROR = 1000
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": wire.Problem, "description": "Request or answer too large"},
-    415: {"model": wire.Problem, "description": "Neither JSON nor binary frames"},
+    415: {"model": wire.Problem, "description": "Neither JSON nor binary frames, or with a content encoding"},
     422: {"model": wire.Problem, "description": "Malformed, inconsistent or refused request"},
 }
 
@@ -80,9 +80,12 @@ def documented(request_model: type[BaseModel], response_model: type[BaseModel]) 
 async def read(request: Request, model: type[Model]) -> Model:
     """The envelope in a request's body.
 
-    Raises WireError: 415 for a content type that is neither JSON nor frames, 413 over the limit of either, counted
-    while it arrives, whatever content-length says; 422 for anything else.
+    Raises WireError: 415 for a content type that is neither JSON nor frames and for any content encoding, since what
+    unpacks has no size one can see; 413 over the limit of either, counted while it arrives, whatever content-length
+    says; 422 for anything else.
     """
+    if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)
     kind = _content_type(request)
     if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
         raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)

@@ -27,7 +27,6 @@ MAX_REQUEST_BLOCKS = 32
 # runs of the row-to-group vector, more of which mean that the rows were not sorted by group.
 MAX_MASKED_ROWS = 1_000_000
 MASKED_RESULT_BYTES = 66_500
-MAX_MASKED_RESULTS = MAX_BODY_BYTES // MASKED_RESULT_BYTES
 MAX_RUNS = 100_000
 # A group number is opaque; 2^31 leaves it an int32.
 MAX_GROUP = (1 << 31) - 1

@@ -22,6 +22,7 @@ import hashlib
 import json
 import re
 import struct
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -51,14 +52,30 @@ DAMAGED = "the body is not what its digest says"  # the client asks once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+class _Frames:
+    """A message's blobs, each to be named once: a blob named often would be work without bytes."""
+
+    def __init__(self, blobs: list[bytes]) -> None:
+        self._left: list[bytes | None] = [*blobs]
+
+    def take(self, number: int) -> bytes:
+        if not 0 <= number < len(self._left):
+            raise ValueError("names a frame that is not there")
+        blob, self._left[number] = self._left[number], None
+        if blob is None:
+            raise ValueError("names a frame a second time")
+        return blob
+
+    def all_taken(self) -> bool:
+        return not any(blob is not None for blob in self._left)
+
+
 def _load_blob(value: object, info: ValidationInfo) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and info.context:
-        blobs: list[bytes] = info.context
-        if 0 <= value < len(blobs):
-            return blobs[value]
-        raise ValueError("names a frame that is not there")
+        frames: _Frames = info.context
+        return frames.take(value)
     if isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
@@ -70,6 +87,8 @@ def _load_blob(value: object, info: ValidationInfo) -> bytes:
 def _dump_blob(value: bytes, info: SerializationInfo) -> str | int:
     if info.context is None:
         return base64.b64encode(value).decode("ascii")
+    if not isinstance(value, bytes):  # of a list the union tries this first
+        raise TypeError("not a blob")
     blobs: list[bytes] = info.context
     blobs.append(value)
     return len(blobs) - 1
@@ -205,7 +224,7 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
     kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
-    blobs: list[bytes] = []
+    blobs: list[bytes] | None = None
     if kind == FRAMES_TYPE:
         body, blobs = _split_frames(body)
     try:
@@ -227,11 +246,16 @@ def _require_unicode(head: Any) -> None:
         raise WireError("the body holds half a surrogate pair, which is not Unicode text") from None
 
 
-def validate(model: type[Model], value: Any, blobs: list[bytes] | None = None) -> Model:
+def validate(model: type[Model], value: Any, blobs: Sequence[bytes] | None = None) -> Model:
+    """`blobs`: of a binary body. Raises WireError."""
+    frames = None if blobs is None else _Frames([*blobs])
     try:
-        return model.model_validate(value, context=blobs)
+        envelope = model.model_validate(value, context=frames)
     except ValidationError as error:
         raise WireError(describe(error)) from None
+    if frames is not None and not frames.all_taken():
+        raise WireError("the body holds a frame that nothing names")
+    return envelope
 
 
 def describe(error: ValidationError) -> str:

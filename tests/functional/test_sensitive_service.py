@@ -11,6 +11,8 @@ import pytest
 from cleave.ckks.secret_key import SecretKey
 from cleave.simple import Question
 from cleave_services.sensitive.app import app
+from cleave_services.sensitive.simple import SimpleResponse
+from cleave_shared import wire
 from cleave_shared.errors import CheckFailed, InputError
 from tests.functional.gateway import call
 
@@ -50,6 +52,15 @@ def test_groups_come_back_by_number(key: SecretKey) -> None:
     assert answer["groups"] == [3, 7]
     figures = question.decrypt(answer)
     assert {group: int(each.value) for group, each in figures["age"].items()} == {3: 79, 7: 81}
+
+
+@pytest.mark.parametrize("group_by", [None, [7, 3, 7, 3, 7]])
+def test_frames_hold_what_json_holds(key: SecretKey, group_by: list[int] | None) -> None:
+    body = Question(key, DATA, "sum", group_by=group_by).body()
+    plain = call(app, "POST", "/v1/sensitive", json=body).json()
+    framed = call(app, "POST", "/v1/sensitive", json=body, headers={"accept": wire.FRAMES_TYPE})
+    answer = wire.load(SimpleResponse, framed.content, wire.FRAMES_TYPE)
+    assert json.loads(wire.dump_json(answer)) == plain
 
 
 def test_an_answer_to_another_question_is_refused(key: SecretKey) -> None:

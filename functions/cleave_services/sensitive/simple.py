@@ -40,6 +40,8 @@ class SimpleRequest(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> SimpleRequest:
+        if (chunks := sum(map(len, self.data.values()))) > limits.MAX_REQUEST_CHUNKS:
+            raise ValueError(f"data: {chunks} chunks, at most {limits.MAX_REQUEST_CHUNKS} in one request")
         if self.group_by is not None and len(self.group_by) != self.rows:
             raise ValueError(f"group_by: has {len(self.group_by)} rows, the envelope says {self.rows}")
         if unknown := [name for name in self.lanes if name not in self.data]:
@@ -62,7 +64,10 @@ class SimpleResponse(BaseModel):
 
 
 def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
-    """Raises WireError for chunks that are not ciphertexts, or not as many as the rows fill."""
+    """Raises WireError: 413 where the answer would be too large, 422 for chunks that are none or not as many as due."""
+    grouped = request.group_by is not None
+    each = len(set(request.group_by or ()) - {FILTERED}) + 1 if grouped else 1
+    _require_room(len(request.data) * each, limits.MASKED_RESULT_BYTES if grouped else limits.RESULT_BYTES)
     if request.group_by is None:
         return SimpleResponse(
             operation=request.operation,
@@ -77,12 +82,6 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
     for group, rows in runs:
         if group != FILTERED:
             counts[group] = counts.get(group, 0) + rows
-    if len(counts) >= limits.MAX_MASKED_RESULTS:
-        raise WireError(
-            f"{len(counts)} groups in one request, at most {limits.MAX_MASKED_RESULTS - 1} fit an answer",
-            hint="send fewer rows a request, or ask without group_by",
-            status=413,
-        )
     groups = sorted(counts)
     totals = {name: _totals(evaluator, request.lanes.get(name, 1), runs, blobs) for name, blobs in request.data.items()}
     return SimpleResponse(
@@ -94,6 +93,16 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
         result={name: [files[group] for group in groups] for name, files in totals.items()},
         sentinel={name: files[SENTINEL] for name, files in totals.items()},
     )
+
+
+def _require_room(results: int, size: int) -> None:
+    """Before any work: an answer of so many ciphertexts of `size` bytes, sentinels included, must fit."""
+    if results * size > limits.MAX_BODY_BYTES:
+        raise WireError(
+            f"an answer of {results} ciphertexts, at most {limits.MAX_BODY_BYTES // size} fit",
+            hint="send fewer columns or groups a request, or ask without group_by",
+            status=413,
+        )
 
 
 def _sum(evaluator: Evaluator, blobs: list[bytes]) -> bytes:
