@@ -53,7 +53,6 @@ def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer
         cls=Group,
         help=HELP,
         epilog=EPILOG,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         no_args_is_help=True,

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from cleave_shared.errors import InputError
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
@@ -40,13 +42,25 @@ def printable(text: str) -> str:
 
 
 def out(text: str) -> None:
-    """One block of results on stdout."""
-    _write(sys.stdout, text + "\n")
+    """One block of results on stdout. Raises InputError if it cannot be written, BrokenPipeError if nobody reads it."""
+    try:
+        _write(sys.stdout, text + "\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(error) from None
+
+
+def unwritable(error: OSError) -> InputError:
+    """The error for a stdout that takes no more, to which nothing is written any longer."""
+    abandon_stdout()
+    return InputError(f"stdout: cannot be written ({error.strerror})", hint="is the disk full?")
 
 
 def say(text: str) -> None:
-    """Anything else, on stderr."""
-    _write(sys.stderr, text + "\n")
+    """Anything else, on stderr; if that cannot be written there is nobody to tell."""
+    with contextlib.suppress(OSError):
+        _write(sys.stderr, text + "\n")
 
 
 def report_error(message: str, hint: str | None = None) -> None:
@@ -67,7 +81,7 @@ def confirm(question: str) -> bool:
 
 
 def abandon_stdout() -> None:
-    """The reader of stdout left: let nothing more be written there, not even when Python closes it."""
+    """Let nothing more be written to stdout, not even when Python closes it: its reader left, or its disk is full."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

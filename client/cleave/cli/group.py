@@ -56,16 +56,25 @@ class Group(TyperGroup):
         moved = [word for word in options if word in _ANYWHERE]
         given = moved + [word for word in options if word not in _ANYWHERE] + given[len(options) :]
         try:
-            code = super().main(given, standalone_mode=False, **extra)
-        except typer.TyperException as error:
-            command = getattr(getattr(error, "ctx", None), "command_path", "cleave")
-            console.report_error(error.format_message(), f"{command} --help shows what it takes")
-            code = error.exit_code
-        except typer.Abort:
-            code = INTERRUPTED
+            code = self._run(given, **extra)
+        except BrokenPipeError:  # while help was printed
+            console.abandon_stdout()
+            code = READER_LEFT
+        except CleaveError as error:
+            code = _report(error)
+        except OSError as error:
+            code = _report(console.unwritable(error))
         if standalone_mode or code:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+    def _run(self, words: Sequence[str], **extra: Any) -> Any:
+        try:
+            return super().main(words, standalone_mode=False, **extra)
+        except typer.TyperException as error:
+            return _usage(error)
+        except typer.Abort:
+            return INTERRUPTED
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         with Signals() as signals:
@@ -84,6 +93,17 @@ class Group(TyperGroup):
                 if ctx.obj is not None and ctx.obj.debug:
                     console.say(traceback.format_exc().rstrip())
                 raise typer.Exit(_report(error)) from None
+
+
+def _usage(error: typer.TyperException) -> int:
+    """Tell what is wrong with the words given; none at all ask for help."""
+    context = getattr(error, "ctx", None)
+    if context is not None and error.format_message() == context.get_help():
+        console.out(error.format_message())
+        return 0
+    command = getattr(context, "command_path", "cleave")
+    console.report_error(error.format_message(), f"{command} --help shows what it takes")
+    return error.exit_code
 
 
 def _report(error: Exception) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
+    if "--debug" not in sys.argv and not sys.warnoptions:
+        # what a library warns of is ours to test, and may quote data; users get errors and hints
+        warnings.simplefilter("ignore")
+        logging.lastResort = logging.NullHandler()
     process.protect()
     try:
         create_cli(_embedded, _serve)(prog_name="cleave")

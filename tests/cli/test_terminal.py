@@ -1,0 +1,70 @@
+"""The command line as a shell sees it: full disks, bare commands, completion, nothing raw from a library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import Cli
+
+CLEAVE = str(Path(sys.executable).with_name("cleave"))
+
+
+def run(*words: object, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, words)),
+        env={**os.environ, "HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["key"]])
+def test_a_bare_command_prints_help(cli: Cli, words: list[str]) -> None:
+    result = cli.run(*words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == cli.run(*words, "--help").stdout
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "key show", "key", ""])
+def test_a_full_disk_is_an_error_and_no_defect(words: str, key_file: Path, tmp_path: Path) -> None:
+    done = run("sh", "-c", f"{CLEAVE} {words} > /dev/full", home=tmp_path, CLEAVE_KEY=str(key_file))
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        "error: stdout: cannot be written (No space left on device)",
+        "hint: is the disk full?",
+    ]
+
+
+def test_a_full_disk_behind_stderr_changes_nothing(key_file: Path, tmp_path: Path) -> None:
+    done = run("sh", "-c", f"{CLEAVE} key show --key nowhere 2> /dev/full", home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_no_raw_warning_of_a_library_shows(debug: bool, tmp_path: Path) -> None:
+    noisy = (
+        "import logging, sys, warnings; import cleave.local.main as program\n"
+        "def command(**words): warnings.warn('raw'); logging.getLogger('library').warning('raw')\n"
+        "program.create_cli = lambda *parts: command\n"
+        "program.main()"
+    )
+    done = run(sys.executable, "-c", noisy, *(["--debug"] if debug else []), home=tmp_path)
+    assert done.returncode == 0
+    assert (done.stderr != "") is debug
+
+
+def test_completion_installs_and_completes(tmp_path: Path) -> None:
+    done = run(CLEAVE, "--install-completion", "bash", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (script,) = [path for path in tmp_path.rglob("*") if path.is_file() and "_CLEAVE_COMPLETE" in path.read_text()]
+    asked = (
+        f"source {script}; COMP_WORDS=(cleave qu); COMP_CWORD=1; _cleave_completion {CLEAVE}; echo ${{COMPREPLY[@]}}"
+    )
+    assert run("bash", "-c", asked, home=tmp_path).stdout.split() == ["query"]
