@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cleave.ckks.key_file import change_passphrase, describe_key, mark_suspect, open_key
+from cleave.local.embedded import embedded_services
+from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.deadline import Deadline
+from cleave.transport.responses import Response
 from cleave.verdict import Verdict
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.cli.runner import Cli
 from tests.functional.scripted import Reply, scripted
 from tests.security.canaries import QUESTION, canaries
+from tests.security.faulty import flipped, remade
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +108,74 @@ def test_a_failed_check_marks_the_key(
     told = cli.fails(7, "query", table, QUESTION, "--key", own_key, *services)
     assert (describe_key(own_key).suspect is not None) is (marked and remote)
     assert ("cleave key new" in told) is (marked and remote)
+
+
+class Wrong:
+    """Of the sensitive service's answers, makes the `first` wrong, digest and all; or answers all rightly (None)."""
+
+    def __init__(self, inner: Carrier, wrong: int | None, then: ServiceError | None = None) -> None:
+        self.inner = inner
+        self.wrong = wrong
+        self.then = then  # how the service treats the requests that follow
+        self.asked: list[int] = []
+        self.lock = threading.Lock()
+
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+        answer = self.inner.exchange(service, body, deadline)
+        if service == Service.PLAIN:
+            return answer
+        with self.lock:
+            number = len(self.asked)
+            self.asked.append(len(body))
+        if self.then and self.wrong is not None and number > self.wrong:
+            time.sleep(0.3)
+            raise self.then
+        if number != self.wrong:
+            return answer
+        return remade(service, answer, lambda model: model.model_copy(update={"totals": [*map(flipped, model.totals)]}))
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def asked_of(
+    cli: Cli, table: Path, key: Path, wrong: int | None, then: ServiceError | None = None
+) -> tuple[int, Wrong]:
+    carriers: list[Wrong] = []
+
+    def open_transport() -> Transport:
+        transport = embedded_services()
+        assert isinstance(transport, EnvelopeTransport)
+        carriers.append(Wrong(transport._carrier, wrong, then))
+        transport._carrier = carriers[0]
+        return transport
+
+    cli.embedded = open_transport
+    code = cli.run("query", table, QUESTION, "--key", key).exit_code
+    return code, carriers[0]
+
+
+@pytest.fixture
+def several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUEST_CHUNKS", 1)
+
+
+@pytest.mark.usefixtures("several_requests")
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_service_sees_the_same_whichever_answer_fails(wrong: int, cli: Cli, tmp_path: Path, own_key: Path) -> None:
+    """Counting requests until a query ended read sentinel bits 20 times of 20."""
+    table = canaries(20_000).write(tmp_path)
+    code, sound = asked_of(cli, table, own_key, None)
+    assert code == 0
+    assert len(sound.asked) > 3
+    code, seen = asked_of(cli, table, own_key, wrong)
+    assert code == 7
+    assert len(seen.asked) == len(sound.asked)
+
+
+@pytest.mark.usefixtures("several_requests")
+def test_a_service_cannot_hide_a_failed_check_behind_another_error(cli: Cli, tmp_path: Path, own_key: Path) -> None:
+    """Else it would read a bit from every query and leave no mark on the key."""
+    table = canaries(20_000).write(tmp_path)
+    code, _ = asked_of(cli, table, own_key, 0, ServiceError("gone", hint="its log tells"))
+    assert code == 7
