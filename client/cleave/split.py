@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cleave.aggregates.columns import Values
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
-from cleave.table.source import identifier
+from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused

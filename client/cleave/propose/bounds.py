@@ -14,8 +14,8 @@ from math import isfinite
 from typing import Any
 
 from cleave.table.cast import cast
+from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
-from cleave.table.source import identifier
 from cleave.table.table import Table
 from cleave.table.types import INTEGERS, digits_of, is_number
 

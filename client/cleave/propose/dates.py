@@ -8,7 +8,7 @@ from typing import Protocol
 
 from cleave.table.cast import formatted, is_null_token
 from cleave.table.dates import pattern
-from cleave.table.source import identifier
+from cleave.table.duck import identifier
 from cleave.table.table import Table
 
 _SEPARATED = [order.replace(" ", mark) for mark in "./-" for order in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")]

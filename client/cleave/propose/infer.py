@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from cleave.propose.dates import name_dates
 from cleave.propose.detect import MANY, Facts
 from cleave.table.cast import DATE, TIMESTAMP, accounting_pattern, cast, is_null_token, number_pattern
+from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
-from cleave.table.source import identifier
 from cleave.table.table import Table
 from cleave.table.types import INT64_DIGITS
 

@@ -12,10 +12,11 @@ from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
 from cleave.table import parquet
+from cleave.table.duck import connect
 from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
 from cleave.table.reading import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.source import column_names, connect_in_memory
+from cleave.table.source import column_names
 from cleave.table.table import open_table
 from cleave.table.types import can_be_encrypted, decimals_of, is_number
 from cleave_shared.errors import InputError
@@ -41,7 +42,7 @@ def propose(
     types: dict[str, str] = {}
     dialect = CsvDialect()
     if first.parquet:
-        with closing(connect_in_memory()) as connection:
+        with closing(connect(reads_files=True)) as connection:
             types = parquet.columns(connection, first)
     else:
         try:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import duckdb
 from sqlglot import Tokenizer, TokenType, exp
 
-from cleave.sql.dialect import FaithfulDuckDB, quote
-from cleave.sql.engine import connect
+from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.fidelity import same_statement
+from cleave.table.duck import connect, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import QueryRefused
 
@@ -31,8 +31,8 @@ class Catalog:
         self._connection.close()
 
     def create(self, table: str, columns: Described) -> None:
-        described = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
-        self._connection.execute(f"CREATE TABLE {quote(table)} ({described})")
+        described = ", ".join(f"{identifier(name)} {type_}" for name, type_ in columns)
+        self._connection.execute(f"CREATE TABLE {identifier(table)} ({described})")
 
     def describe(self, statement: str) -> Described:
         """Raises QueryRefused with DuckDB's own reason, without the values of the query's literals."""
@@ -65,7 +65,7 @@ class Catalog:
         """Raises QueryRefused for the first that DuckDB does not have."""
         for name in names:
             try:
-                self._connection.execute(f"DESCRIBE SELECT {quote(name)}()")
+                self._connection.execute(f"DESCRIBE SELECT {identifier(name)}()")
             except duckdb.CatalogException as error:
                 near = re.search(r'Did you mean "(\w+)"', str(error))
                 hint = f"did you mean {near[1].upper()}?" if near else "the functions are DuckDB's"
@@ -78,7 +78,7 @@ class Catalog:
         if not expressions:
             return ()
         selected = ", ".join(f"({sql})" for sql in expressions)
-        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {quote(self._table)}"))
+        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}"))
 
 
 def _reason(error: duckdb.Error, statement: str) -> str:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from cleave.aggregates import AGGREGATES
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog, Described
-from cleave.sql.dialect import identity, quote, write
+from cleave.sql.dialect import identity, write
 from cleave.sql.encryptable import SUPPORTED, not_declared, over, require_encodable, selected_by, single_value
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.parse import Question
@@ -18,6 +18,7 @@ from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan, Source
 from cleave.sql.ranges import Range
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
+from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import decimals_of
 from cleave_shared import limits
@@ -277,7 +278,7 @@ class Cutter:
             + [(f"e{i}", each.type) for i, each in enumerate(encrypted)],
         )
         texts = [write(item) for item in items]
-        ours = self._catalog.describe(f"SELECT {', '.join(texts)} FROM {quote(GROUPS)}")
+        ours = self._catalog.describe(f"SELECT {', '.join(texts)} FROM {identifier(GROUPS)}")
         for number, ((_, type_), (_, expected)) in enumerate(zip(ours, described, strict=True), 1):
             if type_ != expected:
                 raise QueryRefused(

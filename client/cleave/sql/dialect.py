@@ -60,10 +60,6 @@ def write(node: exp.Expression) -> str:
     return node.sql(FaithfulDuckDB, normalize_functions=False, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def column(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True))
 

@@ -10,8 +10,9 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
-from cleave.sql.dialect import FaithfulDuckDB, quote, write
+from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.functions import SET_RETURNING, TODAY, UNSTEADY
+from cleave.table.duck import identifier
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
@@ -102,7 +103,7 @@ def _quoted(sql: str, names: Collection[str]) -> str:
         is_word = token.text.isidentifier() and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)
         begins_more = following is not None and following.token_type in (TokenType.L_PAREN, TokenType.STRING)
         if is_word and token.token_type != TokenType.STRING and not begins_more and token.text.lower() in wanted:
-            pieces += [sql[end : token.start], quote(token.text)]
+            pieces += [sql[end : token.start], identifier(token.text)]
             end = token.end + 1
     return "".join([*pieces, sql[end:]])
 
@@ -233,7 +234,7 @@ def _source(select: exp.Select, table: str) -> exp.Table:
 def _spelled(name: str) -> str:
     """`name` with quotes where DuckDB wants them: around all but plain words that mean nothing else."""
     tokens = sqlglot.tokenize(name, read=FaithfulDuckDB) if name.isidentifier() else []
-    return name if [token.token_type for token in tokens] == [TokenType.VAR] else quote(name)
+    return name if [token.token_type for token in tokens] == [TokenType.VAR] else identifier(name)
 
 
 def _item(expression: exp.Expression) -> Item:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from cleave.sql.plan import QueryPlan
+from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import is_number
 from cleave_shared.errors import QueryRefused
@@ -41,16 +42,14 @@ def operation_sql(operation: str, schema: Schema, table: str) -> str:
 
     Raises QueryRefused for an unknown operation and where there is no such column.
     """
-    from cleave.sql.dialect import quote  # noqa: PLC0415 - see plan_query
-
     function = AGGREGATE_OF.get(operation.lower())
     if function is None:
         raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
     items = [
-        f"{function}({quote(column.name)}) AS {quote(f'{operation.lower()}({column.name})')}"
+        f"{function}({identifier(column.name)}) AS {identifier(f'{operation.lower()}({column.name})')}"
         for column in schema.columns
         if column.kind in (Kind.PLAIN, Kind.ENCRYPTED) and is_number(column.type)
     ]
     if not items:
         raise QueryRefused("no plain or encrypted column is a number", hint="declare their types in the schema")
-    return f"SELECT {', '.join(items)} FROM {quote(table)}"
+    return f"SELECT {', '.join(items)} FROM {identifier(table)}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from cleave.sql.engine import connect
 from cleave.sql.plan import QueryPlan
+from cleave.table.duck import connect
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
 

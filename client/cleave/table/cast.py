@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, replace
 
 from cleave.table.dates import pattern as date_pattern
+from cleave.table.duck import literal
 from cleave.table.schema import Column, CsvDialect, Kind
-from cleave.table.source import literal
 
 
 @dataclass(frozen=True, slots=True)

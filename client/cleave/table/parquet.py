@@ -6,9 +6,9 @@ import duckdb
 
 from cleave.table.cast import Cast
 from cleave.table.cast import cast as cast_text
+from cleave.table.duck import identifier, literal
 from cleave.table.inputs import Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.source import identifier, literal
 from cleave.table.types import canonical
 from cleave_shared.errors import InputError
 

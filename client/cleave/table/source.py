@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-import duckdb
-
+from cleave.table.duck import literal
 from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import CsvDialect
 from cleave_shared.errors import InputError
@@ -153,21 +152,3 @@ def _read_csv(name: str, dialect: CsvDialect, width: int, *, packed: bool) -> st
 
 def _escape_glob(name: str) -> str:
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)
-
-
-def connect_in_memory() -> duckdb.DuckDBPyConnection:
-    """A DuckDB of this process alone that never spills to disk and fetches no extension."""
-    return duckdb.connect(
-        ":memory:",
-        config={"temp_directory": "", "autoinstall_known_extensions": False, "autoload_known_extensions": False},
-    )
-
-
-def literal(text: str) -> str:
-    """`text` as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """`name` as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'

@@ -13,10 +13,11 @@ import duckdb
 
 from cleave.table import parquet
 from cleave.table.cast import cast
+from cleave.table.duck import connect, identifier
 from cleave.table.inputs import Input, Names, open_inputs, table_name
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
-from cleave.table.source import column_names, connect_in_memory, duckdb_source, identifier
+from cleave.table.source import column_names, duckdb_source
 from cleave_shared import limits
 from cleave_shared.errors import InputError
 
@@ -69,7 +70,7 @@ def open_table(names: Names, schema: Schema, progress: Progress | None = None) -
     Raises InputError naming file, line and column of what does not fit the schema, never a value.
     """
     inputs = open_inputs(names)
-    connection = connect_in_memory()
+    connection = connect(reads_files=True)
     scratch = os.memfd_create("parquet")
     try:
         parts: list[Part] = []

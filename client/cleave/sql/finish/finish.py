@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from cleave.aggregates.base import Figure
 from cleave.sql.dialect import FaithfulDuckDB, write
-from cleave.sql.engine import connect
 from cleave.sql.finish import order
 from cleave.sql.finish.cells import Cell, needs_guess, of_figure, of_value
 from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain, published
@@ -24,6 +23,7 @@ from cleave.sql.finish.shape import Shapes
 from cleave.sql.finish.values import UNKNOWN, Value
 from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.rejoin import Groups
+from cleave.table.duck import connect
 from cleave_shared.errors import QueryRefused
 
 _TRY = "TRY_CAST and NULLIF(x, 0) give NULL instead of an error"
