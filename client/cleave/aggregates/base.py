@@ -6,7 +6,6 @@ total is read. An aggregate names the moments it needs over its arguments and ho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -103,11 +102,6 @@ class Figure:
     bound: float
     exact: bool
     ball: arb | None = field(default=None, compare=False, repr=False)
-
-
-def widen(value: float) -> float:
-    """`value` rounded outwards, so that a bound computed in float64 stays a bound."""
-    return math.nextafter(value * (1 + 4 * UNIT), math.inf) if value else 0.0
 
 
 class Aggregate(Protocol):
