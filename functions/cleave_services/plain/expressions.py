@@ -32,6 +32,8 @@ _ALLOWED = frozenset(
         "TYPE",
     }
 )
+# Functions without parentheses that tell of the server; those of the current time are let in.
+_SESSION = frozenset({"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"})
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
 
 
@@ -58,13 +60,13 @@ def _require_expression(database: Database, sql: str, place: str) -> None:
         if node["class"] == "FUNCTION" and node["function_name"].lower() not in ALLOWED_FUNCTIONS:
             raise WireError(f"{place}: calls a function that is not allowed", hint=_HINT)
         if node["class"] == "COLUMN_REF" and _is_no_column(node["column_names"], database.columns):
-            raise WireError(f"{place}: names a row number or a whole row instead of a column", hint=_HINT)
+            raise WireError(f"{place}: names a row, its number or the session instead of a column", hint=_HINT)
 
 
 def _is_no_column(names: list[str], columns: Collection[str]) -> bool:
-    """`rowid` and `rows` mean something to DuckDB even where no column is called so."""
+    """Some names mean something to DuckDB even where no column is called so: a row, its number, the session."""
     last = names[-1].lower()
-    return last not in columns and (last == "rowid" or (last == TABLE and len(names) == 1))
+    return last not in columns and (last == "rowid" or (len(names) == 1 and last in {TABLE, *_SESSION}))
 
 
 def _select_list(database: Database, statement: str, place: str) -> list[Any] | None:
