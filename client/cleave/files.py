@@ -10,9 +10,10 @@ from cleave_shared.errors import CleaveError
 
 
 def write_atomically(
-    path: Path, text: str, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
+    path: Path, content: str | bytes, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
 ) -> None:
-    """Write `text` beside `path`, flush it to disk, then move it into place; through a link, in the file it names.
+    """Write `content`, text as UTF-8, beside `path`, flush it to disk, then move it into place; through a link, in the
+    file it names.
 
     The folder, if it has to be made, is as private as the file. Raises `error` if the file exists and `overwrite` is
     not set, or if it cannot be written; nothing is left behind.
@@ -25,9 +26,9 @@ def write_atomically(
     except OSError as cause:
         raise error(f"{path}: cannot be written ({cause.strerror})") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "wb") as file:
             os.fchmod(handle, mode)
-            file.write(text)
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(handle)
         if overwrite:

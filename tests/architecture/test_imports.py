@@ -25,7 +25,7 @@ ROOMS = {
     "sql": {"aggregates", "table"},
     "ckks": {"aggregates", "files"},
     "flow": {"aggregates", "ckks", "files", "sql", "table", "transport"},
-    "cli": {"ckks", "flow", "propose", "sql", "table", "transport"},
+    "cli": {"ckks", "files", "flow", "propose", "sql", "table", "transport"},
     "local": {"cli", "transport"},
 }
 

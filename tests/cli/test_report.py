@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cleave.cli.report import answer_json, answer_text, plan_json, plan_text
+from cleave.cli.report import answer_json, answer_text, footer, plan_json, plan_text
 from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.pipeline import Result
 from cleave.sql.finish import ResultTable
@@ -28,15 +28,14 @@ def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[
 
 
 def test_the_footer_and_the_head() -> None:
-    text = answer_text(answer([[None, 3, 2.5]], [[None, None, 0.25]], [[None, None, False]]), TRANSPORT, 1.234)
-    assert text.splitlines() == [
+    given = answer([[None, 3, 2.5]], [[None, None, 0.25]], [[None, None, False]])
+    assert answer_text(given).splitlines() == [
         "group  n\\x1b         sum",
         "key    plain   encrypted",
         "-----  -----  ----------",
         "NULL       3  2.5 ± 3e-1",
-        "",
-        "1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.",
     ]
+    assert footer(given, TRANSPORT, 1.234) == ("1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.")
 
 
 def undecided() -> Result:
@@ -53,7 +52,7 @@ def undecided() -> Result:
 
 
 def test_what_is_undecided_is_marked() -> None:
-    assert answer_text(undecided(), TRANSPORT, 0.0).splitlines()[:5] == [
+    assert answer_text(undecided()).splitlines()[:5] == [
         "group  n\\x1b                   sum  row",
         "key    plain             encrypted",
         "-----  -----  --------------------  ------------------------",
@@ -77,7 +76,7 @@ def test_json_has_no_digit_beyond_the_bound_unless_raw() -> None:
 
 def test_one_row_that_is_too_wide_is_shown_downwards() -> None:
     wide = answer([["x" * 120, 3, 2.5]], [[None, None, 0.25]], [[None, None, False]])
-    assert answer_text(wide, TRANSPORT, 1.0).splitlines()[:5] == [
+    assert answer_text(wide).splitlines()[:5] == [
         "column  from       " + " " * 115 + "value",
         "------  ---------  " + "-" * 120,
         "group   key        " + "x" * 120,
@@ -85,12 +84,12 @@ def test_one_row_that_is_too_wide_is_shown_downwards() -> None:
         "sum     encrypted  " + " " * 110 + "2.5 ± 3e-1",
     ]
     two = answer([["x" * 120, 3, 2.5]] * 2, [[None, None, 0.25]] * 2, [[None, None, False]] * 2)
-    assert answer_text(two, TRANSPORT, 1.0).splitlines()[0].startswith("group ")
+    assert answer_text(two).splitlines()[0].startswith("group ")
 
 
 def test_no_rows() -> None:
     empty = answer([], [], [])
-    assert answer_text(empty, TRANSPORT, 0.0).splitlines()[2] == "-----  -----  ---------"
+    assert answer_text(empty).splitlines()[2] == "-----  -----  ---------"
     assert json.loads(answer_json(empty))["rows"] == []
 
 

@@ -17,6 +17,7 @@ from cleave.cli import console, passphrase
 from cleave.cli.asked import Operation, SchemaFile, TableName, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.output import Format, FormatOption, OutputOption, chosen_format, write_answer
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
 from cleave.cli.suspect import marking, refuse_suspect
@@ -116,8 +117,10 @@ def query(
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
+    written: FormatOption = None,
+    output: OutputOption = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="With --json: every digit of a float64, also those its bound does not cover.")
+        bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Print nothing and fail if the error bounds leave a decision open.")
@@ -156,12 +159,14 @@ def query(
     """
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise typer.BadParameter(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
-    if raw and not as_json:
-        raise typer.BadParameter("--raw goes with --json")
+    chosen = chosen_format(written, output, as_json=as_json)
+    if raw and chosen in (Format.TABLE, Format.MARKDOWN):
+        raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     started = time.perf_counter()
     asked = read_question(words, sql_file, op, schema, table)
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
-    from cleave.cli.report import answer_json, answer_text  # noqa: PLC0415
+    from cleave.cli.formats import answer_bytes  # noqa: PLC0415
+    from cleave.cli.report import footer  # noqa: PLC0415
     from cleave.pipeline import Options, run_query  # noqa: PLC0415
     from cleave.table.table import open_table  # noqa: PLC0415
     from cleave.transport.connect import Target, connect  # noqa: PLC0415
@@ -190,11 +195,18 @@ def query(
     warnings = answer.result.warnings
     if strict and warnings:
         raise Undecided("; ".join(warnings), hint="without --strict the answer is shown, what is undecided marked")
-    text = answer_json(answer, raw=raw) if as_json else answer_text(answer, transport, time.perf_counter() - started)
-    console.out(text)
+    content = answer_bytes(answer, chosen, raw=raw)
+    if output is not None:
+        write_answer(output, content)
+    elif content:
+        console.out(content.decode().removesuffix("\n"))
     if not settings.quiet:
         for warning in warnings:
             console.say(f"warning: {console.printable(warning)}")
+        if chosen is not Format.JSON:  # which holds all of it
+            console.say(footer(answer, transport, time.perf_counter() - started))
+        if output is not None:
+            console.say(f"wrote {console.printable(str(output))}")
 
 
 def serve(

@@ -25,23 +25,28 @@ _SERVICES = ("plain", "sensitive")
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "nobody"}
 
 
-def answer_text(answer: Result, transport: Transport, seconds: float) -> str:
-    """The rejoined table, then one line on how far to trust it and what it took."""
-    result = answer.result
+def answer_text(answer: Result) -> str:
+    """The rejoined table."""
+    headings, rows = cells(answer.result)
+    shown = table(headings, rows)
+    if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
+        figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
+        return table(
+            figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)]
+        )
+    return shown
+
+
+def cells(result: ResultTable) -> tuple[list[Heading], list[list[str]]]:
+    """Headings and cells as people read them, undecided ones marked."""
     headings = [
         Heading(column.name, column.source, "left" if column.source == "key" else "right") for column in result.columns
     ]
     rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(len(result.rows))]
     if any(result.doubts):
         headings.append(Heading("row"))
-        rows = [[*cells, _doubt(result.doubts_of(row))] for row, cells in enumerate(rows)]
-    shown = table(headings, rows)
-    if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
-        figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
-        shown = table(
-            figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)]
-        )
-    return f"{shown}\n\n{_footer(answer, transport, seconds)}"
+        rows = [[*shown, _doubt(result.doubts_of(row))] for row, shown in enumerate(rows)]
+    return headings, rows
 
 
 def _cell(result: ResultTable, row: int, place: int) -> str:
@@ -62,18 +67,18 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
     No digit beyond its bound is written, and the bound covers that, as in the table; `raw` writes all digits.
     """
     result = answer.result
-    cells = [
+    published = [
         [
             (value, bound) if raw else figures.published(value, bound, exact)
             for value, bound, exact in zip(*row, strict=True)
         ]
         for row in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
-    return _dump(
+    return dump(
         {
             "columns": [{"name": column.name, "source": column.source} for column in result.columns],
-            "rows": [[value for value, _ in row] for row in cells],
-            "bounds": [[bound for _, bound in row] for row in cells],
+            "rows": [[value for value, _ in row] for row in published],
+            "bounds": [[bound for _, bound in row] for row in published],
             "exact": result.exact,
             "undecided": {
                 "cells": [
@@ -94,7 +99,7 @@ def plan_json(plan: Description) -> str:
     facts = asdict(plan)
     facts["requests"] = {service: facts.pop(service) for service in _SERVICES}
     facts["leakage"] = {f"{service} service": facts["leakage"][service] for service in _SERVICES}
-    return _dump(facts)
+    return dump(facts)
 
 
 def plan_text(plan: Description) -> str:
@@ -126,7 +131,8 @@ def plan_text(plan: Description) -> str:
     return "\n\n".join(sections)
 
 
-def _footer(answer: Result, transport: Transport, seconds: float) -> str:
+def footer(answer: Result, transport: Transport, seconds: float) -> str:
+    """One line on how far to trust an answer and what it took."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     small = ""
     if "min_group" in answer.plan:
@@ -196,12 +202,12 @@ def _bytes(number: int) -> str:
     return _counted(number, "byte")
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
     """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which is none."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(key))}: {_dump(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {dump(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "[" + ", ".join(map(_dump, value)) + "]"
+        return "[" + ", ".join(map(dump, value)) + "]"
     if value is None or isinstance(value, bool | int):
         return json.dumps(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -209,5 +215,5 @@ def _dump(value: Any) -> str:
     if isinstance(value, Decimal) and value.is_finite():
         return f"{value:f}" if abs(value.adjusted()) < _FAR else str(value).replace("E+", "e").replace("E", "e")
     if isinstance(value, Fraction):
-        return _dump(value.numerator) if value.denominator == 1 else _dump(float(value))
+        return dump(value.numerator) if value.denominator == 1 else dump(float(value))
     return json.dumps(figures.plain(value))

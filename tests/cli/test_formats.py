@@ -1,0 +1,151 @@
+"""The answer in every format, to stdout and into a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+import duckdb
+import pytest
+
+from cleave.cli.formats import answer_bytes
+from cleave.cli.output import Format
+from tests.cli.runner import Cli
+from tests.cli.test_report import answer, undecided
+
+SQL = "SELECT ward, COUNT(*) AS n, SUM(age) AS s, STDDEV(kg) AS d FROM t GROUP BY ward"
+BOUNDED = ["ward", "n", "s", "s_bound", "d", "d_bound"]
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text('ward,age,kg\n"A|,""",61,70.5\n"A|,""",47,80.123456789\n,33,64.2\n')
+    (tmp_path / "t.schema.toml").write_text(
+        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
+        '[columns.kg]\nkind = "encrypted"\ntype = "DOUBLE"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+@pytest.fixture
+def ready(cli: Cli, key_file: Path) -> Cli:
+    cli.environment["CLEAVE_KEY"] = str(key_file)
+    return cli
+
+
+def ask(cli: Cli, *options: object) -> tuple[str, str]:
+    result = cli.run("query", "t.csv", SQL, *options)
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def check(rows: list[dict[str, Any]]) -> None:
+    assert [list(row) for row in rows] == [BOUNDED] * 2
+    group, null = rows
+    assert (group["ward"], int(group["n"]), int(group["s"]), float(group["s_bound"])) == ('A|,"', 2, 108, 0.0)
+    assert abs(float(group["d"]) - stdev([70.5, 80.123456789])) <= float(group["d_bound"])
+    assert 0 <= float(group["d_bound"]) < 1e-6
+    assert null["ward"] in (None, "")
+    assert null["d"] in (None, "")  # the standard deviation of one value
+
+
+def test_the_footer_is_no_result(ready: Cli, table: Path) -> None:
+    shown, told = ask(ready)
+    assert len(shown.splitlines()) == 5
+    assert "checks passed" in told
+    assert ask(ready, "--format", "table")[0].splitlines()[:3] == shown.splitlines()[:3]
+    assert ask(ready, "--quiet")[1] == ""
+
+
+def test_csv(ready: Cli, table: Path) -> None:
+    check(list(csv.DictReader(io.StringIO(ask(ready, "--format", "csv")[0]))))
+
+
+def test_ndjson(ready: Cli, table: Path) -> None:
+    check([json.loads(line) for line in ask(ready, "--format", "ndjson")[0].splitlines()])
+
+
+def test_json(ready: Cli, table: Path) -> None:
+    by_format, told = ask(ready, "--format", "json")
+    assert json.loads(by_format).keys() == json.loads(ask(ready, "--json")[0]).keys()
+    assert told == ""
+
+
+def test_markdown(ready: Cli, table: Path) -> None:
+    lines = ask(ready, "--format", "markdown")[0].splitlines()
+    assert lines[:2] == ["| ward | n | s | d |", "| --- | ---: | ---: | ---: |"]
+    assert lines[2].startswith('| A\\|,"')
+    assert "108 exact" in lines[2]
+
+
+def test_parquet(ready: Cli, table: Path) -> None:
+    shown, told = ask(ready, "-o", "answer.parquet")
+    assert shown == ""
+    assert "wrote answer.parquet" in told
+    found = duckdb.execute("SELECT * FROM 'answer.parquet'")
+    names = [column[0] for column in found.description or ()]
+    check([dict(zip(names, row, strict=True)) for row in found.fetchall()])
+    types = dict(row[:2] for row in duckdb.execute("DESCRIBE SELECT * FROM 'answer.parquet'").fetchall())
+    assert (types["s"], types["s_bound"]) == ("DECIMAL(38,0)", "DOUBLE")  # a HUGEINT would become a double
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.ndjson", "a.jsonl", "a.md", "a.txt", "a.parquet"])
+def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> None:
+    ask(ready, "-o", name)
+    content = Path(name).read_bytes()
+    assert content
+    before = sorted(path.name for path in Path().iterdir())
+    assert f"{name}: is there already" in ready.fails(3, "query", "t.csv", SQL, "-o", name)
+    assert Path(name).read_bytes() == content
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--format", "parquet"],
+        ["-o", "answer.xlsx"],
+        ["--json", "--format", "csv"],
+        ["--raw"],
+        ["--raw", "--format", "markdown"],
+        ["--format", "yaml"],
+    ],
+)
+def test_contradictions_are_usage_errors(ready: Cli, table: Path, options: list[str]) -> None:
+    ready.fails(2, "query", "t.csv", SQL, *options)
+    assert not list(Path().glob("answer.*"))
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(ready: Cli, table: Path) -> None:
+    Path("file").write_text("")
+    assert "file/answer.csv: cannot be written" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")
+
+
+def test_no_format_has_a_digit_beyond_the_bound() -> None:
+    given = answer([["a", 3, 2.512345]], [[None, None, 0.25]], [[None, None, False]])
+    for chosen in Format:
+        assert b"2.51" not in answer_bytes(given, chosen), chosen
+    assert b"2.512345,0.25" in answer_bytes(given, Format.CSV, raw=True)
+
+
+def test_what_is_undecided_is_a_column() -> None:
+    rows = [json.loads(line) for line in answer_bytes(undecided(), Format.NDJSON).splitlines()]
+    assert [row["undecided"] for row in rows] == ["sum", "HAVING, LIMIT"]
+    assert b"undecided" in answer_bytes(undecided(), Format.CSV).splitlines()[0]
+
+
+def test_repeated_names_stay_apart(ready: Cli, table: Path) -> None:
+    shown = ready.run("query", "t.csv", "SELECT SUM(age) AS s, SUM(age) AS s FROM t", "--format", "ndjson").stdout
+    assert json.loads(shown) == {"s": 141, "s_bound": 0.0, "s_1": 141, "s_bound_1": 0.0}
+
+
+def test_no_rows(ready: Cli, table: Path) -> None:
+    for chosen, lines in (("csv", 1), ("ndjson", 0), ("markdown", 2)):
+        shown = ready.run("query", "t.csv", f"{SQL} HAVING COUNT(*) > 9", "--format", chosen).stdout
+        assert len(shown.splitlines()) == lines
