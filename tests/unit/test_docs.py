@@ -1,0 +1,77 @@
+"""The reference pages in docs/ say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cleave.cli import group
+from cleave.cli.output import _ENDINGS, Format
+from cleave.sql.planner import plan_query
+from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
+from cleave_shared import errors, limits
+from cleave_shared.errors import CleaveError, QueryRefused
+
+DOCS = Path(__file__).parents[2] / "docs"
+PATIENTS = Schema(
+    (
+        Column("ward", Kind.PLAIN, "VARCHAR"),
+        Column("sex", Kind.PLAIN, "VARCHAR"),
+        Column("admitted", Kind.PLAIN, "DATE"),
+        Column("age", Kind.ENCRYPTED, "BIGINT", 0),
+        Column("bill", Kind.ENCRYPTED, "DECIMAL(18,2)", 2),
+        Column("name", Kind.SEALED, "VARCHAR"),
+    ),
+    CsvDialect(),
+)
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every table of a page, without heads and rules."""
+    lines = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| ---")]
+
+
+REFUSED = [row for row in rows("refused.md") if row[0].startswith("`")]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row[0].strip("`"))
+def test_what_is_refused_and_what_is_answered_instead(row: list[str]) -> None:
+    refused, _, instead = row
+    with pytest.raises(QueryRefused) as caught:
+        plan_query(refused.strip("`"), PATIENTS, "patients")
+    assert caught.value.hint
+    questions = re.findall(r"`([^`]+)`", instead)
+    assert questions
+    for question in questions:
+        assert plan_query(question, PATIENTS, "patients").outputs
+
+
+def test_limits() -> None:
+    stated = {name.strip("`"): value for name, value, *_ in rows("limits.md") if name.startswith("`")}
+    assert len(stated) >= 8
+    for name, value in stated.items():
+        assert float(value.replace(",", "")) == getattr(limits, name), name
+
+
+def test_exit_codes() -> None:
+    stated = {int(code) for code, *_ in rows("output.md") if code.isdigit()}
+    of_errors = {
+        one.exit_code for one in vars(errors).values() if isinstance(one, type) and issubclass(one, CleaveError)
+    }
+    assert stated == of_errors | {0, 2, group.INTERRUPTED, group.READER_LEFT}
+
+
+def test_formats() -> None:
+    stated = {
+        row[0].strip("`"): re.findall(r"`(\.\w+)`", row[1]) for row in rows("output.md") if re.fullmatch(r"`\w+`", row[0])
+    }
+    assert stated.keys() == {str(one) for one in Format}
+    assert {(ending, name) for name, endings in stated.items() for ending in endings} == set(_ENDINGS.items())
+
+
+def test_the_schemas_keys() -> None:
+    named = set(re.findall(r"`(\w+)`", " ".join(row[0] for row in rows("schema.md"))))
+    assert named >= {*_COLUMN_KEYS, *CsvDialect.__slots__}
