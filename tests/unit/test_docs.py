@@ -65,9 +65,8 @@ def test_exit_codes() -> None:
 
 
 def test_formats() -> None:
-    stated = {
-        row[0].strip("`"): re.findall(r"`(\.\w+)`", row[1]) for row in rows("output.md") if re.fullmatch(r"`\w+`", row[0])
-    }
+    formats = [row for row in rows("output.md") if re.fullmatch(r"`\w+`", row[0])]
+    stated = {row[0].strip("`"): re.findall(r"`(\.\w+)`", row[1]) for row in formats}
     assert stated.keys() == {str(one) for one in Format}
     assert {(ending, name) for name, endings in stated.items() for ending in endings} == set(_ENDINGS.items())
 
