@@ -16,9 +16,13 @@ def connect(*, reads_files: bool = False) -> duckdb.DuckDBPyConnection:
         "autoload_known_extensions": False,
         "python_enable_replacements": False,  # no variable of Python is a table
     }
-    if not reads_files:
-        config |= {"threads": 1, "enable_external_access": False, "lock_configuration": True}
-    return duckdb.connect(":memory:", config=config)
+    if reads_files:
+        return duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config=config | {"threads": 1})
+    # one after the other: given together, DuckDB may shut the way out before it has taken the other settings
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 def literal(text: str) -> str:
