@@ -40,7 +40,36 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": wire.Problem, "description": "Request or answer too large"},
     415: {"model": wire.Problem, "description": "Neither JSON nor binary frames, or with a content encoding"},
     422: {"model": wire.Problem, "description": "Malformed, inconsistent or refused request"},
+    429: {"model": wire.Problem, "description": "API Gateway or Lambda is throttling; Retry-After says how long"},
+    500: {"model": wire.Problem, "description": "The service failed; its log has the request id"},
+    502: {"model": wire.Problem, "description": "The function behind API Gateway could not answer"},
+    503: {"model": wire.Problem, "description": "API Gateway or Lambda is not available"},
+    504: {"model": wire.Problem, "description": "The request took longer than 29 s, or than the service's own limit"},
 }
+_SERVERS = [
+    {"url": "http://127.0.0.1:8000", "description": "cleave serve"},
+    {
+        "url": "https://{api}.execute-api.{region}.amazonaws.com/api",
+        "description": "the stack of template.yaml",
+        "variables": {"api": {"default": "abcdefghij"}, "region": {"default": "eu-central-1"}},
+    },
+]
+_SIGV4 = {
+    "type": "apiKey",
+    "name": "Authorization",
+    "in": "header",
+    "description": "AWS Signature Version 4; only API Gateway asks for it",
+    "x-amazon-apigateway-authtype": "awsSigv4",
+}
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """FastAPI's document, made when it is first asked for, with the way to sign."""
+        document = super().openapi()
+        document["components"]["securitySchemes"] = {"sigv4": _SIGV4}
+        document["security"] = [{}, {"sigv4": []}]
+        return document
 
 
 class Health(BaseModel):
@@ -50,7 +79,14 @@ class Health(BaseModel):
 
 def create_app(title: str, description: str) -> FastAPI:
     """An application with health, OpenAPI, error answers, CORS and the request log; services add their routes."""
-    app = FastAPI(title=title, description=description, version=str(wire.VERSION), docs_url=None, redoc_url=None)
+    app = _Application(
+        title=title,
+        description=description,
+        version=str(wire.VERSION),
+        servers=_SERVERS,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.add_middleware(_RequestLog)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     app.add_exception_handler(CleaveError, _refuse)

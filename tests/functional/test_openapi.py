@@ -18,3 +18,16 @@ def test_the_document_in_docs_is_current(name: str) -> None:
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_the_document_is_served(name: str) -> None:
     assert call(APPLICATIONS[name], "GET", "/openapi.json").json() == json.loads(document(APPLICATIONS[name]))
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_a_caller_reads_where_to_ask_how_to_sign_and_what_a_gateway_answers(name: str) -> None:
+    read = json.loads(document(APPLICATIONS[name]))
+    assert [server["url"].partition("://")[0] for server in read["servers"]] == ["http", "https"]
+    assert read["components"]["securitySchemes"]["sigv4"]["x-amazon-apigateway-authtype"] == "awsSigv4"
+    assert read["security"] == [{}, {"sigv4": []}], "cleave serve asks for no signature"
+    for path, item in read["paths"].items():
+        if "post" in item:
+            assert {"200", "413", "415", "422", "429", "500", "502", "503", "504"} <= item["post"][
+                "responses"
+            ].keys(), path
