@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.secret_key import SecretKey
+
+# A runner started in the background of a shell ignores Ctrl-C, and so would every process the tests interrupt.
+for _interrupt in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_interrupt) is signal.SIG_IGN:
+        signal.signal(_interrupt, signal.default_int_handler if _interrupt is signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
