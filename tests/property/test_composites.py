@@ -105,7 +105,6 @@ def _groups(plan: QueryPlan, size: int) -> Groups:
         counts=[10] * size,
         plain=[()] * size,
         plain_types=(),
-        runs=[],
     )
 
 

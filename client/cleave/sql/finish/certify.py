@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from cleave.sql.finish.values import NULL, UNKNOWN, Value, known
 NONNEGATIVE = frozenset({"COUNT", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP"})
 """Aggregates, one name each, that are never below 0, whatever their bound reaches to."""
 NEVER_MINUS_ZERO = NONNEGATIVE | {"SUM", "AVG"}
+_PRECISE = Context(prec=2_000, Emax=9_999, Emin=-9_999)  # digits of the largest double over the smallest bound
 _TINY = Fraction(2) ** -1074  # what a mean below the normal doubles loses
 
 
@@ -64,5 +66,9 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
 
 
 def published(figure: Figure) -> int | float | Fraction | None:
-    """The value that may be shown."""
-    return figure.value
+    """The value without digits beyond its bound: what DuckDB makes text and guesses of."""
+    value, bound = figure.value, figure.bound
+    if figure.exact or not isinstance(value, float) or not bound or not math.isfinite(value) or math.isinf(bound):
+        return value
+    place = Decimal(1).scaleb(Decimal(bound).adjusted(), _PRECISE)
+    return float(Decimal(value).quantize(place, context=_PRECISE))

@@ -10,6 +10,7 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Figure
 from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.finish import order
@@ -35,7 +36,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Figure]])
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
     plain figures that are none.
     """
-    with closing(connect()) as connection:
+    with closing(connect()) as connection, precision():
         table = GroupTable(connection)
         table.load(plan, groups, answers, published)
         try:

@@ -13,9 +13,8 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
-ctx.prec = 192  # bits of a midpoint: 38 digits squared, and room
 Number = fmpq | arb
 
 _MOST_BITS = 4096  # a rational of more, or a magnitude beyond 2^that, is no longer worth it
