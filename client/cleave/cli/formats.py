@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cleave.cli import figures, report
 from cleave.cli.console import printable
 from cleave.cli.output import Format
-from cleave.table.source import connect_in_memory, identifier, unique_names
+from cleave.table.duck import connect, identifier
+from cleave.table.source import unique_names
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
@@ -110,7 +111,7 @@ def _copied(records: _Records, options: str, *, typed: bool) -> bytes:
     )
     memory = os.memfd_create("answer")
     try:
-        with closing(connect_in_memory()) as connection:
+        with closing(connect(reads_files=True)) as connection:
             connection.execute(f"CREATE TABLE answer AS SELECT {selected}", columns)
             connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
         return os.pread(memory, os.fstat(memory).st_size, 0)
