@@ -46,7 +46,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": wire.Problem, "description": "API Gateway or Lambda is not available"},
     504: {"model": wire.Problem, "description": "The request took longer than 29 s, or than the service's own limit"},
 }
-_SERVERS = [
+_SERVERS: list[dict[str, str | Any]] = [
     {"url": "http://127.0.0.1:8000", "description": "cleave serve"},
     {
         "url": "https://{api}.execute-api.{region}.amazonaws.com/api",
