@@ -162,13 +162,13 @@ def report(case: Case, folder: Path, key: Path) -> None:
     print(f"  whole process           {median(ours, 'seconds'):8.3f} s, peak {median(ours, 'peak_mb'):.0f} MB")
     for stage in ours[0]["timings"]:
         print(f"    {stage:<22}{median(ours, 'timings', stage):8.3f} s")
-    print(f"  encrypt..decrypt        {1e9 * median(ours, 'timings', 'sensitive') / case.values:8.0f} ns a value")
-    print(f"  encode too              {1e9 * round_trip / case.values:8.0f} ns a value")
+    print(f"  encrypt..decrypt        {1e9 * median(ours, 'timings', 'sensitive') / case.values:8.0f} ns per value")
+    print(f"  encode too              {1e9 * round_trip / case.values:8.0f} ns per value")
     up, down = median(ours, "plan", "bytes_sent"), median(ours, "plan", "bytes_received")
     print(f"  up, down                {up:,.0f} B ({up / case.values:.2f} B a value), {down:,.0f} B")
     print(f"  largest error           {error:.1e}")
     sent, received = median(theirs, "bytes_sent"), median(theirs, "bytes_received")
-    print(f"  ts.ckks_vector          {baseline:8.3f} s ({1e9 * baseline / case.values:.0f} ns a value)", end="")
+    print(f"  ts.ckks_vector          {baseline:8.3f} s ({1e9 * baseline / case.values:.0f} ns per value)", end="")
     print(f", {sent:,.0f} B up ({sent / case.values:.2f} B a value), {received:,.0f} B down")
     for stage in ("keys", "encrypt", "evaluate", "decrypt"):
         print(f"    {stage:<22}{median(theirs, stage):8.3f} s")

@@ -268,7 +268,7 @@ def _wants_frames(request: Request) -> bool:
 
 
 def _too_large(what: str, limit: int) -> WireError:
-    hint = "send fewer rows a request" if what == "request" else "ask for fewer groups a request"
+    hint = "send fewer rows per request" if what == "request" else "ask for fewer groups per request"
     return WireError(f"the {what} is over {limit:,} bytes", hint=hint, status=413)
 
 

@@ -69,7 +69,7 @@ class Channel:
     def receive(self, seconds: float | None = None, most: int = 1 << 32) -> list[bytes]:
         """The next frame. `most` bounds its bytes.
 
-        Raises EOFError at the end, TimeoutError, ServiceError for a frame that is none or too large, and whatever
+        Raises EOFError at the end, TimeoutError, ServiceError for a frame that is malformed or too large, and whatever
         CleaveError the other end sent in place of one.
         """
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<HBBBBHQ")  # magic, header size, version major and min
 _MAGIC, _ZSTD = 0xA15E, 2
 _CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, primes, scale, correction factor
 _PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
-BATCH = 7  # polynomials a transform: larger buffers are mapped afresh each time (290 us a polynomial, 400 with 15)
+BATCH = 7  # polynomials per transform: larger buffers are mapped afresh each time (290 us per polynomial, 400 with 15)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -116,7 +116,7 @@ def test_a_body_over_the_limit_is_413_before_it_is_parsed(
     sent = headers if length is None else headers | {"content-length": length}
     response = call(app, "POST", "/v1/letter", content=chunked(2000), headers=sent)
     assert response.status_code == 413
-    assert response.json() == {"error": "the request is over 1,500 bytes", "hint": "send fewer rows a request"}
+    assert response.json() == {"error": "the request is over 1,500 bytes", "hint": "send fewer rows per request"}
 
 
 def test_a_body_at_the_limit_passes(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_an_answer_over_the_limit_is_413(app: FastAPI, monkeypatch: pytest.Monke
     for letter in ({"size": 501}, {"size": 500, "text": "quote"}):
         response = call(app, "POST", "/v1/letter", json=letter)
         assert response.status_code == 413
-        assert response.json()["hint"] == "ask for fewer groups a request"
+        assert response.json()["hint"] == "ask for fewer groups per request"
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 500)
     response = call(app, "POST", "/v1/letter", content=frames(Letter(size=500)), headers=FRAMES)
     assert (response.status_code, response.headers["content-type"]) == (413, wire.JSON_TYPE)

@@ -44,7 +44,7 @@ class Cipher:
         self._sentinel_key = key.derive("sentinel")
 
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
-        """Seeded symmetric ciphertexts, one a row of `polynomials` (k, N): 8 bytes a coefficient.
+        """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
 
         Coefficients must be below q/2 in magnitude; they are encoded exactly.
         """

@@ -2,8 +2,9 @@
 
 The file is JSON (docs/key-file.md). In the clear: format version, key id, profile, time of creation, public key. Under
 AES-256-GCM: the CKKS secret key and a 32-byte master key, from which HKDF derives the sentinels' PRF key. The wrapping
-key comes from the passphrase by Argon2id with RFC 9106's second recommended setting (3 passes, 4 lanes, 64 MiB); the
-clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is home-made.
+key comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes,
+4 lanes, 64 MiB); the clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is
+home-made.
 """
 
 from __future__ import annotations

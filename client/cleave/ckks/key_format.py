@@ -22,8 +22,8 @@ MASTER_BYTES = 32
 SALT_BYTES = 16
 NONCE_BYTES = 12
 _TAG_BYTES = 16
-# RFC 9106, second recommended option, is what is written, and the least that is read: a weaker wrapping was no work of
-# Cleave's. The most that is read costs seconds and a gigabyte, not a machine.
+# RFC 9106's low-memory profile (its second recommended option) is what is written, and the least that is read: a weaker
+# wrapping was no work of Cleave's. The most that is read costs seconds and a gigabyte, not a machine.
 ARGON2 = {"iterations": 3, "lanes": 4, "memory_cost": 64 * 1024}  # memory in KiB
 ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
 _CLEAR = ("cleave_key", "key_id", "profile", "created", "public_key")

@@ -203,7 +203,7 @@ def _bytes(number: int) -> str:
 
 
 def dump(value: Any) -> str:
-    """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which is none."""
+    """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which JSON does not have."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(str(key))}: {dump(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

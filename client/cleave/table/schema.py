@@ -2,7 +2,7 @@
 
     table = "patients"          what queries call it, if not like its file
     [csv]                       how the file is written
-    [columns.age]               one table a column, in the order of the file
+    [columns.age]               one table per column, in the order of the file
     kind = "encrypted"          plain | encrypted | sealed | local
     type = "BIGINT"
     nullable = false            whether an empty field is allowed; true where nothing is said

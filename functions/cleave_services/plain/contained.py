@@ -22,7 +22,7 @@ from cleave_shared.errors import ProcessDied, ServiceError, WireError
 Request = TypeVar("Request", bound=BaseModel)
 Response = TypeVar("Response", bound=BaseModel)
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
-_SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns a request", status=413)
+_SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
 
 
 def run(work: Callable[[Request], Response], request: Request, answer: type[Response]) -> Response:
@@ -48,7 +48,7 @@ def _answering(work: Callable[[Request], Response], request: Request) -> Callabl
         except MemoryError:
             raise _SHORT from None
         if len(body) > limits.MAX_JSON_BYTES:
-            raise WireError("the answer is too large", hint="ask for fewer groups a request", status=413)
+            raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
         channel.send([body])
 
     return answer
@@ -68,7 +68,7 @@ def _told(died: ProcessDied) -> WireError:
     if died.late:
         return WireError(
             f"stopped after {limits.PLAIN_SECONDS:g} s",
-            hint="send fewer rows a request or ask for a simpler expression",
+            hint="send fewer rows per request or ask for a simpler expression",
         )
     if died.signal in (None, signal.SIGKILL):
         return _SHORT

@@ -137,7 +137,7 @@ def _translated(error: duckdb.Error, place: str) -> WireError | ServiceError:
     kind = type(error).__name__
     if isinstance(error, duckdb.OutOfMemoryException):
         return WireError(
-            "needs more memory than the service has", hint="send fewer rows or columns a request", status=413
+            "needs more memory than the service has", hint="send fewer rows or columns per request", status=413
         )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         return ServiceError(f"DuckDB failed at {place} ({kind})", status=500)

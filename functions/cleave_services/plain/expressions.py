@@ -38,13 +38,13 @@ _HINT = "each of where, keys and aggregates is one DuckDB expression over the ta
 
 
 def require_scalar(database: Database, sql: str, place: str) -> None:
-    """Raises WireError unless `sql` has one value a row (no aggregate, no unnest: WHERE allows neither)."""
+    """Raises WireError unless `sql` has one value per row (no aggregate, no unnest: WHERE allows neither)."""
     _require_expression(database, sql, place)
     database.run(f"EXPLAIN SELECT 1 FROM {TABLE} WHERE ({sql}\n) IS NULL", place)
 
 
 def require_aggregate(database: Database, sql: str, place: str) -> None:
-    """Raises WireError unless `sql` has one value a group (HAVING allows neither a bare column nor unnest)."""
+    """Raises WireError unless `sql` has one value per group (HAVING allows neither a bare column nor unnest)."""
     _require_expression(database, sql, place)
     database.run(f"EXPLAIN SELECT count(*) FROM {TABLE} HAVING ({sql}\n) IS NULL", place)
 

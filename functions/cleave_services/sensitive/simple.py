@@ -64,7 +64,7 @@ class SimpleResponse(BaseModel):
 
 
 def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
-    """Raises WireError: 413 where the answer would be too large, 422 for chunks that are none or not as many as due."""
+    """Raises WireError: 413 where the answer would be too large, 422 for chunks that are not what is due."""
     grouped = request.group_by is not None
     each = len(set(request.group_by or ()) - {FILTERED}) + 1 if grouped else 1
     _require_room(len(request.data) * each, limits.MASKED_RESULT_BYTES if grouped else limits.RESULT_BYTES)
@@ -100,7 +100,7 @@ def _require_room(results: int, size: int) -> None:
     if results * size > limits.MAX_BODY_BYTES:
         raise WireError(
             f"an answer of {results} ciphertexts, at most {limits.MAX_BODY_BYTES // size} fit",
-            hint="send fewer columns or groups a request, or ask without group_by",
+            hint="send fewer columns or groups per request, or ask without group_by",
             status=413,
         )
 

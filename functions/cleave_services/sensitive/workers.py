@@ -92,7 +92,7 @@ def _working(work: Callable[[Sequence[Item]], list[bytes]], share: Sequence[Item
 def _told(died: ProcessDied) -> Exception:
     if died.late:
         return WireError(
-            f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups a request", status=422
+            f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request", status=422
         )
     return ProcessDied(
         "a worker process died", hint="give the function more memory or send smaller requests", signal=died.signal

@@ -34,7 +34,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Figure]])
     """`answers[g][i]` is the answer of `plan.encrypted[i]` for group g.
 
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
-    plain figures that are none.
+    plain figures that are not of their types.
     """
     with closing(connect()) as connection, precision():
         table = GroupTable(connection)

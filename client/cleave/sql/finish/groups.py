@@ -38,7 +38,7 @@ class GroupTable:
     ) -> None:
         """`published` is the value of a figure as it may be shown.
 
-        Raises ServiceError for plain figures that are none.
+        Raises ServiceError for plain figures that are not of their types.
         """
         self.size = len(groups.keys)
         columns: list[tuple[str, str, list[str | None]]] = [
