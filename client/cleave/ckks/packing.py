@@ -80,6 +80,12 @@ class Packing:
     def bytes_up(self) -> int:
         return self.chunks * bytes_of_chunk(self.profile)
 
+    @property
+    def cost(self) -> int:
+        """Chunks up, and answers down, which are twice as long."""
+        window = self.layout.window
+        return self.chunks + 2 * sum(-(-block.chunks // window) for block in self.placement.blocks)
+
     def parts(self, streams: int) -> list[Part]:
         """Cut the job into requests: within the limits of a body and an answer, and enough for `streams` at once."""
         most = min(limits.MAX_REQUEST_CHUNKS, max(_LEAST_CHUNKS, -(-self.chunks // streams)))
@@ -94,7 +100,7 @@ class Packing:
                 if pieces and (left == 0 or torn or len(pieces) == limits.MAX_REQUEST_BLOCKS):
                     parts.append(Part(tuple(pieces)))
                     pieces, left = [], most
-                stop = min(block.stop, start + left)
+                stop = min(block.stop, start + left, start + self.layout.window)
                 pieces.append(Piece(block, start, stop))
                 left -= stop - start
                 start = stop
@@ -112,25 +118,33 @@ def plan_packing(
     """Pack `columns` of groups of `counts` rows.
 
     `pad` rounds the numbers of chunks and of blocks up to powers of two; `digits` is what a real column in half a lane
-    must still be certain to (layout.py). Raises QueryRefused where the columns do not fit a ciphertext.
+    must still be certain to (layout.py). How many chunks are added up at once is chosen so that least is sent and
+    answered: fewer leave fields narrow, so that more columns share a lane, and cost more answers. Raises QueryRefused
+    where the columns do not fit a ciphertext.
     """
     sizes = np.asarray(counts, np.int64)
     fewest = int(sizes.min(initial=limits.MAX_JOB_ROWS))
+    best: Packing | None = None
     window = 1
-    while True:
+    while window <= limits.MAX_REQUEST_CHUNKS:
         layout = plan_layout(columns, window, profile.capacity_bits, fewest, digits)
-        if layout.lanes > limits.MAX_LANES:
-            raise QueryRefused(
-                f"the query needs {layout.lanes} encrypted columns, at most {limits.MAX_LANES} fit a ciphertext",
-                hint="ask for fewer aggregates at a time",
-            )
         if not layout.lanes:
             return Packing(profile, tuple(columns), layout, Placement(0, sizes, ()))
+        if layout.lanes > limits.MAX_LANES:
+            break  # no larger window takes fewer
         placement = place(sizes, (profile.degree - SENTINELS) // layout.lanes, pad=pad)
-        most = min(limits.MAX_REQUEST_CHUNKS, max((block.chunks for block in placement.blocks), default=1))
-        if most <= window:
-            return Packing(profile, tuple(columns), layout, placement)
-        window = 1 << (most - 1).bit_length()
+        packing = Packing(profile, tuple(columns), layout, placement)
+        if best is None or packing.cost <= best.cost:
+            best = packing
+        if window >= max((block.chunks for block in placement.blocks), default=1):
+            break
+        window *= 2
+    if best is None:
+        raise QueryRefused(
+            f"the query needs {layout.lanes} encrypted columns, at most {limits.MAX_LANES} fit a ciphertext",
+            hint="ask for fewer aggregates at a time",
+        )
+    return best
 
 
 def bytes_of_chunk(profile: Profile) -> int:
