@@ -22,7 +22,7 @@ from tests.functional.serving import served
 
 JSON = {"content-type": wire.JSON_TYPE}
 SUM = {"data": {"x": [1, 2]}, "operation": "sum"}
-ENDLESS = {"version": 1, "schema_hash": "0" * 32, "rows": 1, "keys": ["len(list_sort(range(100000000)))"]}
+ENDLESS = {"version": wire.VERSION, "schema_hash": "0" * 32, "rows": 1, "keys": ["len(list_sort(range(100000000)))"]}
 
 
 @pytest.fixture(scope="module")

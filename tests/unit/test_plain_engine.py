@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleave_services.plain import contained, engine
-from cleave_services.plain.database import Database
+from cleave_services.plain.database import Database, _translated
 from cleave_services.plain.functions import ALLOWED_FUNCTIONS
 from cleave_shared import limits
 from cleave_shared.errors import WireError
@@ -426,6 +426,13 @@ def test_damaged_tables_are_refused(patients: bytes, damage: str) -> None:
     with pytest.raises(WireError, match=r"^table: ") as refused:
         ask(table, 200, aggregates=["count(*)"])
     assert "canary" not in refused.value.message
+
+
+@pytest.mark.parametrize("kind", [duckdb.InternalException, duckdb.FatalException])
+def test_what_duckdb_itself_fails_at_is_a_refusal(kind: type[duckdb.Error]) -> None:
+    """Met by `make fuzz` with a damaged Parquet file."""
+    told = _translated(kind("secret value"), "table")
+    assert (told.status, told.message) == (422, f"table: DuckDB fails on it ({kind.__name__})")
 
 
 def test_the_row_count_must_hold(patients: bytes) -> None:

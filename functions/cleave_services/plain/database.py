@@ -15,7 +15,7 @@ from types import TracebackType
 import duckdb
 
 from cleave_shared import limits
-from cleave_shared.errors import ServiceError, WireError
+from cleave_shared.errors import WireError
 
 TABLE = "rows"
 
@@ -77,7 +77,7 @@ class Database:
     def run(self, sql: str, place: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         """Execute one statement; `place` names the part of the request that an error is about.
 
-        Raises WireError (422; 413 where memory is short) and ServiceError (500, DuckDB's own fault).
+        Raises WireError: 413 where memory is short, 422 otherwise, DuckDB's own faults included.
         """
         try:
             return self._connection.execute(sql, parameters)
@@ -133,14 +133,15 @@ def _as_file(blob: bytes) -> Iterator[str]:
             yield f"/proc/self/fd/{descriptor}"
 
 
-def _translated(error: duckdb.Error, place: str) -> WireError | ServiceError:
+def _translated(error: duckdb.Error, place: str) -> WireError:
     kind = type(error).__name__
     if isinstance(error, duckdb.OutOfMemoryException):
         return WireError(
             "needs more memory than the service has", hint="send fewer rows or columns per request", status=413
         )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
-        return ServiceError(f"DuckDB failed at {place} ({kind})", status=500)
+        # met with damaged Parquet files; the process it happened in answers nothing else
+        return WireError(f"{place}: DuckDB fails on it ({kind})", hint="the table may be damaged: send it again")
     return WireError(f"{place}: DuckDB refuses it ({kind})", hint=_HINTS.get(kind))
 
 
