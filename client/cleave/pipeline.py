@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 from cleave.aggregates.base import Estimate
 from cleave.ckks.checks import CHECKS
@@ -24,7 +24,7 @@ from cleave.split import Halves, PlainPart
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import rejoin
-from cleave.suppress import suppress_small, without_complements
+from cleave.suppress import suppress_small
 from cleave.table.table import Table
 from cleave.transport.base import Transport
 from cleave.verdict import Verdict
@@ -58,11 +58,33 @@ DEFAULTS = Options()
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What one query took. None where a minimum group size hides it, since with the counts that are shown it could
+    tell the size of a suppressed group; the last two are None where none was asked for.
+    """
+
+    profile: str
+    key_id: str
+    rows: int | None
+    selected_rows: int | None
+    groups: int | None
+    lanes: int
+    blocks: int
+    chunks: int
+    sensitive_requests: int
+    requests: int
+    bytes_sent: int
+    bytes_received: int
+    min_group: int | None = None
+    suppressed_groups: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     result: ResultTable
-    checks: dict[str, Any]
-    plan: dict[str, Any]
-    timings: dict[str, float]
+    checks: dict[str, str]  # name of a check -> passed, or not needed
+    usage: Usage
+    timings: dict[str, float]  # seconds by stage
 
 
 class _Clock:
@@ -158,24 +180,26 @@ def run_query(
         ]
         shown, shown_figures, suppressed = suppress_small(groups, figures, options.min_group)
         result = finish(plan, shown, shown_figures)
-    checks: dict[str, Any] = {"plain groups": "passed" if halves.asks_plain else "not needed"}
+    checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
     checks |= dict.fromkeys(CHECKS, "passed" if job else "not needed")
-    facts = {
-        "profile": key.profile.name,
-        "key_id": key.key_id,
-        "rows": table.rows,
-        "selected_rows": int(halves.counts.sum()),
-        "groups": len(groups.keys),
-        "lanes": packing.lanes,
-        "blocks": packing.blocks,
-        "chunks": packing.chunks,
-        "sensitive_requests": len(parts),
-        "bytes_sent": transport.sent,
-        "bytes_received": transport.received,
-    }
-    if options.min_group:
-        facts = without_complements(facts, options.min_group, suppressed)
-    return Result(result, checks, facts, clock.seconds)
+    hides = options.min_group > 0
+    usage = Usage(
+        profile=key.profile.name,
+        key_id=key.key_id,
+        rows=None if hides else table.rows,
+        selected_rows=None if hides else int(halves.counts.sum()),
+        groups=None if hides else len(groups.keys),
+        lanes=packing.lanes,
+        blocks=packing.blocks,
+        chunks=packing.chunks,
+        sensitive_requests=len(parts),
+        requests=transport.requests,
+        bytes_sent=transport.sent,
+        bytes_received=transport.received,
+        min_group=options.min_group if hides else None,
+        suppressed_groups=suppressed if hides else None,
+    )
+    return Result(result, checks, usage, clock.seconds)
 
 
 def _ask_plain(

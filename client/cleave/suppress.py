@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from cleave.aggregates.base import Figure
 from cleave.sql.rejoin import Groups
-
-# Of an answer's description: with them and the counts shown, the size of a lone suppressed group is a subtraction.
-_COMPLEMENTS = ("rows", "selected_rows", "groups")
 
 
 def suppress_small(
@@ -33,9 +29,3 @@ def suppress_small(
         plain=[groups.plain[place] for place in kept],
     )
     return shown, [answers[place] for place in kept], len(groups.counts) - len(kept)
-
-
-def without_complements(plan: dict[str, Any], min_group: int, suppressed: int) -> dict[str, Any]:
-    """An answer's description that says how many groups are missing, and nothing to compute them from."""
-    clear = {name: fact for name, fact in plan.items() if name not in _COMPLEMENTS}
-    return {**clear, "min_group": min_group, "suppressed_groups": suppressed}

@@ -7,24 +7,36 @@ import datetime
 import json
 import math
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cleave.cli.report import answer_json, answer_text, footer, plan_json, plan_text
 from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
-from cleave.pipeline import Result
+from cleave.pipeline import Result, Usage
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
 
-TRANSPORT: Any = SimpleNamespace(requests=1, sent=999, received=1_234_567)
+USAGE = Usage(
+    profile="sum60-pack",
+    key_id="0" * 32,
+    rows=3,
+    selected_rows=3,
+    groups=1,
+    lanes=1,
+    blocks=1,
+    chunks=1,
+    sensitive_requests=1,
+    requests=1,
+    bytes_sent=999,
+    bytes_received=1_234_567,
+)
 
 
 def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> Result:
     columns = [Output("group", "key"), Output("n\x1b", "plain"), Output("sum", "encrypted")]
     result = ResultTable(columns=columns, types=["VARCHAR", "BIGINT", "DOUBLE"], rows=rows, bounds=bounds, exact=exact)
-    return Result(result, {"total": "passed", "sentinel": "not needed"}, {"rows": 3}, {"plain": 0.5})
+    return Result(result, {"total": "passed", "sentinel": "not needed"}, USAGE, {"plain": 0.5})
 
 
 def test_the_footer_and_the_head() -> None:
@@ -35,7 +47,9 @@ def test_the_footer_and_the_head() -> None:
         "-----  -----  ----------",
         "NULL       3  2.5 ± 3e-1",
     ]
-    assert footer(given, TRANSPORT, 1.234) == ("1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.")
+    assert footer(given, 1.234) == ("1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.")
+    unsent = dataclasses.replace(given, checks={"total": "not needed"})
+    assert footer(unsent, 1.234).startswith("Nothing was sent. ")
 
 
 def undecided() -> Result:

@@ -285,5 +285,5 @@ def test_several_requests_to_each_service(
     monkeypatch.setattr(limits, "MAX_REQUEST_CHUNKS", 1)
     answer = ask(world, key, transport, sql)
     compare(answer, world.oracles[ROWS], sql)
-    assert transport.requests - answer.plan["sensitive_requests"] > 1
-    assert answer.plan["sensitive_requests"] > 1 or not answer.plan["selected_rows"]
+    assert transport.requests - answer.usage.sensitive_requests > 1
+    assert answer.usage.sensitive_requests > 1 or not answer.usage.selected_rows

@@ -204,7 +204,7 @@ def query(
         for warning in warnings:
             console.say(f"warning: {console.printable(warning)}")
         if chosen is not Format.JSON:  # which holds all of it
-            console.say(footer(answer, transport, time.perf_counter() - started))
+            console.say(footer(answer, time.perf_counter() - started))
         if output is not None:
             console.say(f"wrote {console.printable(str(output))}")
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cleave.describe import ColumnFate, Description, EncryptedColumn
     from cleave.pipeline import Result
     from cleave.sql.finish import ResultTable
-    from cleave.transport.base import Transport
 
 _WIDE = 120  # characters; about what a terminal shows in one line
 _FAR = 40  # digits before a decimal is written with an exponent
@@ -89,7 +88,7 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
             },
             "warnings": result.warnings,
             "checks": answer.checks,
-            "plan": answer.plan,
+            "plan": {name: fact for name, fact in asdict(answer.usage).items() if fact is not None},
             "timings": answer.timings,
         }
     )
@@ -131,19 +130,19 @@ def plan_text(plan: Description) -> str:
     return "\n\n".join(sections)
 
 
-def footer(answer: Result, transport: Transport, seconds: float) -> str:
+def footer(answer: Result, seconds: float) -> str:
     """One line on how far to trust an answer and what it took."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
-    small = ""
-    if "min_group" in answer.plan:
-        number = answer.plan["suppressed_groups"]
-        small = f"{_counted(number, 'group')} of fewer than {answer.plan['min_group']} rows not shown.\n"
-    return (
-        f"{small}{_counted(len(passed), 'check')} passed ({', '.join(passed)}). "
-        f"{_counted(transport.requests, 'request')}, {_bytes(transport.sent)} up, "
-        f"{_bytes(transport.received)} down, "
-        f"{seconds:.2f} s."
+    usage = answer.usage
+    lines = []
+    if usage.suppressed_groups is not None:
+        lines.append(f"{_counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown.")
+    checked = f"{_counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
+    lines.append(
+        f"{checked}. {_counted(usage.requests, 'request')}, {_bytes(usage.bytes_sent)} up, "
+        f"{_bytes(usage.bytes_received)} down, {seconds:.2f} s."
     )
+    return "\n".join(lines)
 
 
 def _column_table(columns: Iterable[ColumnFate]) -> str:
