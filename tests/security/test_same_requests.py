@@ -161,7 +161,7 @@ def test_padding_hides_how_many_rows_are_selected(tmp_path: Path, key: SecretKey
             run_query(table, plan_query(question, schema, "t"), key, transport, Silent(), options)
             return sorted(each["chunk_range"] for each in transport.asked if "chunk_range" in each)
 
-        assert chunks(6500, Options()) != chunks(8000, Options())
-        assert chunks(6500, Options(pad=True)) == chunks(8000, Options(pad=True))
+        assert chunks(4500, Options()) != chunks(8000, Options())
+        assert chunks(4500, Options(pad=True)) == chunks(8000, Options(pad=True))
         assert chunks(0, Options()) == []
         assert chunks(0, Options(pad=True)) == chunks(1, Options(pad=True))
