@@ -215,7 +215,7 @@ def _ask_plain(
         return []
     aggregates = [part for aggregate in plan.plain for part in aggregate.parts]
     advance = progress.stage("plain half", halves.rows)
-    gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # bounds the files in memory, not only the requests
+    gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # after a failure no more is asked
 
     def ask(part: PlainPart) -> PlainResponse:
         try:
@@ -238,7 +238,9 @@ def _ask_plain(
 
     futures: list[Future[PlainResponse]] = []
     with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, failed.on_error():
-        for part in halves.plain_parts():
+        # All of them before any is asked: the embedded service forks, and a child forked while DuckDB is at work here
+        # could inherit one of its locks. And a row too large for a request is refused before anything has left.
+        for part in list(halves.plain_parts()):
             gate.acquire()
             if failed.is_set():
                 break
