@@ -13,7 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cleave.cli import figures, report
+from cleave import figures
+from cleave.cli import report
 from cleave.cli.console import printable
 from cleave.cli.output import Format
 from cleave.table.duck import connect, identifier

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from cleave.cli import figures
+from cleave import figures
 from cleave.cli.console import Heading, printable, table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.cli.figures import encrypted, plain, published
+from cleave.figures import encrypted, plain, published
 
 
 @pytest.mark.parametrize(
