@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.cli.console import SilentProgress
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Result, run_query
+from cleave.session import Silent
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
@@ -84,7 +84,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def ask(sql: str, table: Table, key: SecretKey) -> tuple[Result, Recorder]:
     transport = Recorder(embedded_services())
-    answer = run_query(table, plan_query(sql, table.schema, "t"), key, transport, SilentProgress())  # type: ignore[arg-type]
+    answer = run_query(table, plan_query(sql, table.schema, "t"), key, transport, Silent())  # type: ignore[arg-type]
     return answer, transport
 
 

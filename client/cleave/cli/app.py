@@ -6,7 +6,6 @@ immediate. Services and the local server are handed in (see cleave.local.main): 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +19,7 @@ from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_command
 from cleave.cli.output import Format, FormatOption, OutputOption, chosen_format, write_answer
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
-from cleave.cli.suspect import marking, refuse_suspect
+from cleave.session import Access, Bars, Session
 from cleave_shared.errors import Undecided
 
 if TYPE_CHECKING:
@@ -95,15 +94,10 @@ def plan(
     """
     asked = read_question(words, sql_file, op, schema, table)
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
-    from cleave.describe import describe_plan  # noqa: PLC0415
-    from cleave.pipeline import REQUESTS_UNDER_WAY, Options  # noqa: PLC0415
-    from cleave.table.table import open_table  # noqa: PLC0415
+    from cleave.pipeline import Options  # noqa: PLC0415
 
-    with (
-        console.progress(quiet=ctx.obj.quiet) as progress,
-        open_table(asked.files, asked.schema, progress) as opened,
-    ):
-        description = describe_plan(opened, asked.plan, REQUESTS_UNDER_WAY, Options(pad, digits))
+    with Session(asked.table, bars=_bars(ctx.obj)) as session:
+        description = session.describe(session.plan(asked.sql), Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
 
 
@@ -164,34 +158,16 @@ def query(
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     started = time.perf_counter()
     asked = read_question(words, sql_file, op, schema, table)
-    from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
     from cleave.cli.formats import answer_bytes  # noqa: PLC0415
     from cleave.cli.report import footer  # noqa: PLC0415
-    from cleave.pipeline import Options, run_query  # noqa: PLC0415
-    from cleave.table.table import open_table  # noqa: PLC0415
-    from cleave.transport.connect import Target, connect  # noqa: PLC0415
-    from cleave.transport.deadline import Deadline  # noqa: PLC0415
+    from cleave.pipeline import Options  # noqa: PLC0415
+    from cleave.transport.connect import Target  # noqa: PLC0415
 
-    describe_key(key)  # a missing key is told before the table is read
-    remote = endpoint is not None or functions is not None
-    if remote and not suspect_key:
-        refuse_suspect(key)
     settings: Settings = ctx.obj
-    with console.progress(quiet=settings.quiet) as progress:
-        opened = open_table(asked.files, asked.schema, progress)
-    with opened, marking(key) if remote else contextlib.nullcontext():
-        secret = open_key(key, passphrase.current(passphrase_fd))  # may prompt: no bars then
-        target = Target(endpoint, functions, profile, region, sign, insecure_http)
-        deadline = Deadline(timeout)
-        services = deadline.call(lambda: connect(target, settings.embedded))  # may run a program for credentials
-        transport = services.begin(deadline)
-        try:
-            with console.progress(quiet=settings.quiet) as progress:
-                options = Options(pad, digits, min_group)
-                answer = run_query(opened, asked.plan, secret, transport, progress, options)
-        finally:
-            transport.stop()
-            services.close()
+    target = Target(endpoint, functions, profile, region, sign, insecure_http)
+    access = Access(key, passphrase.current(passphrase_fd), target, suspect_key)
+    with Session(asked.table, access, settings.embedded, _bars(settings)) as session:
+        answer = session.ask(session.plan(asked.sql), Options(pad, digits, min_group), timeout)
     warnings = answer.result.warnings
     if strict and warnings:
         raise Undecided("; ".join(warnings), hint="without --strict the answer is shown, what is undecided marked")
@@ -232,6 +208,10 @@ def serve(
             console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
 
     settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or ())
+
+
+def _bars(settings: Settings) -> Bars:
+    return lambda: console.progress(quiet=settings.quiet)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,8 +12,7 @@ import typer
 from cleave.cli.sql_file import read_sql
 
 if TYPE_CHECKING:
-    from cleave.sql.plan import QueryPlan
-    from cleave.table.schema import Schema
+    from cleave.table.lazy import LazyTable
 
 Files = Annotated[
     list[str],
@@ -51,9 +50,8 @@ TableName = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    files: list[str]
-    schema: Schema
-    plan: QueryPlan
+    table: LazyTable
+    sql: str
 
 
 def read_question(
@@ -62,7 +60,7 @@ def read_question(
     """The last word is the question unless `sql_file` or `operation` asks it.
 
     Raises typer.BadParameter where there is not exactly one question, InputError for files that are not there and for
-    a schema that cannot be read, QueryRefused for a question that cannot be answered.
+    a schema that cannot be read, QueryRefused for an operation that there is not.
     """
     elsewhere = operation is not None or sql_file is not None
     files = list(words) if elsewhere else list(words[:-1])
@@ -70,18 +68,13 @@ def read_question(
         raise typer.BadParameter("one question is needed: either SQL, --sql-file or --op")
     if "-" in files and str(sql_file) == "-":
         raise typer.BadParameter("standard input cannot hold both the table and the SQL")
-    from cleave.sql.planner import operation_sql, plan_query  # noqa: PLC0415 - what the command's --help does without
-    from cleave.table.inputs import check_there, table_name  # noqa: PLC0415
-    from cleave.table.schema import load_schema, schema_path  # noqa: PLC0415
+    from cleave.sql.planner import operation_sql  # noqa: PLC0415 - what the command's --help does without
+    from cleave.table.lazy import of_files  # noqa: PLC0415
 
-    check_there(files)
-    contract = load_schema(schema or schema_path(files))
-    name = table or contract.table or table_name(files)
+    unread = of_files(files, schema, table)
     if operation is not None:
-        sql = operation_sql(operation, contract, name)
-    else:
-        sql = words[-1] if sql_file is None else read_sql(sql_file)
-    return Asked(files, contract, plan_query(sql, contract, name))
+        return Asked(unread, operation_sql(operation, unread.schema, unread.name))
+    return Asked(unread, words[-1] if sql_file is None else read_sql(sql_file))
 
 
 def _is_sql(word: str) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from cleave.session import Silent
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,11 +104,6 @@ def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-class SilentProgress:
-    def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
-        return lambda _: None
-
-
 class BarProgress:
     """Progress bars on stderr, one per stage; gone when the work is done. They may be advanced by any thread."""
 
@@ -143,10 +139,10 @@ class BarProgress:
 
 
 @contextlib.contextmanager
-def progress(*, quiet: bool) -> Iterator[SilentProgress | BarProgress]:
+def progress(*, quiet: bool) -> Iterator[Silent | BarProgress]:
     """Bars if a person sees stderr and did not ask for quiet, else nothing."""
     if quiet or not is_terminal(sys.stderr):
-        yield SilentProgress()
+        yield Silent()
     else:
         with BarProgress() as bars:
             yield bars

@@ -24,8 +24,12 @@ class Target:
     sign: bool = False
     insecure_http: bool = False
 
+    @property
+    def remote(self) -> bool:
+        return self.endpoint is not None or self.functions is not None
 
-def connect(target: Target, embedded: Callable[[], Transport]) -> Transport:
+
+def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transport:
     """Raises InputError for options that contradict each other, ServiceError where AWS credentials are missing."""
     if target.endpoint is not None and target.functions is not None:
         raise InputError("--endpoint and --lambda exclude each other")
@@ -37,6 +41,8 @@ def connect(target: Target, embedded: Callable[[], Transport]) -> Transport:
         raise InputError(
             "--profile, --region and --sign are about a remote service: name it with --endpoint or --lambda"
         )
+    if embedded is None:
+        raise InputError("there are no services in this process: name them with --endpoint or --lambda")
     return embedded()
 
 

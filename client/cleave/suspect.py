@@ -6,19 +6,17 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from cleave.ckks.key_file import KeyInfo, mark_suspect
 from cleave_shared.errors import CheckFailed, KeyFileError
 
 _NEW_KEY = "make a new one for what comes (cleave key new)"
 
 
-def refuse_suspect(key: Path) -> None:
-    """Raise KeyFileError for a missing key file, and for a suspect key, which is to ask no remote service."""
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - cryptography takes 30 ms
-
-    since = describe_key(key).suspect
-    if since is not None:
+def refuse_suspect(key: KeyInfo) -> None:
+    """Raise KeyFileError for a suspect key, which is to ask no remote service."""
+    if key.suspect is not None:
         raise KeyFileError(
-            f"{key}: this key is suspect since {since}: an answer under it failed a check",
+            f"{key.path}: this key is suspect since {key.suspect}: an answer under it failed a check",
             hint=f"{_NEW_KEY}; --suspect-key asks nevertheless, and what is encrypted already stays readable",
         )
 
@@ -26,8 +24,7 @@ def refuse_suspect(key: Path) -> None:
 @contextlib.contextmanager
 def marking(key: Path) -> Iterator[None]:
     """Mark the key if a check of a remote service's sensitive half fails. Its digest was right, or it had not come."""
-    from cleave.ckks.checks import CHECKS  # noqa: PLC0415
-    from cleave.ckks.key_file import mark_suspect  # noqa: PLC0415
+    from cleave.ckks.checks import CHECKS  # noqa: PLC0415 - TenSEAL takes 60 ms
 
     try:
         yield

@@ -1,0 +1,173 @@
+"""One table under one key, asked as often as one likes: what the command line, the shell and Python all go through.
+
+    with Session(of_files(["patients.csv"]), Access(Path("key.json"), passphrase), embedded_services) as session:
+        plan = session.plan("SELECT ward, AVG(age) FROM patients GROUP BY ward")
+        answer = session.ask(plan)
+
+Table, key and services are each opened when the first question needs them, and kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from cleave_shared.errors import KeyFileError
+
+if TYPE_CHECKING:
+    from cleave.ckks.key_file import Passphrase
+    from cleave.ckks.secret_key import SecretKey
+    from cleave.describe import Description
+    from cleave.pipeline import Options, Progress, Result
+    from cleave.sql.plan import QueryPlan
+    from cleave.table.lazy import LazyTable
+    from cleave.table.table import Table
+    from cleave.transport.base import Transport
+    from cleave.transport.connect import Target
+    from cleave.transport.deadline import Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The key, and where the services are (None: embedded).
+
+    `suspect_key`: remote services are asked even under a key that a failed check made suspect.
+    """
+
+    key: Path
+    passphrase: Passphrase = None
+    target: Target | None = None
+    suspect_key: bool = False
+
+    @property
+    def remote(self) -> bool:
+        return self.target is not None and self.target.remote
+
+
+class Silent:
+    """Progress that nobody sees."""
+
+    def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
+        return lambda _: None
+
+
+Bars = Callable[[], AbstractContextManager["Progress"]]
+
+
+class Session:
+    """`bars` opens a progress display for one piece of work. A context manager; one thread at a time may use it."""
+
+    def __init__(
+        self,
+        table: LazyTable,
+        access: Access | None = None,
+        embedded: Callable[[], Transport] | None = None,
+        bars: Bars = lambda: contextlib.nullcontext(Silent()),
+    ) -> None:
+        self.name = table.name
+        self.schema = table.schema
+        self._lazy = table
+        self._access = access
+        self._embedded = embedded
+        self._bars = bars
+        self._open = contextlib.ExitStack()
+        self._table: Table | None = None
+        self._key: SecretKey | None = None
+        self._services: Transport | None = None
+
+    def plan(self, sql: str) -> QueryPlan:
+        """Raises QueryRefused. Opens nothing."""
+        from cleave.sql.planner import plan_query  # noqa: PLC0415 - sqlglot takes 60 ms
+
+        return plan_query(sql, self.schema, self.name)
+
+    def describe(self, plan: QueryPlan, options: Options | None = None) -> Description:
+        """What asking would send where. Raises InputError, QueryRefused; needs no key and sends nothing."""
+        from cleave.describe import describe_plan  # noqa: PLC0415
+        from cleave.pipeline import DEFAULTS, REQUESTS_UNDER_WAY  # noqa: PLC0415
+
+        with self._bars() as progress:
+            return describe_plan(self._read(progress), plan, REQUESTS_UNDER_WAY, options or DEFAULTS)
+
+    def ask(self, plan: QueryPlan, options: Options | None = None, seconds: float | None = None) -> Result:
+        """Answer `plan`. Once the table is read and the key open, services may take `seconds` (QUERY_SECONDS).
+
+        Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed: everything that is wrong here is told
+        before anything is sent. A remote answer that fails a check marks the key.
+        """
+        from cleave.pipeline import DEFAULTS, run_query  # noqa: PLC0415
+        from cleave.suspect import marking  # noqa: PLC0415
+        from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
+        from cleave.transport.deadline import Deadline  # noqa: PLC0415
+
+        access = self._checked()
+        table = self.table
+        key = self._secret(access)  # may prompt: no bars then
+        with marking(access.key) if access.remote else contextlib.nullcontext():
+            deadline = Deadline(seconds or QUERY_SECONDS)
+            transport = self._connected(access, deadline).begin(deadline)
+            try:
+                with self._bars() as progress:
+                    return run_query(table, plan, key, transport, progress, options or DEFAULTS)
+            finally:
+                transport.stop()
+
+    @property
+    def table(self) -> Table:
+        """The table, read once."""
+        if self._table is None:
+            with self._bars() as progress:
+                return self._read(progress)
+        return self._table
+
+    def close(self) -> None:
+        """Give up table, key and connections. Does nothing a second time."""
+        self._table = self._key = self._services = None
+        self._open.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _checked(self) -> Access:
+        """A missing or suspect key is told before the table is read."""
+        from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - cryptography takes 30 ms
+        from cleave.suspect import refuse_suspect  # noqa: PLC0415
+
+        if self._access is None:
+            raise KeyFileError("this question needs a key, and none was named")
+        known = describe_key(self._access.key)
+        if self._access.remote and not self._access.suspect_key:
+            refuse_suspect(known)
+        return self._access
+
+    def _read(self, progress: Progress) -> Table:
+        if self._table is None:
+            self._table = self._open.enter_context(self._lazy.read(progress))
+        return self._table
+
+    def _secret(self, access: Access) -> SecretKey:
+        from cleave.ckks.key_file import open_key  # noqa: PLC0415
+
+        if self._key is None:
+            self._key = open_key(access.key, access.passphrase)
+        return self._key
+
+    def _connected(self, access: Access, deadline: Deadline) -> Transport:
+        from cleave.transport.connect import Target, connect  # noqa: PLC0415
+
+        if self._services is None:
+            # may run a program for credentials
+            services = deadline.call(lambda: connect(access.target or Target(), self._embedded))
+            self._open.callback(services.close)
+            self._services = services
+        return self._services

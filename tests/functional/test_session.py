@@ -1,0 +1,70 @@
+"""A session: everything opened when it is needed, once, and given up at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Session
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.reading import Progress
+from cleave.table.table import Table
+from cleave_shared.errors import InputError, KeyFileError, QueryRefused
+
+PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
+SQL = "SELECT ward, COUNT(*), AVG(age) FROM patients GROUP BY ward ORDER BY ward"
+
+
+def counting(opened: list[str]) -> LazyTable:
+    table = of_files([PATIENTS])
+
+    def read(progress: Progress | None) -> Table:
+        opened.append(table.name)
+        return table.read(progress)
+
+    return LazyTable(table.name, table.schema, read)
+
+
+def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:
+    opened: list[str] = []
+
+    def embedded() -> object:
+        opened.append("services")
+        return embedded_services()
+
+    with Session(counting(opened), Access(key_file), embedded) as session:  # type: ignore[arg-type]
+        plan = session.plan(SQL)
+        assert opened == []
+        first, second = session.ask(plan), session.ask(plan)
+        assert opened == ["patients", "services"]
+        assert first.result.rows == second.result.rows
+        assert first.usage.requests == second.usage.requests == 2  # counted for each question
+        assert session.describe(plan).rows == first.usage.rows
+    session.close()
+
+
+def test_describing_needs_no_key() -> None:
+    with Session(of_files([PATIENTS])) as session:
+        assert session.describe(session.plan(SQL)).groups == 6
+        with pytest.raises(KeyFileError, match="needs a key"):
+            session.ask(session.plan(SQL))
+
+
+def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> None:
+    opened: list[str] = []
+    with Session(counting(opened), Access(tmp_path / "missing.json"), embedded_services) as session:
+        with pytest.raises(QueryRefused):
+            session.plan("SELECT nothing FROM patients")
+        with pytest.raises(KeyFileError, match="missing.json"):
+            session.ask(session.plan(SQL))
+    assert opened == []
+
+
+def test_without_services_there_is_nobody_to_ask(key_file: Path) -> None:
+    with (
+        Session(of_files([PATIENTS]), Access(key_file)) as session,
+        pytest.raises(InputError, match="no services in this process"),
+    ):
+        session.ask(session.plan(SQL))
