@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from cleave.cli import console
-from cleave.cli.console import Heading, printable, table
+from cleave.cli.console import Heading, table
+from cleave.printable import printable
 
 
 @pytest.mark.parametrize(

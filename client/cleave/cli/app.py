@@ -19,6 +19,7 @@ from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_command
 from cleave.cli.output import Format, FormatOption, OutputOption, chosen_format, write_answer
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
+from cleave.printable import printable
 from cleave.session import Access, Bars, Session
 from cleave_shared.errors import Undecided
 
@@ -178,11 +179,11 @@ def query(
         console.out(content.decode().removesuffix("\n"))
     if not settings.quiet:
         for warning in warnings:
-            console.say(f"warning: {console.printable(warning)}")
+            console.say(f"warning: {printable(warning)}")
         if chosen is not Format.JSON:  # which holds all of it
             console.say(footer(answer, time.perf_counter() - started))
         if output is not None:
-            console.say(f"wrote {console.printable(str(output))}")
+            console.say(f"wrote {printable(str(output))}")
 
 
 def serve(

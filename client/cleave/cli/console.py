@@ -1,7 +1,6 @@
 """All terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
 
-Names and texts of a CSV may hold anything, escape sequences that rewrite the screen included; `printable` makes them
-one visible line. Nothing here interprets rich's markup.
+Names and texts of a CSV may hold anything (see cleave.printable). Nothing here interprets rich's markup.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from cleave.printable import printable
 from cleave.session import Silent
 from cleave_shared.errors import InputError
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 Justify = Literal["left", "right"]
-_BY_NAME = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, direction overrides, line breaks of other names
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,6 @@ class Heading:
     name: str
     note: str = ""
     justify: Justify = "left"
-
-
-def printable(text: str) -> str:
-    """`text` on one line, what cannot be seen as an escape."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(char) for char in text)
 
 
 def out(text: str) -> None:
@@ -157,15 +148,6 @@ def _write(stream: TextIO, text: str) -> None:
         text = text.replace("±", "+/-").encode(encoding, "backslashreplace").decode(encoding)
     stream.write(text)
     stream.flush()
-
-
-def _visible(char: str) -> str:
-    if char in _BY_NAME:
-        return _BY_NAME[char]
-    if unicodedata.category(char) not in _HIDDEN:
-        return char
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _width(text: str) -> int:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from cleave import figures
 from cleave.cli import report
-from cleave.cli.console import printable
 from cleave.cli.output import Format
+from cleave.printable import printable
 from cleave.table.duck import connect, identifier
 from cleave.table.source import unique_names
 

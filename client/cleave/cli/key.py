@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.cli import console, passphrase
+from cleave.printable import printable
 from cleave_shared.errors import KeyFileError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def export(
 
     export_public(key, output)
     if not ctx.obj.quiet:
-        console.say(f"wrote {console.printable(str(output))}")
+        console.say(f"wrote {printable(str(output))}")
 
 
 def rewrap(
@@ -130,11 +131,11 @@ def rewrap(
 
 
 def _described(info: KeyInfo) -> str:
-    path = console.printable(str(info.path))
+    path = printable(str(info.path))
     return (
-        f"key id      {console.printable(info.key_id)}\n"
+        f"key id      {printable(info.key_id)}\n"
         f"file        {path}\n"
         f"profile     {info.profile.name} (N = {info.profile.degree})\n"
-        f"created     {console.printable(info.created)}\n"
+        f"created     {printable(info.created)}\n"
         f"passphrase  {'yes' if info.wrapped else 'no: whoever reads the file has the key'}"
-    ) + (f"\nsuspect     since {console.printable(info.suspect)}: make a new key" if info.suspect is not None else "")
+    ) + (f"\nsuspect     since {printable(info.suspect)}: make a new key" if info.suspect is not None else "")

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cleave import figures
-from cleave.cli.console import Heading, printable, table
+from cleave.cli.console import Heading, table
+from cleave.printable import printable
 
 if TYPE_CHECKING:
     from cleave.describe import ColumnFate, Description, EncryptedColumn

@@ -12,8 +12,9 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.asked import Files
-from cleave.cli.console import Heading, printable, table
+from cleave.cli.console import Heading, table
 from cleave.cli.key import Json
+from cleave.printable import printable
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
