@@ -15,6 +15,7 @@ from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
 from cleave.ckks.packing import Packing, bytes_of_chunk
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
+from cleave.quantities import counted
 from cleave.split import Halves
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.table.schema import Kind, Schema
@@ -211,14 +212,10 @@ def leakage(plan: QueryPlan, rows: int, packing: Packing) -> Leakage:
     sensitive = ["nothing: it is not asked"]
     if packing.chunks:
         sensitive = [
-            f"the number of ciphertexts: {packing.chunks}, in {_counted(packing.blocks, 'block')} that are added up; "
+            f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are added up; "
             "it follows from the number of selected rows, from the question and the schema and, where groups outnumber "
             f"the places in a ciphertext ({packing.placement.capacity:,}), from the number and sizes of the groups",
             "neither the groups nor their sizes, nor any name, nor the SQL",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
         ]
     return Leakage(tuple(plain), tuple(sensitive))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cleave import figures
 from cleave.cli.console import Heading, table
 from cleave.printable import printable
+from cleave.quantities import counted, sized
 
 if TYPE_CHECKING:
     from cleave.describe import ColumnFate, Description, EncryptedColumn
@@ -105,8 +106,8 @@ def plan_json(plan: Description) -> str:
 def plan_text(plan: Description) -> str:
     """What `cleave.describe.describe_plan` found, section by section."""
     sections = [
-        f"{printable(plan.table)}: {_counted(plan.rows, 'row')}, {plan.selected_rows:,} selected, "
-        f"{_counted(plan.groups, 'group')}. Nothing has been sent.",
+        f"{printable(plan.table)}: {counted(plan.rows, 'row')}, {plan.selected_rows:,} selected, "
+        f"{counted(plan.groups, 'group')}. Nothing has been sent.",
         "Columns\n" + _indented(_column_table(plan.columns)),
     ]
     if plan.encrypted:
@@ -116,14 +117,14 @@ def plan_text(plan: Description) -> str:
         f"Profile {profile.name}\n"
         f"  ring degree {profile.degree}, {profile.modulus_bits} bits of modulus, at least "
         f"{profile.security_bits} bits of estimated security\n"
-        f"  a total may take {profile.capacity_bits} bits; {_counted(profile.lanes, 'encrypted value')} per row; "
-        f"{_counted(profile.keys_uploaded, 'key')} uploaded"
+        f"  a total may take {profile.capacity_bits} bits; {counted(profile.lanes, 'encrypted value')} per row; "
+        f"{counted(profile.keys_uploaded, 'key')} uploaded"
     )
     sections.append(
         "Requests\n"
-        f"  plain service      {_counted(plan.plain.count, 'request')}, {_bytes(plan.plain.bytes_up)} up\n"
-        f"  sensitive service  {_counted(plan.sensitive.count, 'request')}, {_bytes(plan.sensitive.bytes_up)} up, "
-        f"about {_bytes(plan.sensitive.bytes_down or 0)} down"
+        f"  plain service      {counted(plan.plain.count, 'request')}, {sized(plan.plain.bytes_up)} up\n"
+        f"  sensitive service  {counted(plan.sensitive.count, 'request')}, {sized(plan.sensitive.bytes_up)} up, "
+        f"about {sized(plan.sensitive.bytes_down or 0)} down"
     )
     for service, lessons in zip(_SERVICES, (plan.leakage.plain, plan.leakage.sensitive), strict=True):
         lines = "\n".join(f"  - {printable(lesson)}" for lesson in lessons)
@@ -137,11 +138,11 @@ def footer(answer: Result, seconds: float) -> str:
     usage = answer.usage
     lines = []
     if usage.suppressed_groups is not None:
-        lines.append(f"{_counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown.")
-    checked = f"{_counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
+        lines.append(f"{counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown.")
+    checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
     lines.append(
-        f"{checked}. {_counted(usage.requests, 'request')}, {_bytes(usage.bytes_sent)} up, "
-        f"{_bytes(usage.bytes_received)} down, {seconds:.2f} s."
+        f"{checked}. {counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, "
+        f"{sized(usage.bytes_received)} down, {seconds:.2f} s."
     )
     return "\n".join(lines)
 
@@ -189,17 +190,6 @@ def _encrypted_table(columns: Iterable[EncryptedColumn]) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return _counted(number, "byte")
 
 
 def dump(value: Any) -> str:
