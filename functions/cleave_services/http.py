@@ -18,14 +18,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from mangum import Mangum
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cleave_services.openapi import Application
+from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 
@@ -35,41 +34,6 @@ _log = logging.getLogger("cleave.service")
 _log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
 _LONGEST_ERROR = 1000
-_FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    413: {"model": wire.Problem, "description": "Request or answer too large"},
-    415: {"model": wire.Problem, "description": "Neither JSON nor binary frames, or with a content encoding"},
-    422: {"model": wire.Problem, "description": "Malformed, inconsistent or refused request"},
-    429: {"model": wire.Problem, "description": "API Gateway or Lambda is throttling; Retry-After says how long"},
-    500: {"model": wire.Problem, "description": "The service failed; its log has the request id"},
-    502: {"model": wire.Problem, "description": "The function behind API Gateway could not answer"},
-    503: {"model": wire.Problem, "description": "API Gateway or Lambda is not available"},
-    504: {"model": wire.Problem, "description": "The request took longer than 29 s, or than the service's own limit"},
-}
-_SERVERS: list[dict[str, str | Any]] = [
-    {"url": "http://127.0.0.1:8000", "description": "cleave serve"},
-    {
-        "url": "https://{api}.execute-api.{region}.amazonaws.com/api",
-        "description": "the stack of template.yaml",
-        "variables": {"api": {"default": "abcdefghij"}, "region": {"default": "eu-central-1"}},
-    },
-]
-_SIGV4 = {
-    "type": "apiKey",
-    "name": "Authorization",
-    "in": "header",
-    "description": "AWS Signature Version 4; only API Gateway asks for it",
-    "x-amazon-apigateway-authtype": "awsSigv4",
-}
-
-
-class _Application(FastAPI):
-    def openapi(self) -> dict[str, Any]:
-        """FastAPI's document, made when it is first asked for, with the way to sign."""
-        document = super().openapi()
-        document["components"]["securitySchemes"] = {"sigv4": _SIGV4}
-        document["security"] = [{}, {"sigv4": []}]
-        return document
 
 
 class Health(BaseModel):
@@ -77,40 +41,20 @@ class Health(BaseModel):
     version: int
 
 
-def create_app(title: str, description: str) -> FastAPI:
+def create_app(title: str, description: str) -> Application:
     """An application with health, OpenAPI, error answers, CORS and the request log; services add their routes."""
-    app = _Application(
-        title=title,
-        description=description,
-        version=str(wire.VERSION),
-        servers=_SERVERS,
-        docs_url=None,
-        redoc_url=None,
-    )
+    app = Application(title, description)
     app.add_middleware(_RequestLog)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     app.add_exception_handler(CleaveError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
 
-    @app.get("/v1/health")
-    async def health() -> Health:
-        return Health(service=title, version=wire.VERSION)
+    @app.information("/v1/health", Health)
+    async def health() -> Response:
+        return Response(wire.dump_json(Health(service=title, version=wire.VERSION)), media_type=wire.JSON_TYPE)
 
     return app
-
-
-def documented(request_model: type[BaseModel], response_model: type[BaseModel]) -> dict[str, Any]:
-    """Keyword arguments of a route that calls `read` and `answer` itself, so that OpenAPI shows both bodies.
-
-    `request_model` must be flat: a nested model would need a reference that nothing defines.
-    """
-    schema = request_model.model_json_schema()
-    if "$defs" in schema:
-        raise TypeError(f"{request_model.__name__} has nested models")
-    body = {"required": True, "content": {wire.JSON_TYPE: {"schema": schema}, **_FRAMES}}
-    answers = {200: {"model": response_model, "content": _FRAMES}, **_PROBLEMS}
-    return {"openapi_extra": {"requestBody": body}, "responses": answers, "response_model": None}
 
 
 async def read(request: Request, model: type[Model]) -> Model:
@@ -163,7 +107,7 @@ def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
     request.state.facts.update(numbers)
 
 
-def lambda_handler(app: FastAPI) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+def lambda_handler(app: Application) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
 
     Nothing happens before the first event, so that importing a service leaves loggers and event loops alone.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cleave_services import http
 from cleave_services.plain import contained, engine, simple
+from cleave_services.web import Request, Response
 from cleave_shared.wire import PlainRequest, PlainResponse
 
 app = http.create_app("cleave-plain", "Groups and aggregates the columns that may be seen; holds no key.")
 
 
-@app.post("/v1/plain/aggregate", **http.documented(PlainRequest, PlainResponse))
+@app.operation("/v1/plain/aggregate", PlainRequest, PlainResponse)
 async def aggregate(request: Request) -> Response:
     """Group the rows of a Parquet table, number every row's group, aggregate plain columns."""
     asked = await http.read(request, PlainRequest)
@@ -21,7 +21,7 @@ async def aggregate(request: Request) -> Response:
     return http.answer(request, answer)
 
 
-@app.post("/v1/plain", **http.documented(simple.SimpleRequest, simple.SimpleResponse))
+@app.operation("/v1/plain", simple.SimpleRequest, simple.SimpleResponse)
 async def operate(request: Request) -> Response:
     """One operation over every numeric column of `data`, by group where `group_by` names columns."""
     asked = await http.read(request, simple.SimpleRequest)

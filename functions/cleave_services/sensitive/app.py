@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cleave_services import http
 from cleave_services.sensitive import simple
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
+from cleave_services.web import Request, Response
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
 from cleave_shared.wire import MomentsRequest, MomentsResponse
@@ -17,7 +17,7 @@ app = http.create_app("cleave-sensitive", "Sums of encrypted columns; holds no k
 ring(SUM60_PACK.name)  # made while the function starts, so that no request waits for it and every worker inherits it
 
 
-@app.post("/v1/sensitive/moments", **http.documented(MomentsRequest, MomentsResponse))
+@app.operation("/v1/sensitive/moments", MomentsRequest, MomentsResponse)
 async def post_moments(request: Request) -> Response:
     envelope = await http.read(request, MomentsRequest)
     result = await run_in_threadpool(moments, envelope, SealEvaluator(ring(envelope.profile)))
@@ -30,7 +30,7 @@ async def post_moments(request: Request) -> Response:
     return http.answer(request, result)
 
 
-@app.post("/v1/sensitive", **http.documented(simple.SimpleRequest, simple.SimpleResponse))
+@app.operation("/v1/sensitive", simple.SimpleRequest, simple.SimpleResponse)
 async def post_simple(request: Request) -> Response:
     question = await http.read(request, simple.SimpleRequest)
     evaluator = SealEvaluator(ring(question.profile))
