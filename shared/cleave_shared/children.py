@@ -7,7 +7,7 @@ pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++
     with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
         (blob,) = child.receive(26)
 
-Leaving the block kills the child and waits for it, so whatever goes wrong in the block, none is left.
+Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -37,6 +39,7 @@ _HEAD = struct.Struct("<BI")  # kind of frame, number of parts
 _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
 _LATE = (signal.SIGALRM, signal.SIGXCPU)
+_GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
 _DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT)
 
 
@@ -114,6 +117,7 @@ class Child:
         self.pid = pid
         self.channel = channel
         self._status: int | None = None
+        self._killed = False
 
     def send(self, parts: Sequence[bytes | memoryview], seconds: float | None = None) -> None:
         """Raises ProcessDied if the child is gone or does not read within `seconds`; it is dead thereafter."""
@@ -134,12 +138,20 @@ class Child:
             raise self._died(late=isinstance(error, TimeoutError)) from None
 
     def kill(self) -> None:
-        """End it at once and reap it. Does nothing a second time."""
-        if self._status is not None:
+        """End it at once and reap it. Does nothing a second time.
+
+        The kernel may take seconds to free gigabytes where processors are short. Nobody waits for that: it is reaped by
+        a thread then.
+        """
+        if self._killed:
             return
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        self._reap()
+        if _is_gone(self.pid, _GONE_SECONDS):
+            self._reap()
+        else:
+            threading.Thread(target=self._reap, daemon=True).start()
 
     def __enter__(self) -> Child:
         return self
@@ -162,11 +174,10 @@ class Child:
         )
 
     def _reap(self) -> None:
-        if self._status is None:
-            try:
-                self._status = os.waitpid(self.pid, 0)[1]
-            except ChildProcessError:  # whoever runs us ignores SIGCHLD: the kernel has reaped it
-                self._status = 0
+        try:
+            self._status = os.waitpid(self.pid, 0)[1]
+        except ChildProcessError:  # whoever runs us ignores SIGCHLD: the kernel has reaped it
+            self._status = 0
 
 
 def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Collection[int] = ()) -> Child:
@@ -182,6 +193,20 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Colle
         _live(work, Channel(theirs), bounds, parent, {theirs.fileno(), *keep})
     theirs.close()
     return Child(pid, Channel(ours))
+
+
+def _is_gone(pid: int, seconds: float) -> bool:
+    """Whether the child ends within `seconds`. True at once where the kernel (before 5.3) cannot say."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+    finally:
+        os.close(descriptor)
 
 
 def refuse_core_dumps() -> None:

@@ -108,8 +108,9 @@ def test_a_damaged_key_file_is_told_as_such(name: str, wrapped: WrappedKey, tmp_
 def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
     (path := tmp_path / "key.json").write_bytes(text.encode(errors="surrogateescape"))
     for use in (describe_key, lambda path: open_key(path, bytes), lambda path: export_public(path, tmp_path / "out")):
-        with pytest.raises(KeyFileError, match="not a Cleave key file"):
+        with pytest.raises(KeyFileError, match="not a Cleave key file") as refused:
             use(path)
+        assert "cleave key new" in (refused.value.hint or "")
     assert [each.name for each in tmp_path.iterdir()] == ["key.json"]
 
 

@@ -61,6 +61,7 @@ def test_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(KeyFileError) as caught:
         open_key(path, PASSPHRASE if name in DERIVED else never)
     assert INDEX["files"][name]["refused"] in caught.value.message
+    assert caught.value.hint
     assert PASSPHRASE.decode() not in caught.value.message
 
 

@@ -33,7 +33,9 @@ class Cipher:
         try:
             seal.restore(secret, self.ring.context, key.secret)
         except (RuntimeError, ValueError, IndexError):
-            raise KeyFileError("the key file does not hold a key of its profile") from None
+            raise KeyFileError(
+                "the key file does not hold a key of its profile", hint="restore it from a backup"
+            ) from None
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
         # with s = 0 and s = 1 the phase of (a, b - a) is a and b: SEAL's way to a plaintext of values that are there

@@ -138,7 +138,10 @@ def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:
             )
         return file
     if passphrase is None:
-        raise KeyFileError(f"{path}: the key is wrapped, and no passphrase was given")
+        raise KeyFileError(
+            f"{path}: the key is wrapped, and no passphrase was given",
+            hint="give it at the prompt of a terminal, by --passphrase-fd or in CLEAVE_PASSPHRASE",
+        )
     given = passphrase if isinstance(passphrase, bytes) else passphrase()
     try:
         opened = _cipher(given, file.wrapping).decrypt(file.wrapping.nonce, file.secret, file.associated)
@@ -149,7 +152,10 @@ def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:
         ) from None
     except MemoryError:
         needed = f"{file.wrapping.settings['memory_cost'] >> 10} MiB"
-        raise KeyFileError(f"{path}: unwrapping takes {needed} of memory, which this machine has not left") from None
+        raise KeyFileError(
+            f"{path}: unwrapping takes {needed} of memory, which this machine has not left",
+            hint="free some, or raise the process's limit on address space",
+        ) from None
     return replace(file, wrapping=None, secret=opened)
 
 

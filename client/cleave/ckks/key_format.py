@@ -29,6 +29,7 @@ ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
 _CLEAR = ("cleave_key", "key_id", "profile", "created", "public_key")
 _TEXTS = ("key_id", "profile", "created", "public_key", "secret")
 _KDF = "argon2id"
+_NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,16 @@ def read_key_file(path: Path) -> KeyFile:
     if isinstance(content, dict) and "cleave_public_key" in content:
         raise KeyFileError(f"{path}: this is an exported public key", hint="name the secret key's own file")
     if not isinstance(content, dict) or "cleave_key" not in content:
-        raise KeyFileError(f"{path}: not a Cleave key file")
+        raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     version = content["cleave_key"]
     if isinstance(version, bool) or version != VERSION:
         raise KeyFileError(f"{path}: key file version is not {VERSION}", hint="it was made by another release")
     if not all(isinstance(content.get(name), str) for name in _TEXTS):
-        raise KeyFileError(f"{path}: not a Cleave key file")
+        raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     if content["profile"] not in PROFILES:
-        raise KeyFileError(f"{path}: this release does not know the key's profile")
+        raise KeyFileError(
+            f"{path}: this release does not know the key's profile", hint="it was made by another release"
+        )
     try:
         return _parse(content)
     except ValueError as error:
@@ -120,14 +123,16 @@ def _json(path: Path) -> Any:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise KeyFileError(f"{path}: not a Cleave key file (it has more than {MAX_BYTES >> 20} MB)")
+            raise KeyFileError(
+                f"{path}: not a Cleave key file (it has more than {MAX_BYTES >> 20} MB)", hint=_NAME_ANOTHER
+            )
         return json.loads(text, object_pairs_hook=_once)
     except FileNotFoundError:
         raise KeyFileError(f"{path}: no such key file", hint="make one with: cleave key new") from None
     except OSError as error:
-        raise KeyFileError(f"{path}: cannot be read ({error.strerror})") from None
+        raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=_NAME_ANOTHER) from None
     except (ValueError, RecursionError):
-        raise KeyFileError(f"{path}: not a Cleave key file") from None
+        raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER) from None
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:

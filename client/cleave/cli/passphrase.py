@@ -93,5 +93,8 @@ def _read_line(descriptor: int) -> bytes:
                 break
             content += part
     except OSError as error:
-        raise KeyFileError(f"file descriptor {descriptor} cannot be read ({error.strerror})") from None
+        raise KeyFileError(
+            f"file descriptor {descriptor} cannot be read ({error.strerror})",
+            hint="--passphrase-fd 3 3< FILE opens one in a shell",
+        ) from None
     return content.split(b"\n", maxsplit=1)[0].removesuffix(b"\r")
