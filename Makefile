@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test fuzz check lock bench clean
+.PHONY: setup demo test fuzz bombs check lock bench clean
 
 setup: $(READY)
 
@@ -31,6 +31,10 @@ test: setup
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.campaign --messages $(or $(MESSAGES),3400) --seed $(or $(SEED),1)
+
+# Every expression that tries to exhaust the plain service, at its real limit of 25 s: a quarter of an hour.
+bombs: setup
+	$(BIN)/python -m tests.fuzz.bombs
 
 check: setup
 	$(BIN)/ruff check .

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,36 @@ from cleave.ckks.secret_key import SecretKey
 for _interrupt in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_interrupt) is signal.SIG_IGN:
         signal.signal(_interrupt, signal.default_int_handler if _interrupt is signal.SIGINT else signal.SIG_DFL)
+
+
+_FIGURES = pytest.StashKey[list[str]]()
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_FIGURES] = []
+    config.stash[_STDERR] = os.dup(2)  # the runner's own: while a test runs, 2 is a file that pytest captures
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for told in config.stash[_FIGURES]:
+        terminalreporter.write_line(told)
+
+
+@pytest.fixture(scope="session")
+def printed_figures(request: pytest.FixtureRequest) -> list[str]:
+    """Texts to show at the end of the run."""
+    return request.config.stash[_FIGURES]
+
+
+@pytest.fixture
+def expected_crashes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No dump of the stacks of child processes that a test makes crash on purpose; of all others there is one."""
+    enabled = faulthandler.is_enabled()
+    faulthandler.disable()
+    yield
+    if enabled:
+        faulthandler.enable(request.config.stash[_STDERR])
 
 
 @pytest.fixture(scope="session")

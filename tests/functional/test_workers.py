@@ -225,6 +225,7 @@ def test_a_worker_that_stalls_is_a_refusal_at_the_deadline(place: int, monkeypat
     assert no_child_is_left()
 
 
+@pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_worker_that_dies_is_an_error(place: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ def test_an_error_nobody_expected_is_told_by_its_class() -> None:
         child.receive(5)
 
 
+@pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
 def test_a_child_that_dies_is_one_error(number: int) -> None:
     with children.fork(lambda _: os.kill(os.getpid(), number)) as child, pytest.raises(ProcessDied) as died:

@@ -1,0 +1,117 @@
+"""The expressions of tests/vectors/plain-bombs.toml on the plain service: how each ends, and what is left of it.
+
+`make bombs` tries them at the limit of 25 s, the suite at half a second. However an expression ends, the answer is a
+clean one, it comes in time, no process is left, and the next question is answered as before.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cleave_services.plain.app import app
+from cleave_shared import limits, wire
+from cleave_shared.wire import PlainRequest
+from tests.functional.gateway import call
+
+BOMBS: list[dict[str, str]] = tomllib.loads(
+    (Path(__file__).parents[1] / "vectors" / "plain-bombs.toml").read_text("utf-8")
+)["bomb"]
+# Seconds past the limit: the parent waits one more, then half a one for the kernel; the rest is a busy machine's.
+TOLERANCE = 2.5
+GONE_SECONDS = 30.0  # for the kernel to free what a killed child held
+SCHEMA = "0" * 32
+
+
+@dataclass(frozen=True)
+class Ended:
+    name: str
+    status: int
+    how: str
+    seconds: float
+    fault: str | None
+
+
+@dataclass
+class Outcome:
+    ended: list[Ended] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        return [f"{each.name}: {each.fault}" for each in self.ended if each.fault]
+
+    def __str__(self) -> str:
+        longest = max(self.ended, key=lambda each: each.seconds)
+        ways = Counter(f"{each.status} {each.how}" for each in self.ended)
+        told = f"bombs: {len(self.ended)} tried at a limit of {limits.PLAIN_SECONDS:g} s, "
+        told += f"longest {longest.seconds:.2f} s ({longest.name}), {len(self.faults)} faults"
+        return "\n".join([told, *(f"  {count:3} {way}" for way, count in ways.most_common()), *self.faults])
+
+
+def ask(part: str, sql: str, table: bytes) -> Any:
+    request = PlainRequest(schema_hash=SCHEMA, rows=3, table=table, **{part: sql if part == "where" else [sql]})
+    return call(
+        app, "POST", "/v1/plain/aggregate", content=wire.dump_json(request), headers={"content-type": wire.JSON_TYPE}
+    )
+
+
+def tried(bomb: dict[str, str], table: bytes) -> Ended:
+    """`table` holds the ids 1, 2 and 3."""
+    started = time.perf_counter()
+    answer = ask(bomb["part"], bomb["sql"], table)
+    seconds = time.perf_counter() - started
+    how = "answered" if answer.status_code == 200 else str(answer.json().get("error"))
+    how = how.removeprefix(f"{bomb['part']}: ").removeprefix(f"{bomb['part']}[0]: ")
+    return Ended(bomb["name"], answer.status_code, how, seconds, _fault(bomb, answer, seconds) or _left())
+
+
+def _fault(bomb: dict[str, str], answer: Any, seconds: float) -> str | None:
+    if answer.status_code not in (200, 413, 422):
+        return f"{answer.status_code} {answer.text[:200]}"
+    if answer.status_code != 200 and (answer.json().keys() != {"error", "hint"} or bomb["sql"][:20] in answer.text):
+        return f"no clean error: {answer.text[:200]}"
+    if seconds > limits.PLAIN_SECONDS + TOLERANCE:
+        return f"took {seconds:.1f} s"
+    return None
+
+
+def _left() -> str | None:
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
+        except ChildProcessError:
+            return None
+    return "a process is left"
+
+
+def ids() -> bytes:
+    """The table, written by a process of its own: this one has no DuckDB open that a child could inherit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ids.parquet"
+        write = f"import duckdb; duckdb.sql('SELECT range + 1 AS id FROM range(3)').write_parquet({str(path)!r})"
+        subprocess.run([sys.executable, "-c", write], check=True)
+        return path.read_bytes()
+
+
+def main() -> None:
+    """python -m tests.fuzz.bombs: all of them, one after another; a quarter of an hour."""
+    table, outcome = ids(), Outcome()
+    for bomb in BOMBS:
+        outcome.ended.append(tried(bomb, table))
+        assert ask("keys", "id", table).json()["counts"] == [1, 1, 1], bomb["name"]
+    print(outcome)  # noqa: T201 - the figures
+    sys.exit(bool(outcome.faults))
+
+
+if __name__ == "__main__":
+    main()
