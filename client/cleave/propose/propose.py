@@ -11,7 +11,7 @@ from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
-from cleave.table import parquet
+from cleave.table import typed
 from cleave.table.duck import connect
 from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
 from cleave.table.reading import Progress
@@ -43,7 +43,7 @@ def propose(
     dialect = CsvDialect()
     if first.parquet:
         with closing(connect(reads_files=True)) as connection:
-            types = parquet.columns(connection, first)
+            types = typed.columns(connection, first)
     else:
         try:
             dialect = sniff(first, skip)
@@ -71,9 +71,7 @@ def propose(
 
 def _typed(facts: Facts, type_: str) -> Facts:
     """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
-    return (
-        facts if type_ == "VARCHAR" else replace(facts, type=parquet.schema_type(type_), note="", unit="", format=None)
-    )
+    return facts if type_ == "VARCHAR" else replace(facts, type=typed.schema_type(type_), note="", unit="", format=None)
 
 
 def _column(facts: Facts) -> Column:

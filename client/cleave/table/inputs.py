@@ -1,4 +1,4 @@
-"""The files behind one table: named one by one, by a pattern, or standard input; CSV, gzipped or not, or Parquet."""
+"""What is behind a table: files (CSV, gzipped or not, or Parquet) by name or pattern, standard input, or a frame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STDIN = "-"
 _STDIN_SHOWN = "standard input"
@@ -43,6 +46,17 @@ class Input:
     def open(self) -> BinaryIO:
         """The file's bytes, unpacked."""
         return cast("BinaryIO", gzip.open(self.path, "rb")) if self.packed else self.path.open("rb")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """An Arrow table of types that DuckDB reads, made by `cleave.table.frames`; `shown` is how messages name it."""
+
+    arrow: pa.Table
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
 
 
 Name = str | Path | Input

@@ -220,6 +220,14 @@ def _dump_column(column: Column) -> TomlTable:
     return result
 
 
+def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
+    """What the TOML of a schema holds. Raises InputError naming `shown` and the key of the first mistake."""
+    try:
+        return _parse(document)
+    except ValueError as error:
+        raise InputError(f"{shown}: {error}") from None
+
+
 def _parse(document: Mapping[str, Any]) -> Schema:
     _only_keys(document, ("table", "csv", "columns"), "the schema")
     name = _text(document, "table", "the schema,") if "table" in document else None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import duckdb
 
-from cleave.table import parquet
-from cleave.table.cast import cast
+from cleave.table import typed
+from cleave.table.cast import Cast, cast
 from cleave.table.duck import connect, identifier
-from cleave.table.inputs import Input, Names, open_inputs, table_name
+from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
 from cleave.table.source import column_names, duckdb_source
@@ -70,6 +70,15 @@ def open_table(names: Names, schema: Schema, progress: Progress | None = None) -
     Raises InputError naming file, line and column of what does not fit the schema, never a value.
     """
     inputs = open_inputs(names)
+    return _load(inputs, schema, schema.table or table_name(inputs), progress)
+
+
+def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | None = None) -> Table:
+    """The same of an Arrow table. Raises InputError naming row and column, never a value."""
+    return _load([frame], schema, name, progress)
+
+
+def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
     connection = connect(reads_files=True)
     scratch = os.memfd_create("parquet")
     try:
@@ -89,14 +98,14 @@ def open_table(names: Names, schema: Schema, progress: Progress | None = None) -
         connection.close()
         os.close(scratch)
         raise
-    return Table(schema.table or table_name(inputs), schema, connection, rows, scratch)
+    return Table(name, schema, connection, rows, scratch)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The rows of one file in the table."""
 
-    source: Input
+    source: Input | Frame
     rows: int
 
 
@@ -105,9 +114,8 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> int:
     return int(rows)
 
 
-def _match_columns(source: Input, names: tuple[str, ...], schema: Schema) -> list[int]:
-    """Where each column of the schema stands in the file."""
-    header = str(source) if source.parquet else f"{source}, line {schema.dialect.skip + 1}"
+def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:
+    """Where each column of the schema stands in the file; `header` says where the names do."""
     places = {name.lower(): index for index, name in enumerate(names)}
     known = {column.name.lower() for column in schema.columns}
     if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
@@ -132,28 +140,50 @@ def _and_others(names: list[str]) -> str:
     return f" (nor are {len(names) - 1} others)" if len(names) > 1 else ""
 
 
-def _append(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, *, first: bool) -> None:
-    """The rows of one file, appended to the table."""
-    found = parquet.columns(connection, source) if source.parquet else None
-    names = column_names(source, schema.dialect) if found is None else tuple(found)
-    places = _match_columns(source, names, schema)
-    types = [] if found is None else [found[names[place]] for place in places]
-    if found is None:
-        casts = [cast(f"c{place}", each, schema.dialect) for place, each in zip(places, schema.columns, strict=True)]
-    else:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How one file is read: a cast for each column of the schema over `rows`, and why it could not be."""
+
+    casts: list[Cast]
+    rows: AbstractContextManager[str]
+    explain: Callable[[], InputError]
+
+
+def _reading(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> _Reading:
+    if isinstance(source, Frame) or source.parquet:
+        found = typed.columns(connection, source)
+        names = list(found)
+        columns = [(names[place], found[names[place]]) for place in _match_columns(str(source), names, schema)]
         casts = [
-            parquet.cast(names[place], type_, each, schema.dialect)
-            for place, type_, each in zip(places, types, schema.columns, strict=True)
+            typed.cast(*column, each, schema.dialect) for column, each in zip(columns, schema.columns, strict=True)
         ]
+        types = [type_ for _, type_ in columns]
+        return _Reading(
+            casts,
+            typed.relation(connection, source),
+            lambda: typed.explain(connection, source, schema, casts, types),
+        )
+    header = column_names(source, schema.dialect)
+    places = _match_columns(f"{source}, line {schema.dialect.skip + 1}", header, schema)
+    texts = [cast(f"c{place}", each, schema.dialect) for place, each in zip(places, schema.columns, strict=True)]
+
+    def explain() -> InputError:
+        from cleave.table import blame  # noqa: PLC0415 - only for a file that cannot be read
+
+        return blame.explain(connection, source, schema, texts)
+
+    return _Reading(texts, duckdb_source(source, schema.dialect, len(header)), explain)
+
+
+def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema, *, first: bool) -> None:
+    """The rows of one file, appended to the table."""
+    reading = _reading(connection, source, schema)
     values = ", ".join(
-        f"{one.value} AS {identifier(column.name)}" for one, column in zip(casts, schema.columns, strict=True)
+        f"{one.value} AS {identifier(column.name)}" for one, column in zip(reading.casts, schema.columns, strict=True)
     )
     into = f"CREATE TABLE {Table.relation} AS" if first else f"INSERT INTO {Table.relation}"
     problem = None
-    reading = (
-        nullcontext(parquet.relation(source)) if source.parquet else duckdb_source(source, schema.dialect, len(names))
-    )
-    with reading as rows:
+    with reading.rows as rows:
         try:
             connection.execute(f"{into} SELECT {values} FROM {rows}")
         except duckdb.OutOfMemoryException:
@@ -162,12 +192,8 @@ def _append(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema
             problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
     if problem == "memory":
         raise InputError(f"{source}: does not fit in memory", hint="close other programs, or split the file")
-    if problem and source.parquet:
-        raise parquet.explain(connection, source, schema, casts, types)
     if problem:
-        from cleave.table.blame import explain  # noqa: PLC0415 - only for a file that cannot be read
-
-        raise explain(connection, source, schema, casts)
+        raise reading.explain()
 
 
 def _check_declared(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], schema: Schema, rows: int) -> None:
@@ -215,7 +241,10 @@ def _outside(
             break
         before += part.rows
     source, row = part.source, row - before
-    place = f"row {row + 1}" if source.parquet else f"line {line_of(source, schema.dialect, row)}"
+    if isinstance(source, Frame) or source.parquet:
+        place = f"row {row + 1}"
+    else:
+        place = f"line {line_of(source, schema.dialect, row)}"
     return InputError(
         f"{source}, {place}, column {column.name!r}: {problem}",
         hint="fill the field, or set nullable = true in the schema"

@@ -1,13 +1,16 @@
-"""A Parquet file under a schema: its types become the schema's only where no value changes."""
+"""A Parquet file or a frame under a schema: its types become the schema's only where no value changes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import duckdb
 
 from cleave.table.cast import Cast
 from cleave.table.cast import cast as cast_text
 from cleave.table.duck import identifier, literal
-from cleave.table.inputs import Input
+from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import canonical
 from cleave_shared.errors import InputError
@@ -24,16 +27,26 @@ _WIDER = {  # types a schema does not know -> the one that holds every value of 
 }
 
 
-def relation(source: Input) -> str:
-    """SQL of a table function that reads the file, its columns named as in the file."""
+_VIEW = "the frame"
+
+
+@contextmanager
+def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> Iterator[str]:
+    """SQL of what reads the file or the frame, its columns named as there; good within the block."""
+    if isinstance(source, Frame):
+        connection.register(_VIEW, source.arrow)
+        yield identifier(_VIEW)
+        connection.unregister(_VIEW)
+        return
     escaped = "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
-    return f"read_parquet({literal(escaped)}, hive_partitioning = false)"
+    yield f"read_parquet({literal(escaped)}, hive_partitioning = false)"
 
 
-def columns(connection: duckdb.DuckDBPyConnection, source: Input) -> dict[str, str]:
+def columns(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dict[str, str]:
     """Names and DuckDB types. Raises InputError for a file that is damaged."""
     try:
-        rows = connection.execute(f"DESCRIBE SELECT * FROM {relation(source)}").fetchall()
+        with relation(connection, source) as rows_of:
+            rows = connection.execute(f"DESCRIBE SELECT * FROM {rows_of}").fetchall()
     except duckdb.Error:
         rows = []
     if not rows:
@@ -42,7 +55,7 @@ def columns(connection: duckdb.DuckDBPyConnection, source: Input) -> dict[str, s
 
 
 def schema_type(type_: str) -> str:
-    """The schema's type for a Parquet column of DuckDB type `type_`: VARCHAR, its text, for lists and the like."""
+    """The schema's type for a column of DuckDB type `type_`: VARCHAR, its text, for lists and the like."""
     try:
         return canonical(_WIDER.get(type_, type_))
     except ValueError:
@@ -64,21 +77,28 @@ def cast(name: str, type_: str, column: Column, dialect: CsvDialect) -> Cast:
 
 
 def explain(
-    connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast], types: list[str]
+    connection: duckdb.DuckDBPyConnection,
+    source: Input | Frame,
+    schema: Schema,
+    casts: list[Cast],
+    types: list[str],
 ) -> InputError:
-    """The first value of the file that does not fit the schema, by row and column."""
+    """The first value that does not fit the schema, by row and column."""
     for one, column, type_ in zip(casts, schema.columns, types, strict=True):
-        numbered = f'SELECT *, row_number() OVER () AS "place in the file" FROM {relation(source)}'
         try:
-            (row,) = connection.execute(
-                f'SELECT min("place in the file") FROM ({numbered}) WHERE {one.unreadable}'
-            ).fetchall()[0]
+            with relation(connection, source) as rows:
+                numbered = f'SELECT *, row_number() OVER () AS "place in the file" FROM {rows}'
+                (row,) = connection.execute(
+                    f'SELECT min("place in the file") FROM ({numbered}) WHERE {one.unreadable}'
+                ).fetchall()[0]
         except duckdb.Error:
             break
         if row is not None:
             return InputError(
                 f"{source}, row {row}, column {column.name!r}: is no {column.type} without a change of its value "
-                f"(the file has {type_})",
+                f"({'the frame' if isinstance(source, Frame) else 'the file'} has {type_})",
                 hint="correct it, or change the column's type in the schema; NaN and infinity cannot be encrypted",
             )
+    if isinstance(source, Frame):
+        return InputError(f"{source}: cannot be read", hint="does it fit in memory twice?")
     return InputError(f"{source}: cannot be read as Parquet", hint="is the file complete?")

@@ -1,0 +1,175 @@
+"""Columns of pandas and Arrow as Arrow columns that DuckDB reads, without a guess. Needs pyarrow.
+
+pyarrow would take 1 and 2.5 for floats, a date and a moment for dates, and moments with and without a time zone for
+UTC; and its errors quote the value. Here a column of Python objects must be of one kind, or its row is told.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cleave_shared.errors import InputError
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_DIGITS = 38  # of the widest DECIMAL
+_USUAL = 18  # digits whose unscaled value is an int64
+
+
+def readable(table: pa.Table, shown: str) -> pa.Table:
+    """`table` in types DuckDB reads: dictionaries as what they stand for, times with a zone as UTC."""
+    columns = []
+    for name in table.column_names:
+        column, target = table.column(name), _target(table.schema.field(name).type)
+        try:
+            columns.append(column if column.type == target else column.cast(target))
+        except pa.ArrowException:
+            raise InputError(f"{shown}, column {name!r}: {column.type} cannot be read as {target}") from None
+    return pa.table(columns, names=table.column_names)
+
+
+def _target(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _target(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return _target(type_.storage_type)
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp(type_.unit)
+    if pa.types.is_null(type_):
+        return pa.string()
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal256(type_):
+        return pa.decimal128(_DIGITS, type_.scale)
+    return type_
+
+
+def of_pandas(frame: Any, shown: str) -> pa.Table:
+    """Raises InputError for a column that holds objects of several kinds, or of one that is no column's."""
+    arrays = []
+    for place, name in enumerate(frame.columns):
+        if not isinstance(name, str):
+            raise InputError(
+                f"{shown}: the name of column {place + 1} is {type(name).__name__}, not text",
+                hint="frame.columns = [...] names them; several levels of names must become one",
+            )
+        arrays.append(_array(frame.iloc[:, place], f"{shown}, column {name!r}"))
+    return pa.table(arrays, names=list(frame.columns)) if arrays else pa.table({})
+
+
+def _array(series: Any, place: str) -> pa.Array:
+    if str(series.dtype) == "category":
+        series = series.astype(series.cat.categories.dtype)
+    if series.dtype == object:
+        return _objects(series.to_numpy(), series.isna().to_numpy(), place)
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InputError(f"{place}: {series.dtype.name} cannot be read", hint="convert it with astype") from None
+
+
+def _objects(values: Any, missing: Any, place: str) -> pa.Array:
+    """An array of Python objects that are all of one kind, NULL where `missing`."""
+    kind = None
+    for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
+        if absent:
+            continue
+        found = _kind(value)
+        if found is None:
+            raise InputError(f"{place}, row {row + 1}: a {type(value).__name__} cannot be read")
+        if kind not in (None, found):
+            raise InputError(
+                f"{place}, row {row + 1}: is {found}, the rows before it are {kind}",
+                hint="make it one kind, for instance with astype",
+            )
+        kind = found
+    if kind is None:
+        return pa.nulls(len(values), pa.string())
+    present = [None if absent else value for value, absent in zip(values, missing, strict=True)]
+    try:
+        return _KINDS[kind](present, place)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InputError(f"{place}: {kind} that cannot be read") from None
+
+
+def _kind(value: object) -> str | None:
+    """bool before int and moments before dates: each is one of the others, too."""
+    match value:
+        case bool() | np.bool_():
+            return "true or false"
+        case int() | np.integer():
+            return "a whole number"
+        case float() | np.floating():
+            return "a float"
+        case Decimal():
+            return "a Decimal"
+        case str():
+            return "text"
+        case datetime.datetime():
+            return "a moment" if value.tzinfo is None else "a moment with a time zone"
+        case datetime.date():
+            return "a date"
+        case datetime.time():
+            return "a time" if value.tzinfo is None else None
+        case datetime.timedelta():
+            return "a span of time"
+        case bytes():
+            return "bytes"
+    return None
+
+
+def _of(type_: pa.DataType) -> Callable[[list[Any], str], pa.Array]:
+    return lambda values, _: pa.array(values, type_)
+
+
+def _whole_numbers(values: list[Any], place: str) -> pa.Array:
+    if all(value is None or int(value) in _INT64 for value in values):
+        return pa.array([None if value is None else int(value) for value in values], pa.int64())
+    return _decimals([None if value is None else Decimal(int(value)) for value in values], place)
+
+
+def _decimals(values: list[Decimal | None], place: str) -> pa.Array:
+    """As few digits as the usual DECIMAL(18, s) has, if all fit: the type is not to tell the largest value."""
+    whole = decimals = 0
+    for row, value in enumerate(values):
+        if value is None:
+            continue
+        _, digits, exponent = value.as_tuple()
+        if not isinstance(exponent, int):
+            raise InputError(f"{place}, row {row + 1}: is infinite, which no DECIMAL holds")
+        decimals = max(decimals, -exponent)
+        whole = max(whole, len(digits) + exponent)
+        if max(whole, 0) + decimals > _DIGITS:
+            raise InputError(f"{place}, row {row + 1}: needs more than the {_DIGITS} digits of a DECIMAL")
+    width = _USUAL if max(whole, 0) + decimals <= _USUAL else _DIGITS
+    return pa.array(values, pa.decimal128(width, decimals))
+
+
+def _texts(values: list[str | None], place: str) -> pa.Array:
+    for row, value in enumerate(values):
+        if value is not None and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise InputError(f"{place}, row {row + 1}: is text with half a surrogate pair in it") from None
+    return pa.array(values, pa.string())
+
+
+_KINDS: dict[str, Callable[[list[Any], str], pa.Array]] = {
+    "true or false": _of(pa.bool_()),
+    "a whole number": _whole_numbers,
+    "a float": _of(pa.float64()),
+    "a Decimal": _decimals,
+    "text": _texts,
+    "a moment": _of(pa.timestamp("us")),
+    "a moment with a time zone": _of(pa.timestamp("us", "UTC")),
+    "a date": _of(pa.date32()),
+    "a time": _of(pa.time64("us")),
+    "a span of time": _of(pa.duration("us")),
+    "bytes": _of(pa.binary()),
+}
