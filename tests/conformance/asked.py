@@ -1,0 +1,113 @@
+"""What DuckDB answers over the unsplit table, with the values that each bare aggregate of encrypted columns is of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from cleave.sql.dialect import FaithfulDuckDB
+
+Values = list[tuple[Any, ...]]
+
+EXACT_NAMES = {
+    "count": "COUNT",
+    "sum": "SUM",
+    "avg": "AVG",
+    "mean": "AVG",
+    "var_samp": "VAR_SAMP",
+    "variance": "VAR_SAMP",
+    "var_pop": "VAR_POP",
+    "stddev_samp": "STDDEV_SAMP",
+    "stddev": "STDDEV_SAMP",
+    "stddev_pop": "STDDEV_POP",
+    "product": "PRODUCT",
+}
+"""Aggregates that tests.oracle knows the exact value of, by DuckDB's names."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An output that is one aggregate and nothing else: its name in lower case, and SQL of its arguments."""
+
+    name: str
+    arguments: tuple[str, ...]
+    condition: str | None
+
+    @property
+    def values(self) -> str:
+        """SQL of the list of its arguments in the rows where none of them is NULL."""
+        row = ", ".join(self.arguments)
+        wanted = [f"({argument}) IS NOT NULL" for argument in self.arguments]
+        if self.condition:
+            wanted.append(f"({self.condition})")
+        return f"list(row({row})) FILTER (WHERE {' AND '.join(wanted)})"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`rows` hold numbers, booleans and None, anything else as DuckDB's text. `inside`: a list per row and call."""
+
+    names: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+    inside: list[list[Values]]
+
+
+def bare_calls(sql: str) -> list[Call | None]:
+    """What each select item calls, None where it is more or less than one call of an aggregate over columns."""
+    select = sqlglot.parse_one(sql, read=FaithfulDuckDB)
+    return [_call(item.unalias()) for item in select.expressions] if isinstance(select, exp.Select) else []
+
+
+def _call(node: exp.Expression) -> Call | None:
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = node.expression.this.sql(FaithfulDuckDB), node.this
+    if not isinstance(node, exp.Anonymous) or node.name.lower() not in EXACT_NAMES or node.find(exp.Star):
+        return None
+    return Call(node.name.lower(), tuple(each.sql(FaithfulDuckDB) for each in node.expressions), condition)
+
+
+def is_ordered(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Whether the outermost SELECT says ORDER BY, which then is of all rows: the queries leave no ties."""
+    (text,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0]
+    tree = json.loads(text)
+    return bool(tree.get("error")) or any(
+        each["type"] == "ORDER_MODIFIER" for each in tree["statements"][0]["node"]["modifiers"]
+    )
+
+
+def expect(connection: duckdb.DuckDBPyConnection, sql: str, calls: list[Call]) -> Expected:
+    described = connection.execute(f"DESCRIBE {sql}").fetchall()
+    types = [row[1] for row in described]
+    rows = _rows(connection, sql, types)
+    inside: list[list[Values]] = []
+    if calls:
+        select = sqlglot.parse_one(sql, read=FaithfulDuckDB)
+        assert isinstance(select, exp.Select)
+        lists = [sqlglot.parse_one(call.values, read=FaithfulDuckDB) for call in calls]
+        select.set("expressions", [*select.expressions, *lists])
+        fetched = connection.execute(select.sql(FaithfulDuckDB)).fetchall()
+        assert len(fetched) == len(rows)
+        inside = [[[tuple(each) for each in values or ()] for values in row[len(types) :]] for row in fetched]
+    return Expected([row[0] for row in described], types, rows, inside)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, types: list[str]) -> list[list[Any]]:
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {sql}")
+    names = [row[0].replace('"', '""') for row in connection.execute("DESCRIBE answer").fetchall()]
+    items = [
+        f'"{name}"' if is_number(type_) else f'CAST("{name}" AS VARCHAR)'
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    return [list(row) for row in connection.execute(f"SELECT {', '.join(items)} FROM answer").fetchall()]
+
+
+def is_number(type_: str) -> bool:
+    word = type_.split("(", maxsplit=1)[0]
+    return word in ("FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL") or word.endswith("INT") or word == "INTEGER"
