@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
+from cleave.aggregates.base import Figure
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Result, run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
+from tests.deviations import PAIRS, SINGLES, truth, wrong
 from tests.oracle import Cell, decimals_of, fraction
 from tests.property.conftest import Tally
 from tests.property.tables import ENCRYPTED, Draw, draws, lists, oracle, query, write
@@ -55,9 +57,9 @@ def compare(answer: Result, items: Sequence[Item], inside: list[Row], duckdbs: l
     for row, bounds, exact, values, theirs in zip(
         result.rows, result.bounds, result.exact, inside, duckdbs, strict=True
     ):
-        for ours, truth, column in zip(row[:first], theirs, result.columns, strict=False):
-            same = isinstance(ours, float) and math.isclose(ours, truth, rel_tol=1e-9, abs_tol=1e-300)
-            assert ours == truth or same, column.name
+        for ours, theirs_, column in zip(row[:first], theirs, result.columns, strict=False):
+            same = isinstance(ours, float) and math.isclose(ours, theirs_, rel_tol=1e-9, abs_tol=1e-300)
+            assert ours == theirs_ or same, column.name
         for place, (name, expression) in enumerate(items):
             of = values[place] or ()
             cell = Cell(name, [fraction(value) for value in of], decimals_of(of[0]) if of else 0)
@@ -109,6 +111,26 @@ def test_products(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> No
         expected = connection.execute(sql).fetchall()
         inside = connection.execute(lists(draw, [expression for _, expression in items])).fetchall()
     compare(ask(path, sql, key), items, inside, expected, tally)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", ["offset", "constant but one", "wide"])
+def test_statistics_of_deviations(key: SecretKey, tmp_path: Path, seed: int, shape: str) -> None:
+    path = write(tmp_path, Draw(seed, 400, 40, 0.1, shape, 20, None, True))
+    items = [(name, arguments) for name in PAIRS for arguments in ("f, i", "i, d", "p, f")]
+    items += [(name, argument) for name in SINGLES for argument in ("f", "i")]
+    calls = ", ".join(f"{name}({arguments})" for name, arguments in items)
+    answer = ask(path, f'SELECT {calls} FROM "table" GROUP BY g ORDER BY g', key).result
+    with oracle(path) as connection:
+        groups = connection.execute('SELECT list(f), list(i), list(d), list(p) FROM "table" GROUP BY g ORDER BY g')
+        lists_ = [dict(zip("fidp", row, strict=True)) for row in groups.fetchall()]
+    for row, bounds, exact, values in zip(answer.rows, answer.bounds, answer.exact, lists_, strict=True):
+        columns = {name: [None if v is None else fraction(v) for v in column] for name, column in values.items()}
+        for place, (name, arguments) in enumerate(items):
+            ys, xs = columns[arguments[0]], columns[arguments[-1]]
+            bound = bounds[place]
+            figure = Figure(row[place], math.inf if bound is None else bound, bool(exact[place]))
+            assert wrong(figure, truth(name, ys, xs)) is None, f"{name}({arguments})"
 
 
 def test_columns_of_one_value_are_exact(key: SecretKey, tmp_path: Path) -> None:

@@ -147,6 +147,14 @@ SELECT ward, day, stddev(bill), count(*) FROM patients GROUP BY ward, day ORDER 
 
 FROM patients SELECT count(*), sum(age)
 
+SELECT ward, corr(age, weight), regr_slope(bill, age), regr_count(weight, "Bed No"), skewness(age), sem(bill),
+  count_if(age > 40), covar_pop(age, bill) FILTER (WHERE weight > 60) FROM patients GROUP BY ward ORDER BY ward
+
+SELECT wavg(bill, age), weighted_avg(age, fee), geomean(age + 1), bool_or(smoker), bool_and(age > 3) OR false,
+  kurtosis(bill), favg(weight), fsum(age) FROM patients
+
+SELECT ward, count_if(smoker) AS n FROM patients GROUP BY ward HAVING bool_or(age > 50) ORDER BY wavg(fee, fee), ward
+
 SELECT mean(age), variance(age), stddev_samp(age), stddev_pop(bill), var_pop(id), product(smoker::int + 1)
   FROM patients
 

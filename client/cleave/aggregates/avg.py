@@ -1,4 +1,4 @@
-"""AVG(x), MEAN(x)."""
+"""AVG(x), MEAN(x), FAVG(x)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Avg:
     DuckDB rounds a total first or divides long doubles.
     """
 
-    names = ("AVG", "MEAN")
+    names = ("AVG", "MEAN", "FAVG")
     arity = 1
     moments: tuple[Moment, ...] = (_SUM,)
 

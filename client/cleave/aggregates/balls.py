@@ -43,8 +43,32 @@ def not_negative(value: arb) -> arb:
     return arb(half, half)
 
 
+def number(value: Fraction | arb) -> arb:
+    return value if isinstance(value, arb) else rational(value)
+
+
+def within(value: arb, low: int, high: int) -> arb:
+    """`value` without what lies outside `low`..`high`, known to be impossible."""
+    ends = arb(low), arb(high)
+    if value.lower() >= low and value.upper() <= high:
+        return value
+    if value.upper() <= low or value.lower() >= high:  # by its last bits, or not finite
+        return ends[0].union(ends[1]) if not value.is_finite() else ends[0] if value.upper() <= low else ends[1]
+    return max(value.lower(), ends[0]).union(min(value.upper(), ends[1]))
+
+
 def null() -> Figure:
     return Figure(None, 0.0, exact=True)
+
+
+def nan() -> Figure:
+    """What DuckDB says where a formula divides by a deviation of 0."""
+    return Figure(math.nan, 0.0, exact=True)
+
+
+def undecided() -> Figure:
+    """Whether a deviation is 0 is not known, and with it whether there is a number at all."""
+    return Figure(math.nan, math.inf, exact=False)
 
 
 def nearest(value: Fraction) -> float:
@@ -63,15 +87,15 @@ def exact_double(value: Fraction, ball: arb | None = None) -> Figure:
         return Figure(rounded, 0.0 if known else math.inf, known, rational(value) if ball is None else ball)
 
 
-def exact_root(value: Fraction) -> Figure:
-    """The square root of `value` >= 0, correctly rounded."""
+def exact_root(value: Fraction, sign: int = 1) -> Figure:
+    """The square root of `value` >= 0 times `sign`, correctly rounded."""
     shift = max(0, _ROOT_BITS - (value.numerator.bit_length() - value.denominator.bit_length()) // 2)
     scaled = (value.numerator << (2 * shift)) // value.denominator
     root = math.isqrt(scaled)
     # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
     cut = root * root != scaled or scaled * value.denominator != value.numerator << (2 * shift)
     with precision():
-        return exact_double(Fraction(2 * root + cut, 2 << shift), rational(value).sqrt())
+        return exact_double(sign * Fraction(2 * root + cut, 2 << shift), sign * rational(value).sqrt())
 
 
 def inexact(value: arb) -> Figure:

@@ -64,13 +64,17 @@ class Reading:
 
 
 class Moment(Protocol):
-    """A total over the rows of a group where none of the aggregate's arguments is NULL. Equal moments share a column.
+    """A total over the rows of a group where none of the aggregate's arguments is NULL.
 
-    `arguments` are the aggregate's; a moment says itself which of them it reads.
+    `arguments` of its methods are those it `reads`, in that order. Of two, it is the same whichever comes first.
+    Moments of one name over the same arguments and rows share a column, whatever aggregates they belong to.
     """
 
     @property
-    def name(self) -> str: ...  # for `cleave plan`
+    def name(self) -> str: ...  # as `cleave plan` shows it
+
+    @property
+    def reads(self) -> tuple[int, ...]: ...  # which of the aggregate's arguments, by number
 
     def column(self, arguments: Sequence[Domain]) -> Column | None:
         """The type of its column, None where the domains settle that the moment is 0."""
@@ -94,11 +98,11 @@ class Figure:
     """One figure of one group, as DuckDB types it. `value` None is SQL NULL.
 
     exact: `value` is the exact mathematical value, correctly rounded where the type is DOUBLE; the bound is 0.
-    Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known.
-    `ball` encloses the exact mathematical value, unrounded; None for NULL.
+    Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known, nor whether it is
+    a number or NULL. `ball` encloses the exact mathematical value, unrounded; None for NULL, NaN and truth values.
     """
 
-    value: int | float | Fraction | None
+    value: int | float | Fraction | bool | None
     bound: float
     exact: bool
     ball: arb | None = field(default=None, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""The moments of one argument that aggregates are made of."""
+"""The sum of one argument, and what a product of its values follows from; see powers.py and cross.py for the others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ UNIT = Fraction(1, 2**53)  # unit roundoff of a double: one rounding is off by t
 # The relative error of numpy's logarithm: 2 units in the last place. Its vectorised kernels state less than 1; a test
 # holds whatever processor it runs on to this.
 LOGARITHM = 4 * UNIT
-# What squares of a column scaled to [0, 1) lose below the normal range, with room to spare: 2^-1074 would do.
-_UNDERFLOW = Fraction(1, 2**1000)
 _FARTHEST_LOG = 746.0  # -ln of the smallest double, 2^-1074, is 744.5
 
 
@@ -30,8 +28,12 @@ class Sum:
     of: int = 0
     name: str = "sum"
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.of,)
+
     def column(self, arguments: Sequence[Domain]) -> Column:
-        domain = arguments[self.of]
+        (domain,) = arguments
         if domain.is_exact:
             return Exact(domain.width)
         spans_zero = domain.nullable or domain.low <= 0 <= domain.high
@@ -41,36 +43,10 @@ class Sum:
         )
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
-        x = arguments[self.of]
+        (x,) = arguments
         if x.domain.is_exact:
             return x.above, Reading(Fraction(1, x.domain.unit), Fraction(x.domain.lower, x.domain.unit))
         return x.distance, Reading(shift=x.centre, each=Fraction(x.lost), void=x.spread == 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Square:
-    """Sum of (x - c)^2. Exact values are squared as integers, about the middle of their domain."""
-
-    of: int = 0
-    name: str = "square"
-
-    def column(self, arguments: Sequence[Domain]) -> Column:
-        domain = arguments[self.of]
-        return Exact(_reach(domain) ** 2) if domain.is_exact else Real(reach=1.0)
-
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
-        x = arguments[self.of]
-        if x.domain.is_exact:
-            apart, _ = words.distance(x.above, x.domain.middle - x.domain.lower)
-            if x.present is not None:
-                apart[:, ~x.present] = 0
-            return words.square(apart, _reach(x.domain)), Reading(Fraction(1, x.domain.unit**2))
-        exponent = math.frexp(x.spread)[1]
-        scaled = np.square(np.ldexp(x.distance, -exponent))
-        unit = Fraction(4) ** exponent if x.spread else Fraction(0)
-        # the difference is off by up to 1 unit of itself, unless it is exact, and the square is rounded once more
-        share = 4 * UNIT if x.lost else 2 * UNIT
-        return scaled, Reading(unit, each=unit * _UNDERFLOW, share=share, void=x.spread == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +56,15 @@ class Log:
     of: int = 0
     name: str = "log"
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.of,)
+
     def column(self, arguments: Sequence[Domain]) -> Column:  # noqa: ARG002 - the same for every domain
         return Real(reach=_FARTHEST_LOG)
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
-        x = arguments[self.of]
+        (x,) = arguments
         if x.domain.is_exact:
             apart, _ = _from_zero(x)
             sizes = words.doubles(apart) / float(x.domain.unit)
@@ -106,12 +86,16 @@ class Negative:
     of: int = 0
     name: str = "negative"
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.of,)
+
     def column(self, arguments: Sequence[Domain]) -> Column | None:
-        domain = arguments[self.of]
+        (domain,) = arguments
         return None if domain.is_exact and domain.lower >= 0 else Exact(1)
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
-        x = arguments[self.of]
+        (x,) = arguments
         return x.counted(_from_zero(x)[1] if x.domain.is_exact else x.values < 0), Reading()
 
 
@@ -122,20 +106,19 @@ class Zero:
     of: int = 0
     name: str = "zero"
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.of,)
+
     def column(self, arguments: Sequence[Domain]) -> Column | None:
-        domain = arguments[self.of]
+        (domain,) = arguments
         return None if domain.is_exact and not domain.lower <= 0 <= domain.upper else Exact(1)
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
-        x = arguments[self.of]
+        (x,) = arguments
         if x.domain.is_exact:
             return x.counted(~_from_zero(x)[0].any(axis=0)), Reading()
         return x.counted(np.logical_not(x.values)), Reading()
-
-
-def _reach(domain: Domain) -> int:
-    """The largest distance from the middle of `domain`."""
-    return domain.upper - domain.middle
 
 
 def _from_zero(x: Operand) -> tuple[Words, Flags]:

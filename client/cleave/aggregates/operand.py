@@ -42,29 +42,35 @@ class Operand:
         kept = flags if self.present is None else flags & self.present
         return np.asarray(kept, np.uint64)[None]
 
+    def kept(self, column: Words) -> Words:
+        """`column` with 0 in rows that do not count."""
+        if self.present is not None:
+            column[:, ~self.present] = 0
+        return column
 
-def operands(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[Values]) -> tuple[Operand, ...]:
-    """The arguments of one aggregate, of which a row counts where `present` says so.
 
-    Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
+def operand(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
+    """An argument of an aggregate for which a row counts where `present` says so; the column is not NULL there.
+
+    Raises InputError for a value that is not finite or outside its domain.
     """
-    present = presence(names, domains, columns)
-    return tuple(
-        (_exact if domain.is_exact else _real)(name, domain, column, present)
-        for name, domain, column in zip(names, domains, columns, strict=True)
-    )
+    return (_exact if domain.is_exact else _real)(name, domain, column, present)
 
 
-def presence(names: Sequence[str], domains: Sequence[Domain], columns: Sequence[Values]) -> Flags | None:
-    """Where none of the arguments is NULL; None: everywhere. Raises InputError for a NULL where there may be none."""
+def require_values(name: str, domain: Domain, column: Values) -> None:
+    """Raises InputError for a NULL where there may be none."""
+    if column.valid is not None and not domain.nullable and not column.valid.all():
+        raise InputError(
+            f"{name} is NULL in {int((~column.valid).sum())} rows, and the schema says it never is",
+            hint="set nullable = true in the schema, or run `cleave schema` again",
+        )
+
+
+def present_in(columns: Sequence[Values]) -> Flags | None:
+    """Where none of the columns is NULL; None: everywhere."""
     present: Flags | None = None
-    for name, domain, column in zip(names, domains, columns, strict=True):
+    for column in columns:
         if column.valid is not None and not column.valid.all():
-            if not domain.nullable:
-                raise InputError(
-                    f"{name} is NULL in {int((~column.valid).sum())} rows, and the schema says it never is",
-                    hint="set nullable = true in the schema, or run `cleave schema` again",
-                )
             present = column.valid if present is None else present & column.valid
     return present
 

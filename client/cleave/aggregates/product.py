@@ -40,10 +40,14 @@ class Product:
         if log.exact and not log.value:  # every factor is 1 or -1
             return exact_double(Fraction(sign))
         with precision():
-            magnitude = ball(log).exp()
-            if decimals is not None and decimals * count <= _DIGITS:
-                surer = ball(Estimate(log.value, _EXACTLY * log.bound)).exp()
-                units = (surer * arb(10) ** (decimals * count)).unique_fmpz()
-                if units is not None:
-                    return exact_double(Fraction(sign * int(units), 10 ** (decimals * count)))
-            return inexact(sign * magnitude)
+            whole = whole_product(log, decimals, count)
+            return inexact(sign * ball(log).exp()) if whole is None else exact_double(sign * whole)
+
+
+def whole_product(log: Estimate, decimals: int | None, count: int) -> Fraction | None:
+    """exp of the sum of logarithms of `count` decimals, where only one number of units is near enough to it."""
+    if decimals is None or decimals * count > _DIGITS:
+        return None
+    surer = ball(Estimate(log.value, _EXACTLY * log.bound)).exp()
+    units = (surer * arb(10) ** (decimals * count)).unique_fmpz()
+    return None if units is None else Fraction(int(units), 10 ** (decimals * count))

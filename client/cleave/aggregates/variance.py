@@ -8,12 +8,11 @@ from fractions import Fraction
 
 from flint import arb
 
-from cleave.aggregates.balls import ball, exact_double, inexact, not_negative, null, precision, rational
+from cleave.aggregates.balls import exact_double, inexact, null, precision
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
-from cleave.aggregates.moments import Square, Sum
-from cleave_shared.errors import CheckFailed
-
-_SUM, _SQUARE = Sum(), Square()
+from cleave.aggregates.central import Central
+from cleave.aggregates.moments import Sum
+from cleave.aggregates.powers import Square
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Variance:
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        return _SUM, _SQUARE
+        return Sum(), Square()
 
     def result_type(self, *argument_types: str) -> str:  # noqa: ARG002 - the same for every type
         return "DOUBLE"
@@ -40,17 +39,12 @@ class Variance:
     def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
         if count <= self.freedom:
             return null()
-        if count == 1:
-            return self._exact(Fraction(0))
-        total, squares, centre = moments[_SUM], moments[_SQUARE], arguments[0].centre
-        if total.exact and squares.exact:
-            deviations = squares.value - (total.value - count * centre) ** 2 / count
-            if deviations < 0:
-                raise CheckFailed("range", "two exact totals cannot be of the same values")
-            return self._exact(deviations / (count - self.freedom))
         with precision():
-            apart = ball(total) - rational(count * centre)
-            return self._inexact(not_negative((ball(squares) - apart**2 / count) / (count - self.freedom)))
+            variance = Central(count, moments, arguments).squares() / self._divisor(count)
+            return self._exact(variance) if isinstance(variance, Fraction) else self._inexact(variance)
+
+    def _divisor(self, count: int) -> int:
+        return count - self.freedom
 
     def _exact(self, variance: Fraction) -> Figure:
         return exact_double(variance)

@@ -55,21 +55,38 @@ def distance(words: Words, constant: int) -> tuple[Words, Flags]:
     return out, below
 
 
-def square(words: Words, limit: int) -> Words:
-    """The squares of integers up to `limit`."""
-    if limit * limit <= _WORD:
-        return words[:1] * words[:1]
-    halves = [part for word in words for part in (word & _LOW_HALF, word >> _HALF)][: -(-limit.bit_length() // 32)]
-    sums = [np.zeros(words.shape[1], np.uint64) for _ in range(2 * len(halves) + 1)]
-    for i, first in enumerate(halves):  # schoolbook; every sum holds at most 4 * len(halves) terms of 32 bits
-        for j, second in enumerate(halves):
+def multiply(one: Words, other: Words, limit: int, other_limit: int) -> Words:
+    """Row by row the products of integers up to `limit` and up to `other_limit`."""
+    if limit * other_limit <= _WORD:
+        return one[:1] * other[:1]
+    firsts, seconds = _halves(one, limit), _halves(other, other_limit)
+    sums = [np.zeros(one.shape[1], np.uint64) for _ in range(2 * ((len(firsts) + len(seconds) + 1) // 2) + 1)]
+    for i, first in enumerate(firsts):  # schoolbook; a sum holds at most four terms of 32 bits for each half
+        for j, second in enumerate(seconds):
             product = first * second
             sums[i + j] += product & _LOW_HALF
             sums[i + j + 1] += product >> _HALF
-    for place in range(2 * len(halves)):
+    for place in range(len(sums) - 1):
         sums[place + 1] += sums[place] >> _HALF
         sums[place] &= _LOW_HALF
-    return np.stack([sums[i] | (sums[i + 1] << _HALF) for i in range(0, 2 * len(halves), 2)])
+    return np.stack([sums[i] | (sums[i + 1] << _HALF) for i in range(0, len(sums) - 1, 2)])
+
+
+def _halves(words: Words, limit: int) -> list[NDArray[np.uint64]]:
+    """32 bits at a time, as many as `limit` has."""
+    halves = [part for word in words for part in (word & _LOW_HALF, word >> _HALF)]
+    return halves[: max(1, -(-limit.bit_length() // 32))]
+
+
+def above(sizes: Words, below: Flags, limit: int) -> Words:
+    """`limit` + the integers whose magnitudes, up to `limit`, are `sizes` and which are negative where `below`."""
+    places = max(len(sizes), -(-(2 * limit).bit_length() // 64))
+    wide = np.zeros((places, sizes.shape[1]), np.uint64)
+    wide[: len(sizes)] = sizes
+    out, _ = subtract(wide, -limit)
+    if below.any():
+        out[:, below] = distance(np.ascontiguousarray(wide[:, below]), limit)[0]
+    return out
 
 
 def bits(words: Words, shift: int, count: int) -> NDArray[np.uint64]:

@@ -1,7 +1,8 @@
 """The encrypted columns of a query: their types before any value is read, their values, and figures from their totals.
 
 Of the arguments of each aggregate two things are encrypted: where any of them may be NULL a column of flags, so that
-the places of NULLs do not show, and the moments the aggregate needs. What several aggregates need is encrypted once.
+the places of NULLs do not show, and the moments the aggregate needs. What several aggregates need is encrypted once:
+SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, which is so where y is never NULL.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from cleave.aggregates.base import Aggregate, Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
-from cleave.aggregates.operand import operands, presence
+from cleave.aggregates.operand import operand, present_in, require_values
 
 Places = tuple[int, ...]  # the arguments of an aggregate, by number
 
@@ -35,34 +36,52 @@ class Name:
     moment: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What makes two moments one column: the moment, what it is of, and the arguments whose NULLs leave a row out."""
+
+    moment: str
+    arguments: Places
+    presence: frozenset[int]
+
+
 class Columns:
     """`types` is known from the arguments' domains alone; `encode` must come before `figures`."""
 
     def __init__(self, domains: Sequence[Domain], asked: Sequence[Asked]) -> None:
         self._domains = tuple(domains)
         self._asked = tuple(asked)
-        self._flags: dict[Places, int] = {}  # the column that counts the rows without a NULL
-        self._moments: dict[tuple[Places, Moment], int | None] = {}  # None: known to be 0
+        self._flags: dict[frozenset[int], int] = {}  # the column that counts the rows without a NULL
+        self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: known to be 0
         types: list[Column] = []
         names: list[Name] = []
         for each in self._asked:
-            of = [self._domains[place] for place in each.arguments]
-            if each.arguments not in self._flags and any(domain.nullable for domain in of):
-                self._flags[each.arguments] = len(types)
+            presence = self._presence(each)
+            if presence and presence not in self._flags:
+                self._flags[presence] = len(types)
                 types.append(Exact(1))
-                names.append(Name(each.arguments, "count"))
+                names.append(Name(tuple(sorted(presence)), "count"))
             for moment in each.aggregate.moments:
-                if (each.arguments, moment) in self._moments:
+                key = self._key(each, moment)
+                if key in self._columns:
                     continue
-                column = moment.column(of)
-                self._moments[each.arguments, moment] = None if column is None else len(types)
+                column = moment.column([self._domains[place] for place in key.arguments])
+                self._columns[key] = moment, None if column is None else len(types)
                 if column is not None:
                     types.append(column)
-                    names.append(Name(each.arguments, moment.name))
+                    names.append(Name(key.arguments, moment.name))
         self.types = tuple(types)
         self.names = tuple(names)
         self.readings: list[Reading] = [Reading()] * len(types)
-        self._known: dict[Places, list[Facts]] = {}
+        self._known: dict[tuple[int, frozenset[int]], Facts] = {}
+
+    def _presence(self, asked: Asked) -> frozenset[int]:
+        """The arguments that may be NULL: where all that never are, every row counts."""
+        return frozenset(place for place in asked.arguments if self._domains[place].nullable)
+
+    def _key(self, asked: Asked, moment: Moment) -> _Key:
+        of = sorted(asked.arguments[place] for place in moment.reads)
+        return _Key(moment.name, tuple(of), self._presence(asked))
 
     def encode(self, names: Sequence[str], values: Sequence[Values]) -> list[Words | Doubles]:
         """The columns of `types` from the arguments' values; `names` are for errors.
@@ -70,41 +89,46 @@ class Columns:
         Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
         """
         out: list[Words | Doubles] = [np.zeros(0)] * len(self.types)
-        for places in dict.fromkeys(each.arguments for each in self._asked):
-            moments = [(moment, at) for (key, moment), at in self._moments.items() if key == places]
-            of = [names[i] for i in places], [self._domains[i] for i in places], [values[i] for i in places]
-            present = presence(*of)
-            if places in self._flags:
-                flags = np.ones(values[places[0]].rows, np.uint64) if present is None else present.astype(np.uint64)
-                out[self._flags[places]] = flags[None]
-            if not moments:
-                continue
-            made = operands(*of)
-            self._known[places] = [Facts(operand.domain, operand.centre) for operand in made]
-            for moment, column in moments:
+        for asked in self._asked:
+            for place in asked.arguments:
+                require_values(names[place], self._domains[place], values[place])
+        for presence in dict.fromkeys(map(self._presence, self._asked)):
+            present = present_in([values[place] for place in sorted(presence)])
+            if presence in self._flags:
+                flags = np.ones(values[min(presence)].rows, np.uint64) if present is None else present.astype(np.uint64)
+                out[self._flags[presence]] = flags[None]
+            keys = [key for key in self._columns if key.presence == presence]
+            made = {
+                place: operand(names[place], self._domains[place], values[place], present)
+                for place in dict.fromkeys(place for key in keys for place in key.arguments)
+            }
+            self._known |= {(place, presence): Facts(each.domain, each.centre) for place, each in made.items()}
+            for key in keys:
+                moment, column = self._columns[key]
                 if column is not None:
-                    out[column], self.readings[column] = moment.encode(made)
+                    out[column], self.readings[column] = moment.encode([made[place] for place in key.arguments])
         return out
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""
-        estimates: dict[tuple[Places, Moment], Estimate] = {}
-        counts: dict[Places, int] = {}
+        estimates: dict[_Key, Estimate] = {}
         figures = []
         for each in self._asked:
-            places = each.arguments
-            if places not in counts:
-                flags = self._flags.get(places)
-                counts[places] = rows if flags is None else int(totals[flags].value)
-            count = counts[places]
+            presence = self._presence(each)
+            count = int(totals[self._flags[presence]].value) if presence else rows
+            moments = {}
             for moment in each.aggregate.moments:
-                if (places, moment) not in estimates:
-                    column = self._moments[places, moment]
-                    estimates[places, moment] = (
+                key = self._key(each, moment)
+                if key not in estimates:
+                    _, column = self._columns[key]
+                    estimates[key] = (
                         Estimate(Fraction(0))
                         if column is None
                         else self.readings[column].estimate(totals[column], count)
                     )
-            moments = {moment: estimates[places, moment] for moment in each.aggregate.moments}
-            figures.append(each.aggregate.finish(count, moments, self._known.get(places, [])))
+                moments[moment] = estimates[key]
+            facts = [
+                self._known.get((place, presence), Facts(self._domains[place], Fraction(0))) for place in each.arguments
+            ]
+            figures.append(each.aggregate.finish(count, moments, facts))
         return figures

@@ -27,8 +27,6 @@ def selected_by(column: str) -> str:
 
 def not_declared(name: str, why: str) -> QueryRefused:
     """`why` the aggregate would have to be computed under encryption: see `over` and `selected_by`."""
-    if name in ("COUNT_IF", "COUNTIF"):
-        return QueryRefused(f"{name} {why}", hint="write COUNT(*) FILTER (WHERE ...)")
     if name.lower() in COMPARES_VALUES:
         reason = "values cannot be compared under encryption"
     elif name.lower() in COUNTS_EQUAL_VALUES:

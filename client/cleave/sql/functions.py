@@ -22,6 +22,9 @@ AGGREGATE_NAMES = _names(
 )
 """Aggregates, and macros over them."""
 
+WEIGHTED_MEANS = frozenset({"weighted_avg", "wavg"})
+"""Macros over two sums."""
+
 UNSTEADY = _names(
     """
     current_catalog current_connection_id current_database current_date current_query current_query_id current_role

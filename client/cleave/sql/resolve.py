@@ -14,7 +14,7 @@ from typing import cast
 from sqlglot import exp
 
 from cleave.sql.dialect import column, identity, write
-from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY
+from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.table.schema import Column, Kind, Schema
 from cleave_shared.errors import QueryRefused
@@ -130,6 +130,8 @@ class _Resolver:
         for each in list(root.find_all(exp.Anonymous)):
             if each.name in TODAY and not each.expressions:
                 each.replace(self._settle(TODAY[each.name]))
+            elif each.name in WEIGHTED_MEANS and len(each.expressions) == 2 and not isinstance(each.parent, exp.Filter):
+                each.replace(_weighted_mean(*each.expressions))
         expanded: exp.Expression = root.this.pop()
         return expanded
 
@@ -191,6 +193,18 @@ def _in_aggregate(node: exp.Expression) -> bool:
             return True
         call = call.find_ancestor(exp.Anonymous)
     return False
+
+
+def _weighted_mean(value: exp.Expression, weight: exp.Expression) -> exp.Expression:
+    """What DuckDB's macro stands for, so that each of its sums goes where its columns are."""
+
+    def total(of: exp.Expression) -> exp.Anonymous:
+        return exp.Anonymous(this="sum", expressions=[of])
+
+    present = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+    weights = exp.Case(ifs=[exp.If(this=present, true=weight.copy())], default=exp.Literal.number(0))
+    products = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Paren(this=weight.copy()))
+    return exp.Paren(this=exp.Div(this=total(products), expression=total(weights)))
 
 
 def _bracketed(node: exp.Expression | None) -> exp.Expression | None:

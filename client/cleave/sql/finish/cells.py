@@ -31,7 +31,7 @@ class Cell:
 def of_figure(figure: Figure, type_: str) -> Cell:
     """An aggregate that stands by itself."""
     value = figure.value
-    if value is not None and math.isfinite(value):
+    if value is not None and not isinstance(value, bool) and math.isfinite(value):
         value = held(exact(value), type_)
     if figure.exact:
         return Cell(value, 0.0, exact=True)

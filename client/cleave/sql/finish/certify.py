@@ -13,9 +13,12 @@ from cleave.aggregates.base import UNIT, Figure
 from cleave.sql.finish.numbers import Special, exact, not_negative
 from cleave.sql.finish.values import NULL, UNKNOWN, Value, known
 
-NONNEGATIVE = frozenset({"COUNT", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP"})
+NONNEGATIVE = frozenset(
+    {"COUNT", "COUNT_IF", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP", "SEM", "GEOMEAN"}
+    | {"REGR_COUNT", "REGR_SXX", "REGR_SYY", "REGR_R2"}
+)
 """Aggregates, one name each, that are never below 0, whatever their bound reaches to."""
-NEVER_MINUS_ZERO = NONNEGATIVE | {"SUM", "AVG"}
+NEVER_MINUS_ZERO = NONNEGATIVE | {"SUM", "FSUM", "AVG"}
 _PRECISE = Context(prec=2_000, Emax=9_999, Emin=-9_999)  # digits of the largest double over the smallest bound
 _TINY = Fraction(2) ** -1074  # what a mean below the normal doubles loses
 
@@ -24,6 +27,8 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
     if figure.value is None:
         return NULL
     number = figure.value
+    if isinstance(number, bool):
+        return known(number)
     if isinstance(number, float) and not math.isfinite(number):
         if not figure.exact:
             return UNKNOWN
@@ -65,7 +70,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
     return known(arb(exact(value), arb(exact(radius))))
 
 
-def published(figure: Figure) -> int | float | Fraction | None:
+def published(figure: Figure) -> int | float | Fraction | bool | None:
     """The value without digits beyond its bound: what DuckDB makes text and guesses of."""
     value, bound = figure.value, figure.bound
     if figure.exact or not isinstance(value, float) or not bound or not math.isfinite(value) or math.isinf(bound):

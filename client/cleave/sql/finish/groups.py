@@ -34,7 +34,7 @@ class GroupTable:
         plan: QueryPlan,
         groups: Groups,
         figures: Sequence[Sequence[Figure]],
-        published: Callable[[Figure], int | float | Fraction | None],
+        published: Callable[[Figure], int | float | Fraction | bool | None],
     ) -> None:
         """`published` is the value of a figure as it may be shown.
 
@@ -101,7 +101,7 @@ class GroupTable:
         return self._connection.execute(sql, parameters).fetchall()
 
 
-def _text(value: int | float | Decimal | Fraction | None) -> str | None:
+def _text(value: int | float | Decimal | Fraction | bool | None) -> str | None:
     """DuckDB's text of a value; of a Fraction, which has finitely many decimals, all of them."""
     if value is None:
         return None
