@@ -121,7 +121,7 @@ REFUSED = {
     "SELECT sum(DISTINCT age) FROM patients": ("SUM(DISTINCT", "SUM"),
     "SELECT approx_count_distinct(age) FROM patients": ("equal values", "SUM"),
     "SELECT string_agg(age, ',') FROM patients": ("STRING_AGG over 'age'", "SUM"),
-    "SELECT corr(age) FROM patients": ("CORR over 'age': takes 2 arguments", None),
+    "SELECT corr(age) FROM patients": ("CORR over 'age', which is encrypted: takes 2 arguments", None),
     "SELECT max(ssn) FROM patients": ("'ssn' is sealed", "schema"),
     "SELECT count(*) FROM patients WHERE note = 'x'": ("'note' is local", "schema"),
     "SELECT string_agg(ward, ',') FROM patients": ("order of rows", "ORDER BY"),
