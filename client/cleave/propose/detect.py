@@ -48,8 +48,13 @@ class Facts:
     format: str | None = None
 
     @property
+    def repeats(self) -> bool:
+        """Whether no value, on average, singles out a row."""
+        return self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
+
+    @property
     def is_category(self) -> bool:
-        return self.distinct <= MANY and self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
+        return self.distinct <= MANY and self.repeats
 
     @property
     def is_unique(self) -> bool:
@@ -93,6 +98,8 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
     is_free_text = is_text and facts.average_length > _LONG and not facts.is_category
     for topic in words.TOPICS:
         if said & topic.words:
+            if topic is words.MONEY and is_text and harmless.are_currencies(facts.values):
+                continue
             if is_free_text and topic is not words.ADDRESS:
                 break
             kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
@@ -110,20 +117,32 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
 
 def _harmless(facts: Facts) -> Proposal | None:
     """The only way to a plain column."""
-    if not facts.is_category or facts.type not in ("VARCHAR", "BIGINT", "DATE"):
+    if not facts.repeats:
         return None
     figures = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'} in {facts.filled} rows"
-    if label := harmless.harmless_name(facts.name):
-        if harmless.contradicts(facts.sample) or _spans_a_lifetime(facts):
+    if label := harmless.harmless_name(facts.name, facts.distinct):
+        if not _may_be_plain(facts):
+            return None
+        told = facts.type != "BOOLEAN" and harmless.contradicts(facts.sample)
+        if told or _spans_a_lifetime(facts):
             kind = Kind.ENCRYPTED if is_number(facts.type) else Kind.SEALED
             doubt = "but its values are figures, answers or years of birth"
             return Proposal(kind, f"name says: {label}, {doubt}: unsure, so {kind}", unsure=True)
-        if is_number(facts.type) and not harmless.numbered(facts.name):
-            return None
         return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
     if facts.type == "VARCHAR" and (label := harmless.harmless_values(facts.name, facts.values)):
         return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
     return None
+
+
+def _may_be_plain(facts: Facts) -> bool:
+    """Whether a column with a harmless name is of a type, and has as few values, as such a column has."""
+    if facts.distinct > MANY and harmless.of_people_too(facts.name):
+        return False
+    if facts.type in ("BOOLEAN", "TIMESTAMP"):
+        return harmless.of_system(facts.name)
+    if is_number(facts.type):
+        return harmless.numbered(facts.name) and (facts.type == "BIGINT" or harmless.of_system(facts.name))
+    return facts.type in ("VARCHAR", "DATE")
 
 
 def _safe(facts: Facts, said: frozenset[str]) -> Proposal:

@@ -40,6 +40,17 @@ ADDRESS = _topic(
     "address addr street housenumber houseno postcode postalcode zip zipcode plz postleitzahl strasse"
     " hausnummer anschrift adresse wohnort rue codepostal direccion calle codigopostal domicilio",
 )
+MONEY = _topic(
+    "an amount of money",
+    Kind.ENCRYPTED,
+    Kind.SEALED,
+    "salary income wage wages pay payment amount bill billing price cost costs charge charges fee fees"
+    " balance credit debit debt loan revenue turnover sales tax bonus invoice total paid premium claim"
+    " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
+    " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
+    " sueldo ingreso ingresos importe precio coste costo factura deudas dívida schulden uitkering zuzahlung"
+    " remboursement",
+)
 # The first that fits decides: a birth year is no calendar year, an account balance is money.
 TOPICS = (
     _topic(
@@ -63,17 +74,7 @@ TOPICS = (
         " gebdat naissance datenaissance nacimiento fechanacimiento birthplace geburtsort lugardenacimiento"
         " geboorteplaats مكانالميلاد",
     ),
-    _topic(
-        "an amount of money",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
-        "salary income wage wages pay payment amount bill billing price cost costs charge charges fee fees"
-        " balance credit debit debt loan revenue turnover sales tax bonus invoice total paid premium claim"
-        " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
-        " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
-        " sueldo ingreso ingresos importe precio coste costo factura deudas dívida schulden uitkering zuzahlung"
-        " remboursement",
-    ),
+    MONEY,
     _topic(
         "a bank account",
         Kind.SEALED,

@@ -1,64 +1,94 @@
-"""What text may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
+"""What may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
 A name is harmless if *all* of its words are known and one at least names something harmless: `ward_name` is, while
 `ward_reason` and `birth month` are not, for the rest of them may say anything. Values can only take that back, save
-under a few names that say nothing (`unit`, `status`), where all of them must be known.
-
-English words are those of the TPC-H and TPC-DS dimension tables, the calendar, and of hospitals' and firms' places;
-words of other languages come from tests/samples/columns/known.tsv, never from held_out.tsv. Left out on purpose:
-colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of treatment).
+where they are of a closed list that tells nothing about anybody (currencies, units, states of an order).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
+from cleave.propose.harmless_words import (
+    BESIDE,
+    BESIDE_VALUES,
+    CALENDAR,
+    CODE,
+    ENVIRONMENT,
+    OF_SYSTEMS,
+    PLACE,
+    QUANTITY,
+    QUARTERS_OR_TRIMESTERS,
+    STATE,
+    STOCK,
+    SYSTEM,
+    TRADE,
+    UNIT,
+)
 from cleave.propose.names import fold, is_legible, parts, words
 
-_PLACE = words(
-    "ward department dept division branch store shop facility hospital clinic warehouse office plant market"
-    " city town county province region country district zone territory"
-    " Station Lager afdeling winkel avdelning butik oddział województwo отделение область склад"
-    " entrepôt provincia almacén departamento magazzino enfermaria loja bölüm depo विभाग 診療科 都道府県 倉庫 المدينة"
-)
-_TRADE = words(
-    "product item sku brand manufacturer supplier vendor ship shipping shipment shipmode channel carton container"
-    " currency fiscal catalog mktsegment"
-    " Produkt Produktgruppe produit produto prodotto товар उत्पाद 产品"
-    " valuta moeda валюта मुद्रा العملة"
-)
-_CALENDAR = words(
-    "year month quarter week weekday day hour Jahr Monat Quartal Woche Wochentag année mois trimestre semaine año mes"
-    " semana mês maand månad miesiąc ay 月 月份"
-)
-# Beside a harmless word they are harmless: `product type`, `ward no`.
-_CODE = words("id ids key code no nr num number")
-_BESIDE = _CODE | words(
-    "name type group category kind size unit units label level order line mode method web catégorie de"
-)
 _LABELS = (
-    ("a place of work or a region", _PLACE),
-    ("goods and trade", _TRADE),
-    ("a part of a date", _CALENDAR),
+    ("a place of work or a region", PLACE),
+    ("goods and trade", TRADE | STOCK),
+    ("a part of a date", CALENDAR),
+    ("what a system notes of itself", SYSTEM),
 )
-_HARMLESS = _PLACE | _TRADE | _CALENDAR
+_HARMLESS = PLACE | TRADE | STOCK | CALENDAR | SYSTEM
+_LEAST_PIECE = 4  # letters of a word that is looked for within another; CJK words are whole with two
+_LEAST_PIECE_CJK = 2
+_CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
+_QUARTERS = 4
 
-_SAYS_NOTHING = words("unit units uom code status state type value")
-_VALUES = (
-    (  # ISO 4217
-        "currency codes",
-        words(
-            "AED ARS AUD BGN BRL CAD CHF CLP CNY COP CZK DKK EGP EUR GBP HKD HUF IDR ILS INR ISK JPY KES KRW MAD MXN"
-            " MYR NGN NOK NZD PEN PHP PKR PLN RON RSD RUB SAR SEK SGD THB TND TRY TWD UAH USD VND ZAR"
-        ),
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """A closed list; `any_of`: one of them at least must occur, since the others are short for other things, too.
+
+    `names`: words of which a name must have one, since a size is written `m`, too.
+    """
+
+    label: str
+    known: frozenset[str]
+    any_of: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def cover(self, found: set[str]) -> bool:
+        return found <= self.known and (not self.any_of or not self.any_of.isdisjoint(found))
+
+
+_CURRENCIES = _Values(  # ISO 4217
+    "currency codes",
+    words(
+        "AED ARS AUD BGN BRL CAD CHF CLP CNY COP CZK DKK EGP EUR GBP HKD HUF IDR ILS INR ISK JPY KES KRW MAD MXN"
+        " MYR NGN NOK NZD PEN PHP PKR PLN RON RSD RUB SAR SEK SGD THB TND TRY TWD UAH USD VND ZAR"
     ),
-    (
-        "units of measure",
-        words("kg g mg t lb lbs oz l dl ml m cm mm km ft in m2 m3 pc pcs piece pieces box boxes pallet"),
-    ),
-    ("states of an order", words("shipped delivered packed returned backordered cancelled canceled open closed new")),
+    # CHF, CAD, COP, INR and PEN are short for diagnoses and laboratory tests, too
+    words("EUR USD GBP JPY CNY"),
 )
+_MEDIA_TYPE = re.compile(r"(?:application|audio|font|image|multipart|text|video)/[\w.+-]+")  # RFC 6838
+# These are short, so they count only where the name says nothing else than that.
+_NAMED = (
+    _Values(
+        "units of measure",
+        words("kg g mg t lb lbs oz l dl ml m cm mm km ft in m2 m3 pc pcs piece pieces stk box boxes pallet"),
+        names=UNIT,
+    ),
+    _Values(
+        "states of an order",
+        words("shipped delivered packed returned backordered cancelled canceled open closed new"),
+        names=STATE,
+    ),
+    _Values(
+        "environments of a system",
+        words("prod production staging stage dev development qa uat sandbox"),
+        words("prod production"),
+        ENVIRONMENT,
+    ),
+)
+_UNDER_VALUES = UNIT | STATE | ENVIRONMENT | BESIDE_VALUES
 
 # What takes a harmless name back: a figure with its sign or unit, an answer, a letter for a sex, a blood group.
 _FIGURE = re.compile(r"[<>≤≥~±]\s*[\d.,]+.*|.*\d\s*[%‰°]|(?:[€$£¥₹]|[A-Z]{1,3}[$])\s*[\d.,]+|[\d.,]+\s*[€$£¥₹]")
@@ -69,25 +99,60 @@ _ANSWERS = words(
 )
 
 
-def harmless_name(name: str) -> str | None:
-    """What a name speaks of, where all of it is known to be harmless."""
-    found = [part for part in parts(name) if not part.isdecimal()]
-    if not found or not is_legible(name) or not set(found) <= _HARMLESS | _BESIDE:
+def harmless_name(name: str, different: int) -> str | None:
+    """What a name speaks of, where all of it is known to be harmless; its column has `different` values."""
+    found = _words(name)
+    if not found or not is_legible(name):
         return None
-    return next((label for label, known in _LABELS if not known.isdisjoint(found)), None)
+    if not QUARTERS_OR_TRIMESTERS.isdisjoint(found) and different != _QUARTERS:
+        return None
+    known = _HARMLESS | BESIDE
+    if not (SYSTEM | words("ship shipping shipment")).isdisjoint(found):
+        known |= OF_SYSTEMS
+    if not (TRADE | STOCK).isdisjoint(found):
+        known |= QUANTITY
+    if not set(found) <= known:
+        return None
+    return next((label for label, listed in _LABELS if not listed.isdisjoint(found)), None)
 
 
 def numbered(name: str) -> bool:
-    """Whether a harmless name may be one of numbers: a code or a part of a date. `hospital` 0 or 1 is about someone."""
-    return not (_CODE | _CALENDAR).isdisjoint(parts(name))
+    """Whether a harmless name may be one of numbers: a code, a part of a date, a count of goods, a system's figure.
+
+    `hospital` 0 or 1 is about someone.
+    """
+    return not (CODE | CALENDAR | STOCK | QUANTITY | SYSTEM).isdisjoint(_words(name))
+
+
+def of_system(name: str) -> bool:
+    """Whether a harmless name may be one of a truth value or of a moment: `is_deleted`, `loaded_at`."""
+    return not (SYSTEM | STOCK).isdisjoint(_words(name))
+
+
+def of_people_too(name: str) -> bool:
+    """Whether many different values under a harmless name may tell rows apart: the few in a small town."""
+    return not PLACE.isdisjoint(_words(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
-    """What the values are, where the name says nothing and every value is known to be harmless."""
-    if not values or not is_legible(name) or not set(parts(name)) <= _SAYS_NOTHING:
-        return None
+    """What the values are, where every one is of a closed list that tells nothing about anybody."""
     found = {fold(value.strip()) for value in values}
-    return next((label for label, known in _VALUES if found <= known), None)
+    if not found:
+        return None
+    if _CURRENCIES.cover(found):  # these two say nothing about anybody, whatever the name says
+        return _CURRENCIES.label
+    if all(_MEDIA_TYPE.fullmatch(value) for value in found):
+        return "media types"
+    said = set(_words(name))
+    if not is_legible(name) or not said <= _UNDER_VALUES | _HARMLESS | BESIDE:
+        return None
+    return next((each.label for each in _NAMED if not each.names.isdisjoint(said) and each.cover(found)), None)
+
+
+def are_currencies(values: Sequence[str]) -> bool:
+    """Whether an amount's column holds but the currencies of amounts."""
+    found = {fold(value.strip()) for value in values}
+    return bool(found) and _CURRENCIES.cover(found)
 
 
 def contradicts(sample: Sequence[str]) -> bool:
@@ -95,3 +160,29 @@ def contradicts(sample: Sequence[str]) -> bool:
     values = [value.strip() for value in sample]
     told = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _ANSWERS for value in values)
     return 2 * told >= len(values)
+
+
+def _words(name: str) -> list[str]:
+    """A name's words without its digits; one that is made of known words, or several that make one, cut or joined."""
+    found = [part for part in parts(name) if not part.isdecimal()]
+    whole = "".join(found)
+    if whole in _HARMLESS:
+        return [whole]
+    return [piece for part in found for piece in _pieces(part)]
+
+
+@cache
+def _pieces(word: str) -> tuple[str, ...]:
+    """`produktkategorie` -> `produkt`, `kategorie`, as German, Dutch, Swedish, Chinese and Japanese put words together.
+
+    A word that is not wholly made of known ones stays whole: `geburtsland` is not a land.
+    """
+    known = _HARMLESS | BESIDE | QUANTITY | _UNDER_VALUES
+    if word in known:
+        return (word,)
+    least = _LEAST_PIECE_CJK if _CJK.fullmatch(word) else _LEAST_PIECE
+    for cut in range(least, len(word) - least + 1):
+        head, rest = word[:cut], word[cut:]
+        if head in known and rest in known:
+            return (head, rest)
+    return (word,)
