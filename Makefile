@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test fuzz bombs check lock bench clean
+.PHONY: setup demo test fuzz bombs mutants check lock bench clean
 
 setup: $(READY)
 
@@ -35,6 +35,10 @@ fuzz: setup
 # Every expression that tries to exhaust the plain service, at its real limit of 25 s: a quarter of an hour.
 bombs: setup
 	$(BIN)/python -m tests.fuzz.bombs
+
+# Small changes to the code that guards answers and keys: each is noticed by a test, or justified. See tests/mutation.
+mutants: setup
+	nice -n 19 $(BIN)/python -m tests.mutation.run $(TARGETS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import hashlib
+import hmac
 import json
+import os
 import pickle
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cleave.ckks import key_file, key_format
-from cleave.ckks.key_file import change_passphrase, create_key, describe_key, export_public, open_key
+from cleave.ckks.key_file import (
+    KeyInfo,
+    change_passphrase,
+    create_key,
+    describe_key,
+    export_public,
+    mark_suspect,
+    open_key,
+)
+from cleave.ckks.key_format import ARGON2_MOST, MAX_BYTES
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared.errors import KeyFileError
+from cleave_shared.params import SUM60_PACK
 
 
 def never() -> bytes:
@@ -122,3 +137,142 @@ def test_a_key_is_neither_pickled_nor_shown(key: SecretKey) -> None:
 
 def test_derived_keys_differ_by_purpose(key: SecretKey) -> None:
     assert key.derive("sentinel") == key.derive("sentinel") != key.derive("sealed")
+
+
+def test_a_tag_is_an_hmac_under_a_key_of_its_own() -> None:
+    """RFC 5869's expansion by hand: the first block of HMAC-SHA256 over the purpose and the number 1."""
+    master = bytes(range(32))
+    key = SecretKey("0" * 32, SUM60_PACK, b"secret", master)
+    derived = hmac.digest(master, b"cleave/1/tag\x01", hashlib.sha256)
+    assert key.derive("tag") == derived
+    assert key.tag("schema") == hmac.digest(derived, b"schema", hashlib.sha256)[:16].hex()
+
+
+def read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def is_now(written: str) -> bool:
+    """In UTC and to the second, as the file promises, and not long ago."""
+    moment = datetime.datetime.fromisoformat(written)
+    assert written == moment.isoformat(timespec="seconds")
+    return abs(moment - datetime.datetime.now(datetime.UTC)) < datetime.timedelta(minutes=1)
+
+
+def test_what_a_file_tells_without_its_passphrase(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    info = create_key(path, b"correct horse")
+    content = read(path)
+    assert describe_key(path) == info == KeyInfo(path, content["key_id"], SUM60_PACK, content["created"], True, None)
+    assert is_now(info.created)
+    key = open_key(path, b"correct horse")
+    assert (key.key_id, key.profile) == (content["key_id"], SUM60_PACK)
+
+
+def test_files_are_readable_by_people(tmp_path: Path) -> None:
+    path, public = tmp_path / "key.json", tmp_path / "public.json"
+    create_key(path, None)
+    export_public(path, public)
+    for each in (path, public):
+        assert each.read_text() == json.dumps(read(each), indent=1) + "\n"
+    assert stat.S_IMODE(public.stat().st_mode) == 0o644
+
+
+def test_a_mark_says_when_and_why_and_keeps_the_file_private(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+    before = read(path)
+    mark_suspect(path, "total")
+    after = read(path)
+    mark = after.pop("suspect")
+    assert after == before
+    assert mark.keys() == {"since", "check"}
+    assert mark["check"] == "total"
+    assert is_now(mark["since"])
+    assert describe_key(path).suspect == mark["since"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    mark_suspect(path, "range")
+    assert read(path)["suspect"] == mark  # the first one counts
+
+
+@pytest.mark.parametrize("mark", [None, [], "yes", {}, {"since": 5}])
+def test_a_mark_that_cannot_be_read_is_one(mark: object, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+    path.write_text(json.dumps(read(path) | {"suspect": mark}))
+    assert describe_key(path).suspect == "an unknown time"
+
+
+def test_a_mark_that_cannot_be_written_is_an_error_of_the_key_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(KeyFileError, match="cannot be written"):
+        mark_suspect(path, "total")
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, b"correct horse")
+    for use in (open_key, lambda path, given: change_passphrase(path, given, None)):
+        with pytest.raises(KeyFileError) as caught:
+            use(path, b"wrong horse 12")
+        assert caught.value.message.startswith(f"{path}: ")
+
+
+def test_a_machine_without_the_memory_is_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, b"correct horse")
+    content = read(path)
+    content["kdf"]["memory_cost"] = 3 * 1024
+    path.write_text(json.dumps(content))
+
+    def starved(**_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(key_file, "Argon2id", starved)
+    with pytest.raises(KeyFileError, match="unwrapping takes 3 MiB of memory"):
+        open_key(path, b"correct horse")
+
+
+def test_the_largest_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+    path.write_text(path.read_text().ljust(MAX_BYTES))
+    assert describe_key(path).key_id == read(path)["key_id"]
+
+
+@pytest.mark.parametrize(("name", "most"), ARGON2_MOST.items())
+def test_the_dearest_wrapping_is_read_and_no_dearer_one(name: str, most: int, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, b"correct horse")
+    content = read(path)
+    for cost, read_as in ((most, True), (most + 1, False)):
+        content["kdf"][name] = cost
+        path.write_text(json.dumps(content))
+        if read_as:
+            assert describe_key(path).wrapped
+        else:
+            with pytest.raises(KeyFileError, match=f"kdf.{name} must be"):
+                describe_key(path)
+
+
+@pytest.mark.parametrize(("passphrase", "overhead"), [(None, 32), (b"correct horse", 32 + 16)])
+def test_a_secret_has_a_byte_at_least(passphrase: bytes | None, overhead: int, tmp_path: Path) -> None:
+    """Behind the master key and, where it is wrapped, before the tag."""
+    path = tmp_path / "key.json"
+    create_key(path, passphrase)
+    for length, read_as in ((overhead + 1, True), (overhead, False)):
+        path.write_text(json.dumps(read(path) | {"secret": base64.b64encode(bytes(length)).decode()}))
+        if read_as:
+            assert describe_key(path).wrapped == bool(passphrase)
+        else:
+            with pytest.raises(KeyFileError, match="too short"):
+                describe_key(path)

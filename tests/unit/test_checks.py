@@ -1,0 +1,340 @@
+"""Each check at the edge of what it allows, on integers: just within passes, one beyond is refused.
+
+That real ciphertexts with real faults meet the same checks: tests/evaluation/test_faults.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cleave.aggregates.base import SIGMAS, Estimate
+from cleave.aggregates.columns import Exact, Real
+from cleave.ckks.checks import (
+    CHECKS,
+    GroupDrift,
+    check_envelope,
+    check_sentinels,
+    check_totals,
+    fields_of_lanes,
+)
+from cleave.ckks.encode import Scale
+from cleave.ckks.layout import (
+    FRESH_VARIANCE,
+    ROUNDING_UNITS,
+    SIGMAS_EXACT,
+    ExactPlace,
+    Field,
+    Layout,
+    NarrowPlace,
+    WidePlace,
+    noise,
+    plan_layout,
+)
+from cleave.ckks.packing import Packing, Part, Piece
+from cleave.ckks.placement import Block, Placement
+from cleave.ckks.totals import Totals, estimates
+from cleave_shared.errors import CheckFailed
+from cleave_shared.params import SUM60_PACK
+from cleave_shared.wire import MomentsRequest, MomentsResponse
+
+N = 64  # coefficients of a result here; the checks take what they are given
+SENTINELS = 16
+
+REQUEST = MomentsRequest(
+    profile="p", key_id="0" * 32, schema_hash="1" * 32, chunk_range=(3, 6), blocks=[1, 2], chunks=[b"a", b"b", b"c"]
+)
+ANSWER = MomentsResponse(profile="p", key_id="0" * 32, schema_hash="1" * 32, chunk_range=(3, 6), totals=[b"x", b"y"])
+
+
+def failed(check: str, call: Callable[[], object]) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        call()
+    assert caught.value.check == check
+    assert check in CHECKS
+    assert caught.value.hint
+
+
+def test_an_answer_is_to_its_request() -> None:
+    check_envelope(REQUEST, ANSWER)
+    for change in (
+        {"profile": "q"},
+        {"key_id": "2" * 32},
+        {"schema_hash": "2" * 32},
+        {"chunk_range": (3, 5)},
+        {"chunk_range": (2, 6)},
+        {"version": 1},
+        {"totals": []},
+        {"totals": [b"x"]},
+        {"totals": [b"x", b"y", b"z"]},
+    ):
+        failed("envelope", lambda change=change: check_envelope(REQUEST, ANSWER.model_copy(update=change)))
+
+
+def block(start: int, chunks: int, groups: list[int], positions: list[int]) -> Block:
+    widths = np.array(positions, np.int64)
+    return Block(start, chunks, np.array(groups, np.int64), np.cumsum(widths) - widths, widths)
+
+
+ONE, FOUR = block(0, 1, [2, 0], [3, 2]), block(1, 4, [1], [4])
+PART = Part((Piece(ONE, 0, 1), Piece(FOUR, 1, 5)))
+LIMITS = (math.floor(noise(1)), math.floor(noise(4)))
+assert LIMITS == (43, 86)
+
+
+def pair() -> tuple[np.ndarray, np.ndarray]:
+    """Results as they should be, and a copy to spoil."""
+    sent = np.random.default_rng(3).integers(-(2**50), 2**50, (2, N))
+    return sent.copy(), sent
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("piece", [0, 1])
+@pytest.mark.parametrize("coefficient", [N - SENTINELS, N - 3, N - 1])
+def test_sentinels_are_within_their_noise(piece: int, coefficient: int, sign: int) -> None:
+    found, sent = pair()
+    found[piece, coefficient] += sign * LIMITS[piece]
+    check_sentinels(PART, found, sent)
+    found[piece, coefficient] += sign
+    failed("sentinel", lambda: check_sentinels(PART, found, sent))
+
+
+def test_sentinels_are_the_last_sixteen() -> None:
+    found, sent = pair()
+    found[:, : N - SENTINELS] += 1 << 40
+    check_sentinels(PART, found, sent)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("piece", [0, 1])
+@pytest.mark.parametrize("coefficient", [0, 1, N - SENTINELS - 1, N - 1])
+def test_every_coefficient_is_within_its_noise(piece: int, coefficient: int, sign: int) -> None:
+    found, sent = pair()
+    found[piece, coefficient] += sign * LIMITS[piece]
+    check_totals(PART, found, sent)
+    found[piece, coefficient] += sign
+    failed("total", lambda: check_totals(PART, found, sent))
+
+
+def test_an_answer_with_a_result_too_few_is_not_compared() -> None:
+    found, sent = pair()
+    for check in (check_sentinels, check_totals, GroupDrift(packing()).check):
+        for results, expected in ((found[:1], sent), (found, sent[:1])):
+            with pytest.raises(ValueError, match="zip"):
+                check(PART, results, expected)
+
+
+# Two lanes of 8 positions. Group 2 has positions 0 to 2 of block ONE, group 0 has 3 and 4; group 1 all four of FOUR;
+# group 3 has no rows.
+CAPACITY = 8
+LAYOUT = Layout(
+    lanes=2,
+    window=4,
+    capacity_bits=58,
+    guard=8,
+    used=(12,),
+    places=(ExactPlace((Field(0, 0, 0, 3, 5, 7),)), WidePlace(1), ExactPlace((Field(0, 5, 0, 5, 7, 31),))),
+)
+
+
+def packing(layout: Layout = LAYOUT) -> Packing:
+    placement = Placement(CAPACITY, np.array([2, 13, 3, 0]), (ONE, FOUR))
+    return Packing(SUM60_PACK, (Exact(7), Real(), Exact(31)), layout, placement)
+
+
+def allowed(terms: int) -> float:
+    return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("lane", [0, 1])
+@pytest.mark.parametrize(
+    ("piece", "positions", "terms"),
+    [(0, [0, 1, 2], 3), (0, [3, 4], 2), (1, [0, 1, 2, 3], 16)],
+)
+def test_a_groups_positions_do_not_drift_together(
+    piece: int, positions: list[int], terms: int, lane: int, sign: int
+) -> None:
+    found, sent = pair()
+    most = math.floor(allowed(terms))
+    at = [lane * CAPACITY + position for position in positions]
+    found[piece, at[0]] += sign * (most - len(at) + 1)
+    found[piece, at[1:]] += sign  # every position counts
+    GroupDrift(packing()).check(PART, found, sent)
+    found[piece, at[-1]] += sign
+    failed("total", lambda: GroupDrift(packing()).check(PART, found, sent))
+
+
+def test_drifts_of_two_groups_are_not_added_up() -> None:
+    found, sent = pair()
+    found[0, 2] += math.floor(allowed(3))
+    found[0, 3] += math.floor(allowed(2))
+    GroupDrift(packing()).check(PART, found, sent)
+
+
+def test_what_no_group_lies_at_is_no_drift() -> None:
+    """The check of every coefficient is for that."""
+    found, sent = pair()
+    found[0, [5, 7, 13, 16, N - 1]] += 1 << 30
+    found[1, [4, 12, 16]] -= 1 << 30
+    GroupDrift(packing()).check(PART, found, sent)
+
+
+def test_a_drift_goes_on_from_answer_to_answer() -> None:
+    """FOUR's chunks in two answers, of one chunk and of three: the first may be off by 86, both together by 173."""
+    first, second = Part((Piece(FOUR, 1, 2),)), Part((Piece(FOUR, 2, 5),))
+    assert [math.floor(allowed(terms)) for terms in (4, 16)] == [86, 173]
+    sent = pair()[1][:1]
+
+    def off(amount: int) -> np.ndarray:
+        found = sent.copy()
+        found[0, CAPACITY + 3] += amount
+        return found
+
+    failed("total", lambda: GroupDrift(packing()).check(first, off(87), sent))
+    for amount in (86, -86):
+        drift = GroupDrift(packing())
+        drift.check(first, off(amount), sent)
+        drift.check(second, off(-2 * amount), sent)
+    for more in (87, 88):
+        drift = GroupDrift(packing())
+        drift.check(first, off(86), sent)
+        if more == 87:
+            drift.check(second, off(more), sent)
+        else:
+            with pytest.raises(CheckFailed):
+                drift.check(second, off(more), sent)
+
+
+def test_a_block_without_groups_drifts_nowhere() -> None:
+    """Padding has such blocks; what follows them is still looked at."""
+    part = Part((Piece(block(0, 1, [], []), 0, 1), Piece(FOUR, 1, 5)))
+    found, sent = pair()
+    found[0] += 1 << 30
+    GroupDrift(packing()).check(part, found, sent)
+    found[1, 0] += 1 << 30
+    failed("total", lambda: GroupDrift(packing()).check(part, found, sent))
+
+
+def exact(first: int, second: int, off: int = 0) -> np.ndarray:
+    """Lanes (2, 1) whose exact one holds two totals."""
+    return np.array([[((first + (second << 5)) << 8) + off], [-5]])
+
+
+@pytest.mark.parametrize("off", [0, 86, -86])
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (28, 124), (5, 77)])
+def test_totals_are_read_from_their_fields(first: int, second: int, off: int) -> None:
+    assert fields_of_lanes(LAYOUT, exact(first, second, off), 4).tolist() == [[first], [second]]
+
+
+@pytest.mark.parametrize("off", [87, -87, 128, -128])
+def test_totals_are_integers_within_their_noise(off: int) -> None:
+    failed("residual", lambda: fields_of_lanes(LAYOUT, exact(5, 77, off), 4))
+
+
+@pytest.mark.parametrize(("chunks", "most"), [(1, 43), (4, 86)])
+def test_fewer_chunks_have_less_noise(chunks: int, most: int) -> None:
+    fields_of_lanes(LAYOUT, exact(5, 5, most), chunks)
+    failed("residual", lambda: fields_of_lanes(LAYOUT, exact(5, 5, most + 1), chunks))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (29, 0),  # more than four times the largest
+        (0, 125),
+        (-1, 0),
+        (0, 128),  # beyond the lane
+        (0, -1),
+        (1 << 40, 0),
+    ],
+)
+def test_totals_are_within_their_columns_bounds(first: int, second: int) -> None:
+    failed("range", lambda: fields_of_lanes(LAYOUT, exact(first, second), 4))
+    failed("range", lambda: fields_of_lanes(LAYOUT, np.hstack([exact(1, 1), exact(first, second), exact(2, 2)]), 4))
+
+
+def test_a_lane_is_full_to_the_last_bit() -> None:
+    """(1 << 12) - 1 is within the lane, and only the field's own bound refuses it."""
+    layout = Layout(1, 1, 58, 8, (12,), (ExactPlace((Field(0, 0, 0, 12, 12, 4095),)),))
+    assert fields_of_lanes(layout, np.array([[4095 << 8]]), 1).tolist() == [[4095]]
+    failed("range", lambda: fields_of_lanes(layout, np.array([[4096 << 8]]), 1))
+
+
+def test_bounds_follow_the_chunks() -> None:
+    fields_of_lanes(LAYOUT, exact(7, 31), 1)
+    failed("range", lambda: fields_of_lanes(LAYOUT, exact(8, 31), 1))
+    failed("range", lambda: fields_of_lanes(LAYOUT, exact(7, 32), 1))
+
+
+SCALES = (Scale(), Scale(exponent=3), Scale())
+
+
+def test_totals_of_positions_become_totals_of_groups() -> None:
+    """Both blocks: block ONE's positions are of groups 2, 2, 2, 0, 0; FOUR's all of group 1."""
+    totals = Totals(packing(), SCALES)
+    fives, reals = np.arange(CAPACITY) + 1, (np.arange(CAPACITY) + 1) * -1000
+    for piece, chunks in ((Piece(ONE, 0, 1), 1), (Piece(FOUR, 1, 5), 4)):
+        result = np.zeros(N, np.int64)
+        small = np.minimum(fives, 7)
+        result[:CAPACITY] = (small + (2 * small << 5)) << 8
+        result[CAPACITY : 2 * CAPACITY] = reals
+        result[2 * CAPACITY :] = 1 << 50
+        positions = totals.decode(piece, result)
+        assert positions.tolist() == [small.tolist(), (2 * small).tolist(), reals.tolist()]
+        totals.add(piece, positions)
+        assert piece.chunks == chunks
+    found = {group: [each.value for each in totals.estimates(group)] for group in range(4)}
+    assert found == {
+        2: [1 + 2 + 3, Fraction(-6000, 8), 12],
+        0: [4 + 5, Fraction(-9000, 8), 18],
+        1: [1 + 2 + 3 + 4, Fraction(-10000, 8), 20],
+        3: [0, 0, 0],
+    }
+    bounds = [totals.estimates(group)[1].bound for group in range(3)]
+    terms = [2, 16, 3]  # positions times chunks
+    assert bounds == [(Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * number)) + ROUNDING_UNITS) / 8 for number in terms]
+    assert [totals.estimates(0)[column].bound for column in (0, 2)] == [0, 0]
+
+
+def test_answers_are_added_up_without_overflow() -> None:
+    """A real lane's total has up to 58 bits and either sign; halves of it are added apart."""
+    layout = Layout(1, 64, 58, 10, (), (WidePlace(0),))
+    for value in (2**62, -(2**62), 2**32 - 1, -(2**32), -1, 2**31):
+        totals = Totals(packing(layout), (Scale(),))
+        for _ in range(5):
+            totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), value))
+        assert totals.estimates(1)[0].value == 5 * 4 * value
+        assert totals.estimates(0)[0].value == 0
+
+
+def test_padding_adds_nothing() -> None:
+    totals = Totals(packing(), SCALES)
+    totals.add(Piece(block(5, 1, [], []), 5, 6), np.full((3, CAPACITY), 9))
+    assert [each.value for each in totals.estimates(0)] == [0, 0, 0]
+
+
+def test_a_result_that_is_refused_says_so() -> None:
+    result = np.zeros(N, np.int64)
+    result[3] = -1 << 8
+    failed("range", lambda: Totals(packing(), SCALES).decode(Piece(ONE, 0, 1), result))
+
+
+def test_limbs_are_put_together() -> None:
+    """2^20 as 0 + 0 * 2^10 + 1 * 2^20, in the places of a layout that cuts it so; a narrow column follows its shift."""
+    limbs = plan_layout([Exact(2**20)], 4, 20, 1, 9).places[0]
+    narrow = NarrowPlace(Field(2, 3, 0, 4, 6, 10), -5)
+    layout = Layout(4, 4, 20, 8, (12, 12, 12), (WidePlace(3), limbs, narrow, ExactPlace(())))
+    scales = (Scale(exponent=-2), Scale(), Scale(exponent=-5, shift=3), Scale())
+    found = estimates(layout, scales, [5, 6, 1, 40, 100], rows=7, terms=9)
+    wide = Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * 9)) + ROUNDING_UNITS
+    assert found == [
+        Estimate(Fraction(400), wide * 4),
+        Estimate(Fraction(5 + 6 * 2**10 + 2**20)),
+        Estimate(Fraction(32 * (40 - 7 * 3)), ROUNDING_UNITS * 32),
+        Estimate(Fraction(0)),
+    ]
