@@ -123,7 +123,7 @@ def describe_plan(
             packing.chunks * bytes_of_chunk(profile),
             sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
         ),
-        leakage=leakage(plan, table.rows, packing),
+        leakage=leakage(plan, None if options.min_group else table.rows, packing),
     )
     halves.close()
     return description
@@ -200,13 +200,13 @@ def _ldexp(value: float, exponent: int) -> float:
         return math.inf
 
 
-def leakage(plan: QueryPlan, rows: int, packing: Packing) -> Leakage:
-    """SECURITY.md explains it."""
+def leakage(plan: QueryPlan, rows: int | None, packing: Packing) -> Leakage:
+    """SECURITY.md explains it. `rows` None: how many there are is not to be told here."""
     plain = ["nothing: it is not asked"]
     if plan.asks_plain:
         plain = [
             f"the plain columns the query reads, with names and values: {', '.join(plan.plain_columns) or 'none'}",
-            f"the number of rows: {rows}",
+            "the number of rows" + ("" if rows is None else f": {rows}"),
             "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group",
         ]
     sensitive = ["nothing: it is not asked"]

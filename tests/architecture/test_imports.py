@@ -25,7 +25,8 @@ ROOMS = {
     "sql": {"aggregates", "table"},
     "ckks": {"aggregates", "files"},
     "flow": {"aggregates", "ckks", "files", "sql", "table", "transport"},
-    "cli": {"ckks", "files", "flow", "propose", "sql", "table", "transport"},
+    "report": {"flow", "sql"},
+    "cli": {"ckks", "files", "flow", "propose", "report", "sql", "table", "transport"},
     "local": {"cli", "transport"},
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,7 @@ from cleave.cli import console, passphrase
 from cleave.cli.asked import Operation, SchemaFile, TableName, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
-from cleave.cli.output import Format, FormatOption, OutputOption, chosen_format, write_answer
+from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
 from cleave.printable import printable
@@ -114,6 +115,7 @@ def query(
     as_json: Json = False,
     written: FormatOption = None,
     output: OutputOption = None,
+    report: ReportOption = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
@@ -154,7 +156,7 @@ def query(
     """
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise typer.BadParameter(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
-    chosen = chosen_format(written, output, as_json=as_json)
+    chosen = chosen_format(written, output, as_json=as_json, report=report)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     started = time.perf_counter()
@@ -168,11 +170,19 @@ def query(
     target = Target(endpoint, functions, profile, region, sign, insecure_http)
     access = Access(key, passphrase.current(passphrase_fd), target, suspect_key)
     with Session(asked.table, access, settings.embedded, _bars(settings)) as session:
-        answer = session.ask(session.plan(asked.sql), Options(pad, digits, min_group), timeout)
+        question, options = session.plan(asked.sql), Options(pad, digits, min_group)
+        answer = session.ask(question, options, timeout)
+        seconds = time.perf_counter() - started
+        description = session.describe(question, options) if report is not None else None
     warnings = answer.result.warnings
     if strict and warnings:
         raise Undecided("; ".join(warnings), hint="without --strict the answer is shown, what is undecided marked")
     content = answer_bytes(answer, chosen, raw=raw)
+    if report is not None:
+        from cleave.report.page import Facts, page  # noqa: PLC0415 - templates
+
+        facts = Facts(asked.sql, session.name, datetime.now(UTC), seconds)
+        write_answer(report, page(answer, facts, description).encode())
     if output is not None:
         write_answer(output, content)
     elif content:
@@ -181,9 +191,10 @@ def query(
         for warning in warnings:
             console.say(f"warning: {printable(warning)}")
         if chosen is not Format.JSON:  # which holds all of it
-            console.say(footer(answer, time.perf_counter() - started))
-        if output is not None:
-            console.say(f"wrote {printable(str(output))}")
+            console.say(footer(answer, seconds))
+        for path in (output, report):
+            if path is not None:
+                console.say(f"wrote {printable(str(path))}")
 
 
 def serve(

@@ -41,13 +41,21 @@ OutputOption = Annotated[
     ),
 ]
 
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Also write one HTML page: answer, charts, what each party saw."),
+]
 
-def chosen_format(given: Format | None, output: Path | None, *, as_json: bool) -> Format:
+
+def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None) -> Format:
     """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
     if as_json and given not in (None, Format.JSON):
         raise typer.BadParameter("--json and --format exclude each other")
-    if output is not None and output.exists():
-        raise InputError(f"{output}: is there already", hint="name another file, or move this one away first")
+    if output is not None and report is not None and output.resolve() == report.resolve():
+        raise typer.BadParameter("-o and --report name the same file")
+    for path in (output, report):
+        if path is not None and path.exists():
+            raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in _ENDINGS:

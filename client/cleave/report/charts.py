@@ -1,0 +1,300 @@
+"""Which charts an answer has, with all that is decided about them; draw.js only draws.
+
+One for each numeric output of a grouped question: bars over the groups, or a line over time where one key is a date.
+Values and bounds are those the answer's table shows, never more digits, scaled so that every one is a sane double.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+from cleave import figures
+from cleave.printable import printable
+from cleave.sql.finish import ResultTable
+
+MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them
+MOST_LINES = 8  # as many as colours can be told apart
+MOST_CHARTS = 24
+_MOST_COLUMNS, _MOST_BARS = 12, 40  # upright with a name under each; lying with a name beside each
+_LINE = 60  # characters that fit under all upright bars together
+_PIXELS = 240  # about the height of a chart: a bound shorter than one of them cannot be seen
+_TIMES = ("DATE", "TIMESTAMP")
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_UNITS = {6: "millions", 9: "billions", 12: "trillions"}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Kind = Literal["columns", "bars", "line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One figure; `place` is its group's, or milliseconds since 1970 in UTC; `low` and `high` None: no error bar."""
+
+    place: float
+    series: int
+    value: float
+    low: float | None
+    high: float | None
+    label: str
+    title: str
+    undecided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """`names` are the groups' in order, empty for a line; `series` the lines' names, empty where there is but one."""
+
+    kind: Kind
+    name: str
+    by: str
+    source: str
+    unit: str
+    names: tuple[str, ...]
+    series: tuple[str, ...]
+    points: tuple[Point, ...]
+    summary: str
+    notes: tuple[str, ...]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes the page's whole width."""
+        return len(self.points) > (_MOST_BARS if self.kind == "columns" else 2 * _MOST_BARS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    by: str
+    names: list[str]
+    times: list[float | None] | None  # where one key is a time
+    series: list[str]  # of each group, the other keys' names
+    left_out: int
+
+
+def charts_of(result: ResultTable) -> list[Chart]:
+    """Nothing where the answer shows no group's key, or no row."""
+    groups = _groups_of(result)
+    if groups is None:
+        return []
+    drawn = [
+        place
+        for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
+        if column.source != "key" and _is_numeric(type_)
+    ]
+    charts = (_chart(result, place, groups) for place in drawn[:MOST_CHARTS])
+    return [chart for chart in charts if chart.points]
+
+
+def _groups_of(result: ResultTable) -> _Groups | None:
+    keys = [place for place, column in enumerate(result.columns) if column.source == "key"]
+    if not keys or not result.rows:
+        return None
+    timed = [place for place in keys if result.types[place].startswith(_TIMES)]
+    rows = result.rows
+    times: list[float | None] | None = None
+    others = keys
+    if len(timed) == 1 and any(row[timed[0]] is not None for row in rows):
+        times = [_milliseconds(row[timed[0]]) for row in rows]
+        others = [place for place in keys if place != timed[0]]
+        if any(time is None and row[timed[0]] is not None for time, row in zip(times, rows, strict=True)):
+            times, others = None, keys  # infinity, or a year that no calendar of a browser has
+    series = [_name(row, others) for row in rows]
+    if times is not None and (len(set(series)) > MOST_LINES or len(set(zip(series, times, strict=True))) < len(rows)):
+        times, others = None, keys  # more lines than colours, or two values at a time: a key is not shown
+    shown = timed if times is not None else keys
+    by = ", ".join(printable(result.columns[place].name) for place in [*shown, *(others if times is not None else ())])
+    left_out = 0 if times is not None else max(0, len(rows) - MOST_DRAWN)
+    names = [_name(row, keys) for row in rows]
+    return _Groups(by, names, times, series, left_out)
+
+
+def _chart(result: ResultTable, column: int, groups: _Groups) -> Chart:
+    cells = [
+        figures.published(row[column], bounds[column], exact[column])
+        for row, bounds, exact in zip(result.rows, result.bounds, result.exact, strict=True)
+    ]
+    count = len(cells) - groups.left_out
+    seen = [place for place in range(count) if _fraction(cells[place][0]) is not None and _placed(groups, place)]
+    spans = {place: _span(*cells[place]) for place in seen}
+    exponent = _exponent(max((abs(end) for span in spans.values() for end in span), default=Fraction(0)))
+    lines = list(dict.fromkeys(groups.series[place] for place in seen)) if groups.times is not None else []
+    points = tuple(_point(result, column, place, cells[place], spans[place], exponent, groups, lines) for place in seen)
+    name = printable(result.columns[column].name)
+    unit = _UNITS.get(exponent, f"\N{MULTIPLICATION SIGN} 10{str(exponent).translate(_RAISED)}" if exponent else "")
+    kind = _kind(groups, count)
+    return Chart(
+        kind=kind,
+        name=name,
+        by=groups.by,
+        source=result.columns[column].source,
+        unit=unit,
+        names=() if kind == "line" else tuple(groups.names[:count]),
+        series=tuple(lines) if len(lines) > 1 else (),
+        points=points,
+        summary=_summary(kind, name, groups.by, points, unit),
+        notes=tuple(_notes(result, column, cells, points, groups, count)),
+    )
+
+
+def _point(
+    result: ResultTable,
+    column: int,
+    place: int,
+    cell: tuple[Any, float | None],
+    span: tuple[Fraction, Fraction],
+    exponent: int,
+    groups: _Groups,
+    lines: Sequence[str],
+) -> Point:
+    value, bound = cell
+    scale = Fraction(10) ** exponent
+    exact, undecided = result.exact[place][column], result.is_undecided(place, column) or bool(result.doubts_of(place))
+    scaled = float((_fraction(value) or Fraction(0)) / scale)
+    known = bound is not None and bound > 0 and math.isfinite(bound) and not exact
+    written = (
+        figures.encrypted(result.rows[place][column], result.bounds[place][column], exact)
+        if result.columns[column].source == "encrypted"
+        else figures.plain(value)
+    )
+    mark = " undecided" if undecided else ""
+    time = groups.times[place] if groups.times is not None else None
+    return Point(
+        place=float(place) if time is None else time,
+        series=lines.index(groups.series[place]) if lines else 0,
+        value=scaled,
+        low=float(span[0] / scale) if known else None,
+        high=float(span[1] / scale) if known else None,
+        label=_short(scaled),
+        title=printable(f"{groups.names[place]}: {written}{mark}"),
+        undecided=undecided,
+    )
+
+
+def _notes(
+    result: ResultTable,
+    column: int,
+    cells: Sequence[tuple[Any, float | None]],
+    points: Sequence[Point],
+    groups: _Groups,
+    count: int,
+) -> list[str]:
+    """What one cannot see: what error bars mean here, and what is not drawn."""
+    notes = []
+    bars = [point for point in points if point.low is not None and point.high is not None]
+    exact = [row[column] for row in result.exact[:count]]
+    if bars:
+        ends = [end for point in points for end in (point.value, point.low, point.high, 0.0) if end is not None]
+        largest = max((point.high or 0.0) - (point.low or 0.0) for point in bars)
+        unseen = largest / (max(ends) - min(ends)) * _PIXELS < 1
+        notes.append(
+            "Error bars reach as far as the exact value may be" + (", here less than a pixel." if unseen else ".")
+        )
+    elif points and all(exact):
+        notes.append("Every value is exact.")
+    elif result.columns[column].source != "encrypted":
+        notes.append("Doubles as the engine adds them up: no bound is stated.")
+    unknown = sum(
+        1
+        for place in range(count)
+        if result.columns[column].source == "encrypted"
+        and _fraction(cells[place][0]) is not None
+        and not exact[place]
+        and (cells[place][1] is None or not math.isfinite(cells[place][1] or 0.0))
+    )
+    empty = sum(1 for value, _ in cells[:count] if value is None)
+    strange = sum(1 for value, _ in cells[:count] if value is not None and _fraction(value) is None)
+    timeless = sum(1 for place in range(count) if not _placed(groups, place))
+    undecided = sum(1 for point in points if point.undecided)
+    for number, words in (
+        (unknown, "without a known bound"),
+        (empty, "NULL, not drawn"),
+        (strange, "infinite or not a number, not drawn"),
+        (timeless, "without a time, not drawn"),
+        (undecided, "undecided, drawn hollow"),
+        (groups.left_out, f"more not drawn: these are the first {count}"),
+    ):
+        if number:
+            notes.append(f"{number:,} {words}.")
+    return notes
+
+
+def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
+    """What a person who does not see the chart is told; the table holds every figure."""
+    shape = "Line chart" if kind == "line" else "Bar chart"
+    least = min(points, key=lambda point: point.value, default=None)
+    largest = max(points, key=lambda point: point.value, default=None)
+    if least is None or largest is None:
+        return f"{shape} of {name} by {by}, empty."
+    unit = f" {unit}" if unit else ""
+    return (
+        f"{shape} of {name} by {by}: {len(points)} {'value' if len(points) == 1 else 'values'}, from "
+        f"{least.label}{unit} to {largest.label}{unit}. The answer's table has all figures."
+    )
+
+
+def _kind(groups: _Groups, count: int) -> Kind:
+    if groups.times is not None:
+        return "line"
+    if count <= _MOST_COLUMNS and count * (max(map(len, groups.names[:count])) + 1) <= _LINE:
+        return "columns"
+    return "bars" if count <= _MOST_BARS else "columns"
+
+
+def _is_numeric(type_: str) -> bool:
+    return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
+
+
+def _name(row: Sequence[Any], keys: Sequence[int]) -> str:
+    return " \N{MIDDLE DOT} ".join(printable(figures.plain(row[place])) for place in keys)
+
+
+def _placed(groups: _Groups, place: int) -> bool:
+    return groups.times is None or groups.times[place] is not None
+
+
+def _milliseconds(value: Any) -> float | None:
+    """None for what datetime cannot hold."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000
+
+
+def _fraction(value: Any) -> Fraction | None:
+    """None for NULL, infinities, NaN and what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
+        return None
+    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+        return None
+    return Fraction(value)
+
+
+def _span(value: Any, bound: float | None) -> tuple[Fraction, Fraction]:
+    middle = _fraction(value) or Fraction(0)
+    width = Fraction(bound) if bound is not None and math.isfinite(bound) else Fraction(0)
+    return middle - width, middle + width
+
+
+def _exponent(largest: Fraction) -> int:
+    """The power of ten that values are drawn in: 0 for what reads well as it is, else a multiple of three."""
+    if not largest or Fraction(1, 1000) <= largest < 10**6:
+        return 0
+    digits = len(str(largest.numerator)) - len(str(largest.denominator))  # of the logarithm, or one more
+    if largest < Fraction(10) ** digits:
+        digits -= 1
+    return digits // 3 * 3
+
+
+def _short(value: float) -> str:
+    """Four digits, enough to read beside a bar."""
+    if not value:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

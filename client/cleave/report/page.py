@@ -1,0 +1,170 @@
+"""An answer as one HTML page: a template, a style sheet, a script and the library the script draws with, all inline.
+
+The page loads nothing and can load nothing: its policy admits the very scripts and the very style that are in it, by
+their hashes, and no connection, image, font or form. Texts of the table reach it escaped by the template, or inside
+JSON in which no `<`, `>` or `&` is left.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from cleave.printable import printable
+from cleave.quantities import counted, sized
+from cleave.report.answer import cells_of, headings_of
+from cleave.report.charts import Chart, charts_of
+
+if TYPE_CHECKING:
+    from cleave.describe import Description
+    from cleave.pipeline import Result
+
+_STAGES = {
+    "split": "Select, group and split rows here",
+    "encode": "Encode what is to be encrypted",
+    "ask": "Ask both services, side by side",
+    "plain": "the plain service",
+    "sensitive": "encryption and the sensitive service",
+    "finish": "Decrypt, check, rejoin and finish",
+}
+_PARTS = ("plain", "sensitive")  # of `ask`
+_IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a page tells besides the answer: the question as it was asked, when, and how long all of it took."""
+
+    sql: str
+    table: str
+    made: datetime
+    seconds: float
+
+
+def page(answer: Result, facts: Facts, description: Description | None) -> str:
+    """The page, UTF-8 when written. `description` is of the same question; None where nothing was to be sent."""
+    charts = charts_of(answer.result)
+    scripts = [_asset("vendor/plot.js"), _asset("draw.js")] if charts else []
+    style = _asset("style.css")
+    return _template().render(
+        policy=_policy(scripts, style),
+        style=Markup(style),  # noqa: S704 - these three are files of this package, none of their text comes from data
+        scripts=[Markup(script) for script in scripts],  # noqa: S704
+        data=Markup(_as_json(charts)),  # noqa: S704 - escaped there
+        title=printable(facts.table),
+        sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
+        made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("cleave"),
+        tiles=_tiles(answer, facts),
+        warnings=[printable(warning) for warning in answer.result.warnings],
+        suppressed=_suppressed(answer),
+        headings=headings_of(answer.result),
+        rows=cells_of(answer.result),
+        downwards=len(answer.result.rows) == 1 and len(answer.result.columns) > 1,
+        doubtful=any(answer.result.doubts),
+        charts=charts,
+        plan=description,
+        fates=_fates(answer, description),
+        unread=_unread(description),
+        checks=answer.checks,
+        timings=[
+            (_STAGES.get(name, name), name in _PARTS, f"{answer.timings[name]:.3f}")
+            for name in sorted(answer.timings, key=_order)
+        ],
+        usage=answer.usage,
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("cleave.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(printable=lambda text: printable(str(text)), sized=sized, counted=counted)
+    return environment.get_template("page.html")
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("cleave.report").joinpath(name).read_text("utf-8")
+
+
+def _policy(scripts: Sequence[str], style: str) -> str:
+    """Nothing but these very scripts and this very style, by the hash of the text between their tags."""
+    admitted = " ".join(map(_hash, scripts)) or "'none'"
+    return f"default-src 'none'; script-src {admitted}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _as_json(charts: Sequence[Chart]) -> str:
+    """JSON that a script element holds whatever the names are: every `<`, `>` and `&` as an escape."""
+    drawn = [asdict(chart) for chart in charts]
+    return json.dumps(drawn, separators=(",", ":"), allow_nan=False).translate(_IN_JSON)
+
+
+def _order(stage: str) -> int:
+    return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
+
+
+def _tiles(answer: Result, facts: Facts) -> list[tuple[str, str, str]]:
+    """Figure, what it is, and what stands below."""
+    usage = answer.usage
+    passed = sum(1 for outcome in answer.checks.values() if outcome == "passed")
+    sources = [column.source for column in answer.result.columns]
+    encrypted, others = sources.count("encrypted"), len(sources) - sources.count("key")
+    return [
+        (f"{len(answer.result.rows):,}", "row" if len(answer.result.rows) == 1 else "rows", "in the answer"),
+        (f"{encrypted} of {others}", "columns", "from ciphertexts"),
+        (f"{passed}", "check" if passed == 1 else "checks", "passed" if passed else "nothing to check"),
+        (sized(usage.bytes_sent), "sent", f"{sized(usage.bytes_received)} received"),
+        (f"{facts.seconds:.2f} s", "time", counted(usage.requests, "request")),
+    ]
+
+
+def _suppressed(answer: Result) -> str:
+    usage = answer.usage
+    if usage.suppressed_groups is None:
+        return ""
+    return f"{counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown."
+
+
+def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:
+    """The columns the question reads. No sizes where a minimum group size hides how many rows there are."""
+    if description is None:
+        return []
+    hides = answer.usage.min_group is not None
+    return [
+        (
+            printable(column.name),
+            f"{column.kind} {printable(column.type)}".strip(),
+            column.fate,
+            column.destination,
+            "" if hides or not column.bytes else sized(column.bytes),
+        )
+        for column in description.columns
+        if not column.fate.startswith("not read")
+    ]
+
+
+def _unread(description: Description | None) -> int:
+    if description is None:
+        return 0
+    return sum(1 for column in description.columns if column.fate.startswith("not read"))
