@@ -52,7 +52,11 @@ lock:
 	$(LOCK) pyproject.toml --extra dev -o requirements-dev.lock
 	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock
 
+# What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.
+charts:
+	cd web && npm ci --no-audit --no-fund && node build.js
+
 clean:
-	rm -rf $(VENV) .aws-sam .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .aws-sam artefacts web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 include aws.mk

@@ -56,11 +56,11 @@ class Page:
         )
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, *, scripts: bool = True) -> None:
         self.send("Page.navigate", url=path.as_uri())
         self.browser.wait(lambda: self.value("document.readyState === 'complete' && location.protocol === 'file:'"))
-        # two frames: the charts' observers have run
-        self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        if scripts:  # two frames, and the charts' observers have run
+            self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def value(self, script: str) -> Any:
         found = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
@@ -89,17 +89,9 @@ class Browser:
         read, self._write = os.pipe()
         self._read, write = os.pipe()
         # the protocol's ends are descriptors 3 and 4 of the browser
-        words = [
-            "/bin/sh",
-            "-c",
-            f'exec "$@" 3<&{read} 4>&{write}',
-            "sh",
-            PROGRAM,
-            *_FLAGS,
-            f"--user-data-dir={profile}",
-        ]
+        moved = f'exec 98<&{read} 99>&{write}; exec 3<&98 4>&99 98<&- 99>&-; exec "$@"'
         self._process = subprocess.Popen(
-            words,
+            ["bash", "-c", moved, "bash", PROGRAM, *_FLAGS, f"--user-data-dir={profile}"],
             pass_fds=(read, write),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

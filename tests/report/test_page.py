@@ -1,0 +1,160 @@
+"""The page as text: complete, escaped, closed by its policy, and without what the answer does not show."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from cleave.report.page import page
+from tests.report.answers import CASES, HOSTILE, answer, description, facts, table
+
+VOID = {"meta", "br", "img", "link", "input"}
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes, and the text of each kind of element; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts[self.open[-1]][-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def made(case: str) -> str:
+    return page(*CASES[case])
+
+
+def sources(policy: str, kind: str) -> set[str]:
+    (found,) = [part for part in policy.split("; ") if part.startswith(f"{kind} ")]
+    return set(found.split()[1:])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_policy_admits_the_pages_own_scripts_and_style_and_nothing_else(case: str) -> None:
+    reader = Reader(made(case))
+    (policy,) = [each["content"] for each in reader.all("meta") if each.get("http-equiv")]
+    assert policy is not None
+    kinds = [attributes.get("type") for attributes in reader.all("script")]
+    scripts = [text for text, kind in zip(reader.texts.get("script", []), kinds, strict=True) if kind is None]
+
+    def hashes(texts: list[str]) -> set[str]:
+        return {f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in texts}
+
+    assert sources(policy, "default-src") == {"'none'"}
+    assert sources(policy, "script-src") == (hashes(scripts) or {"'none'"})
+    assert sources(policy, "style-src") == hashes(reader.texts["style"])
+    assert sources(policy, "base-uri") == sources(policy, "form-action") == {"'none'"}
+    assert {part.split()[0] for part in policy.split("; ")} == {
+        "default-src",
+        "script-src",
+        "style-src",
+        "base-uri",
+        "form-action",
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_in_it_leads_elsewhere(case: str) -> None:
+    reader = Reader(made(case))
+    assert not {"a", "link", "img", "iframe", "object", "embed", "form", "base", "svg"} & {
+        tag for tag, _ in reader.elements
+    }
+    for tag, attributes in reader.elements:
+        assert not {"src", "href", "action", "srcset", "style"} & attributes.keys(), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+    style = "".join(reader.texts["style"])
+    assert not re.search(r"url\(|@import|expression", style)
+
+
+def test_the_library_is_only_there_where_something_is_drawn() -> None:
+    assert len(made("total")) < 20_000
+    assert 250_000 < len(made("few")) < 320_000
+
+
+def test_hostile_texts_are_texts() -> None:
+    text = made("long names")
+    assert HOSTILE not in text
+    assert "<img" not in text
+    assert "\u202e" not in text
+    assert "\u2028" not in text
+    reader = Reader(text)
+    assert [each.get("type") for each in reader.all("script")] == ["application/json", None, None]
+    shown = HOSTILE.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e")
+    assert reader.texts["h1"] == [shown]
+    assert reader.texts["title"] == [f"{shown}: a Cleave report"]
+    (chart,) = json.loads(reader.texts["script"][0])
+    assert chart["names"][-1] == shown
+    assert not set("<>&\u2028\u2029") & set(reader.texts["script"][0])
+
+
+def test_a_template_in_a_name_is_not_rendered() -> None:
+    result = table((("{{ 7 * 7 }}{% raw %}", "encrypted", "DOUBLE"),), [[(1.0, 0.0, True)]])
+    assert "{{ 7 * 7 }}{% raw %}" in page(answer(result), facts("SELECT '{{ 7 * 7 }}'"), description())
+
+
+def test_lines_of_the_question_stay_lines() -> None:
+    assert Reader(made("few")).texts["code"] == ["SELECT ward, AVG(age), SUM(bill)\nFROM patients\nGROUP BY ward"]
+
+
+def test_every_figure_of_the_answer_stands_in_its_table_with_its_bound() -> None:
+    reader = Reader(made("few"))
+    spans = reader.texts["span"]
+    assert [each for each in spans if each in ("47", "52", "38", "20")] == ["47", "52", "38", "20"]
+    assert [each for each in spans if re.fullmatch(r"± \de0", each)] == ["± 5e0", "± 7e0", "± 2e0", "± 8e0"]
+    assert reader.texts["span"].count("exact") == 4  # SUM(bill); the plain COUNT(*) has no bound beside it
+
+
+def test_tables_say_what_their_cells_head() -> None:
+    reader = Reader(made("few"))
+    assert all(each.get("scope") in ("col", "row") for each in reader.all("th"))
+    assert len(reader.all("caption")) == len(reader.all("table"))
+    assert all(each.get("aria-label") for each in reader.all("div") if each.get("role") == "img")
+
+
+def test_undecided_figures_and_rows_are_marked_and_explained() -> None:
+    reader = Reader(made("undecided"))
+    assert reader.texts["strong"] == ["undecided"] * 3  # the warning, the cell, the row
+    assert any("do not decide" in each for each in reader.texts["p"])
+
+
+def test_suppressed_groups_leave_no_trace_but_their_number() -> None:
+    """Nor does what could give their sizes away: the rows of the table, those selected, the bytes of a column."""
+    text = made("suppressed")
+    assert "3 groups of fewer than 20 rows not shown." in text
+    for hidden in ("6,000", "6000", "5,912", "12.4 kB</td>", "Rows selected", '<th scope="row">Groups'):
+        assert hidden not in text.replace("the number of rows: 6000", ""), hidden  # made by hand; see tests/cli
+
+
+def test_a_page_without_anything_sent_says_so() -> None:
+    assert "nothing: they were not asked" in made("local")
+
+
+def test_columns_that_stayed_unread_are_counted_and_not_named() -> None:
+    text = made("few")
+    assert "1 other stayed unread" in text
+    assert ">id<" not in text
