@@ -17,7 +17,7 @@ from cleave.ckks.packing import Packing, bytes_of_chunk
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
 from cleave.quantities import counted
 from cleave.split import Halves
-from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave_shared import limits
@@ -78,23 +78,44 @@ class Leakage:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalOutput:
+    """An output that this machine computes, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
+    """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
+
+    `hint`: what the services could answer instead of a question that is answered here as a whole.
+    """
+
     table: str
     rows: int
-    selected_rows: int
-    groups: int
+    selected_rows: int | None
+    groups: int | None
+    local: tuple[LocalOutput, ...]
+    hint: str
     columns: tuple[ColumnFate, ...]
     encrypted: tuple[EncryptedColumn, ...]
-    profile: Parameters
+    profile: Parameters | None
     plain: Requests
     sensitive: Requests
     leakage: Leakage
 
 
+_READ, _UNREAD = "read here, nothing of it sent", "not read, stays here"
+_UNASKED = Leakage(("nothing: it is not asked",), ("nothing: it is not asked",))
+
+
 def describe_plan(
-    table: Table, plan: QueryPlan, streams: int, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+    table: Table, plan: QueryPlan | LocalPlan, streams: int, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
 ) -> Description:
     """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
+    if isinstance(plan, LocalPlan):
+        return _whole(table, plan)
     halves = Halves(table, plan)
     parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()] if plan.asks_plain else []
     columns = columns_of(plan)
@@ -106,6 +127,8 @@ def describe_plan(
         rows=table.rows,
         selected_rows=packing.rows,
         groups=len(halves.keys),
+        local=_local(plan),
+        hint="",
         columns=tuple(_columns(table, plan, halves, columns, packing)),
         encrypted=tuple(_encrypted(plan, columns, packing, scales)),
         profile=Parameters(
@@ -116,7 +139,9 @@ def describe_plan(
             capacity_bits=profile.capacity_bits,
             lanes=packing.lanes,
             keys_uploaded=0,
-        ),
+        )
+        if not plan.sends_nothing
+        else None,
         plain=Requests(len(parts), sum(size for _, size in parts)),
         sensitive=Requests(
             len(requests),
@@ -127,6 +152,30 @@ def describe_plan(
     )
     halves.close()
     return description
+
+
+def _whole(table: Table, plan: LocalPlan) -> Description:
+    return Description(
+        table=table.name,
+        rows=table.rows,
+        selected_rows=None,
+        groups=None,
+        local=_local(plan),
+        hint=plan.hint,
+        columns=tuple(
+            ColumnFate(each.name, str(each.kind), each.type, _READ if each.name in plan.columns else _UNREAD, "none", 0)
+            for each in table.schema.columns
+        ),
+        encrypted=(),
+        profile=None,
+        plain=Requests(0, 0),
+        sensitive=Requests(0, 0),
+        leakage=_UNASKED,
+    )
+
+
+def _local(plan: QueryPlan | LocalPlan) -> tuple[LocalOutput, ...]:
+    return tuple(LocalOutput(each.name, each.reason) for each in plan.outputs if each.reason)
 
 
 def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> Iterator[ColumnFate]:
@@ -148,9 +197,9 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, pa
         elif name in read and column.kind is Kind.PLAIN:
             fate = "read here for an encrypted column"
         elif name in read:  # its NULLs and its range are declared: nothing is left to ask
-            fate = "read here, nothing of it sent"
+            fate = _READ
         else:
-            fate = "not read, stays here"
+            fate = _UNREAD
         yield ColumnFate(name, str(column.kind), column.type, fate, destination, size)
 
 
@@ -202,14 +251,14 @@ def _ldexp(value: float, exponent: int) -> float:
 
 def leakage(plan: QueryPlan, rows: int | None, packing: Packing) -> Leakage:
     """SECURITY.md explains it. `rows` None: how many there are is not to be told here."""
-    plain = ["nothing: it is not asked"]
+    plain = list(_UNASKED.plain)
     if plan.asks_plain:
         plain = [
             f"the plain columns the query reads, with names and values: {', '.join(plan.plain_columns) or 'none'}",
             "the number of rows" + ("" if rows is None else f": {rows}"),
             "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group",
         ]
-    sensitive = ["nothing: it is not asked"]
+    sensitive = list(_UNASKED.sensitive)
     if packing.chunks:
         sensitive = [
             f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are added up; "

@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
+
+import duckdb
 
 from cleave.aggregates.base import Estimate
 from cleave.ckks.checks import CHECKS
@@ -22,13 +24,15 @@ from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave.split import Halves, PlainPart
 from cleave.sql.finish import ResultTable, finish
-from cleave.sql.plan import QueryPlan
+from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import rejoin
 from cleave.suppress import suppress_small
+from cleave.table.asked import limited, run_select
 from cleave.table.table import Table
-from cleave.transport.base import Transport
+from cleave.transport.base import QUERY_SECONDS, Transport
+from cleave.transport.deadline import Deadline, Stopped
 from cleave.verdict import Verdict
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, QueryRefused
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
 
@@ -55,6 +59,7 @@ class Options:
 
 
 DEFAULTS = Options()
+_UNASKED = dict.fromkeys(("plain groups", *CHECKS), "not needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,8 @@ class Usage:
     tell the size of a suppressed group; the last two are None where none was asked for.
     """
 
-    profile: str
-    key_id: str
+    profile: str | None  # None where nothing was sent: no key was needed
+    key_id: str | None
     rows: int | None
     selected_rows: int | None
     groups: int | None
@@ -200,6 +205,69 @@ def run_query(
         suppressed_groups=suppressed if hides else None,
     )
     return Result(result, checks, usage, clock.seconds)
+
+
+def run_local(
+    table: Table, plan: QueryPlan | LocalPlan, options: Options = DEFAULTS, deadline: Deadline | None = None
+) -> Result:
+    """Answer a plan that sends nothing, on this machine.
+
+    Raises InputError where it cannot be computed on these rows, QueryRefused for a minimum group size where whole rows
+    are asked for, OutOfTime once `deadline` is over.
+    """
+    deadline = deadline or Deadline(QUERY_SECONDS)
+    clock = _Clock()
+    try:
+        if isinstance(plan, LocalPlan):
+            return _run_whole(table, plan, options, deadline, clock)
+        with limited(table.connection, deadline.left):
+            return _run_grouped(table, plan, options, clock)
+    except duckdb.InterruptException:
+        pass
+    deadline.check()
+    raise Stopped("the query was stopped")
+
+
+def _run_whole(table: Table, plan: LocalPlan, options: Options, deadline: Deadline, clock: _Clock) -> Result:
+    if options.min_group:
+        raise QueryRefused(
+            f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the question as a whole",
+            hint=plan.hint or "ask for aggregates over groups",
+        )
+    with clock.stage("local"):
+        rows = run_select(table, plan.table, plan.sql, plan.types, deadline.left)
+    exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
+    result = ResultTable(
+        columns=list(plan.outputs),
+        types=list(plan.types),
+        rows=rows,
+        bounds=[[0.0 if each else None for each in exact] for _ in rows],
+        exact=[[True if each else None for each in exact] for _ in rows],
+    )
+    return Result(result, _UNASKED, _nothing_sent(table.rows), clock.seconds)
+
+
+def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock) -> Result:
+    with clock.stage("split"):
+        halves = Halves(table, plan)
+    with clock.stage("finish"):
+        groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
+        halves.close()
+        shown, figures, suppressed = suppress_small(groups, [()] * len(groups.counts), options.min_group)
+        result = finish(plan, shown, figures)
+    hides = options.min_group > 0
+    usage = replace(
+        _nothing_sent(None if hides else table.rows),
+        selected_rows=None if hides else int(halves.counts.sum()),
+        groups=None if hides else len(groups.keys),
+        min_group=options.min_group if hides else None,
+        suppressed_groups=suppressed if hides else None,
+    )
+    return Result(result, _UNASKED, usage, clock.seconds)
+
+
+def _nothing_sent(rows: int | None) -> Usage:
+    return Usage(None, None, rows, None, None, *[0] * 7)
 
 
 def _ask_plain(

@@ -10,21 +10,21 @@ Table, key and services are each opened when the first question needs them, and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cleave_shared.errors import KeyFileError
+from cleave_shared.errors import InputError, KeyFileError
 
 if TYPE_CHECKING:
     from cleave.ckks.key_file import Passphrase
     from cleave.ckks.secret_key import SecretKey
     from cleave.describe import Description
     from cleave.pipeline import Options, Progress, Result
-    from cleave.sql.plan import QueryPlan
+    from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.lazy import LazyTable
     from cleave.table.table import Table
     from cleave.transport.base import Transport
@@ -60,7 +60,10 @@ Bars = Callable[[], AbstractContextManager["Progress"]]
 
 
 class Session:
-    """`bars` opens a progress display for one piece of work. A context manager; one thread at a time may use it."""
+    """`bars` opens a progress display for one piece of work. A context manager; one thread at a time may use it.
+
+    `others` are further tables a question may name; nothing of them is ever sent.
+    """
 
     def __init__(
         self,
@@ -68,10 +71,12 @@ class Session:
         access: Access | None = None,
         embedded: Callable[[], Transport] | None = None,
         bars: Bars = lambda: contextlib.nullcontext(Silent()),
+        others: Sequence[LazyTable] = (),
     ) -> None:
         self.name = table.name
         self.schema = table.schema
         self._lazy = table
+        self._others = _unlike(table.name, others)
         self._access = access
         self._embedded = embedded
         self._bars = bars
@@ -80,13 +85,14 @@ class Session:
         self._key: SecretKey | None = None
         self._services: Transport | None = None
 
-    def plan(self, sql: str) -> QueryPlan:
-        """Raises QueryRefused. Opens nothing."""
+    def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
+        """`cloud_only`: what no service can answer is refused. Raises QueryRefused. Opens nothing."""
         from cleave.sql.planner import plan_query  # noqa: PLC0415 - sqlglot takes 60 ms
 
-        return plan_query(sql, self.schema, self.name)
+        others = {each.name: each.schema for each in self._others}
+        return plan_query(sql, self.schema, self.name, cloud_only=cloud_only, others=others)
 
-    def describe(self, plan: QueryPlan, options: Options | None = None) -> Description:
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
         """What asking would send where. Raises InputError, QueryRefused; needs no key and sends nothing."""
         from cleave.describe import describe_plan  # noqa: PLC0415
         from cleave.pipeline import DEFAULTS, REQUESTS_UNDER_WAY  # noqa: PLC0415
@@ -94,17 +100,23 @@ class Session:
         with self._bars() as progress:
             return describe_plan(self._read(progress), plan, REQUESTS_UNDER_WAY, options or DEFAULTS)
 
-    def ask(self, plan: QueryPlan, options: Options | None = None, seconds: float | None = None) -> Result:
+    def ask(self, plan: QueryPlan | LocalPlan, options: Options | None = None, seconds: float | None = None) -> Result:
         """Answer `plan`. Once the table is read and the key open, services may take `seconds` (QUERY_SECONDS).
+
+        What sends nothing needs neither key nor services; DuckDB here may take as long.
 
         Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed: everything that is wrong here is told
         before anything is sent. A remote answer that fails a check marks the key.
         """
-        from cleave.pipeline import DEFAULTS, run_query  # noqa: PLC0415
+        from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
+        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
         from cleave.transport.deadline import Deadline  # noqa: PLC0415
 
+        if isinstance(plan, LocalPlan) or plan.sends_nothing:
+            table = self.table
+            return run_local(table, plan, options or DEFAULTS, Deadline(seconds or QUERY_SECONDS))
         access = self._checked()
         table = self.table
         key = self._secret(access)  # may prompt: no bars then
@@ -152,7 +164,11 @@ class Session:
 
     def _read(self, progress: Progress) -> Table:
         if self._table is None:
-            self._table = self._open.enter_context(self._lazy.read(progress))
+            table = self._open.enter_context(self._lazy.read(progress))
+            for each in self._others:
+                with each.read(progress) as other:
+                    table.add(each.name, other)
+            self._table = table
         return self._table
 
     def _secret(self, access: Access) -> SecretKey:
@@ -171,3 +187,13 @@ class Session:
             self._open.callback(services.close)
             self._services = services
         return self._services
+
+
+def _unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
+    """Raises InputError for tables of the same name, as DuckDB finds names."""
+    taken = {name.lower()}
+    for each in others:
+        if each.name.lower() in taken:
+            raise InputError(f"two tables are called {each.name!r}", hint="--table NAME calls the first otherwise")
+        taken.add(each.name.lower())
+    return tuple(others)

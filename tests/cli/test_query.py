@@ -141,7 +141,7 @@ def test_no_group_is_left_out_unasked(ready: Cli, small: Path) -> None:
 )
 def test_no_answer_holds_totals_over_its_own_groups(ready: Cli, small: Path, sql: str) -> None:
     """--min-group suppresses row by row: who makes these answerable must suppress what follows from them as well."""
-    assert "is not supported" in ready.fails(4, "query", small, sql, "--min-group", "2")
+    assert "minimum group size cannot be kept" in ready.fails(4, "query", small, sql, "--min-group", "2")
 
 
 def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path, tmp_path: Path) -> None:
@@ -238,7 +238,45 @@ def test_the_plan_of_a_count_that_needs_no_ciphertext(cli: Cli, table: Path) -> 
 
 def test_an_answer_is_refused_before_the_key_is_opened(ready: Cli, table: Path) -> None:
     ready.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
-    ready.fails(4, "query", table, "SELECT ward FROM patients WHERE age > 40")
+    ready.fails(4, "query", table, "SELECT ward FROM patients WHERE age > 40", "--cloud-only")
+
+
+def test_what_is_answered_here_needs_no_key_and_says_why_it_is(ready: Cli, table: Path) -> None:
+    ready.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
+    sql = "SELECT DISTINCT ward FROM patients ORDER BY ward"
+    answer = ready.run("query", table, sql)
+    assert answer.stdout.splitlines()[:2] == ["ward", "local"]
+    assert "local, nothing of it sent: no service answers SELECT DISTINCT" in answer.stderr
+    assert "Nothing was sent. 0 requests" in answer.stderr
+    as_json = json.loads(ready.run("query", table, sql, "--json").stdout)
+    reason = "no service answers SELECT DISTINCT"
+    assert as_json["columns"] == [{"name": "ward", "source": "local", "reason": reason}]
+    assert {"key_id", "profile"}.isdisjoint(as_json["plan"])
+    shown = ready.run("plan", table, sql).stdout
+    assert shown.split("\n\n")[1].startswith("Answered on this machine (local), nothing of it sent\n  - no service")
+    assert "Neither a key nor a service is needed" in shown
+    planned = json.loads(ready.run("plan", table, sql, "--json").stdout)
+    assert planned["local"] == [{"name": "ward", "reason": reason}]
+    assert planned["requests"]["plain"]["count"] == planned["requests"]["sensitive"]["count"] == 0
+
+
+def test_further_tables_are_joined_here(ready: Cli, table: Path) -> None:
+    wards = table.with_name("wards.csv")
+    wards.write_text("ward,floor\nOncology,3\nSurgery,1\n")
+    sql = "SELECT floor, COUNT(*) AS n FROM patients JOIN wards USING (ward) GROUP BY floor ORDER BY floor"
+    answer = json.loads(ready.run("query", table, sql, "--with", wards, "--json").stdout)
+    assert [row[0] for row in answer["rows"]] == [1, 3]
+    assert {column["source"] for column in answer["columns"]} == {"local"}
+    wards.with_suffix(".schema.toml").write_text(
+        '[columns.ward]\nkind = "local"\ntype = "VARCHAR"\n[columns.floor]\nkind = "local"\ntype = "VARCHAR"\n'
+    )
+    other = table.with_name("other=1.toml")
+    wards.with_suffix(".schema.toml").rename(other)
+    answer = json.loads(ready.run("query", table, sql, "--with", f"{wards}={other}", "--json").stdout)
+    assert [row[0] for row in answer["rows"]] == ["1", "3"]
+    assert "two tables are called 'patients'" in ready.fails(3, "query", table, sql, "--with", table)
+    assert "no such file" in ready.fails(3, "query", table, sql, "--with", table.with_name("none.csv"))
+    assert "no service answers a join" in ready.fails(4, "query", table, sql, "--with", wards, "--cloud-only")
 
 
 def test_what_is_missing_is_told_with_the_command_that_makes_it(cli: Cli, table: Path) -> None:

@@ -41,12 +41,12 @@ REFUSED = [row for row in rows("refused.md") if row[0].startswith("`")]
 def test_what_is_refused_and_what_is_answered_instead(row: list[str]) -> None:
     refused, _, instead = row
     with pytest.raises(QueryRefused) as caught:
-        plan_query(refused.strip("`"), PATIENTS, "patients")
+        plan_query(refused.strip("`"), PATIENTS, "patients", cloud_only=True)
     assert caught.value.hint
     questions = re.findall(r"`([^`]+)`", instead)
     assert questions
     for question in questions:
-        assert plan_query(question, PATIENTS, "patients").outputs
+        assert plan_query(question, PATIENTS, "patients", cloud_only=True).outputs
 
 
 def test_limits() -> None:

@@ -94,7 +94,7 @@ def test_what_is_sent_holds_the_date_itself(patients: Schema) -> None:
 )
 def test_is_refused_with_its_own_reason(query: str, message: str, hint: str, patients: Schema) -> None:
     with pytest.raises(QueryRefused) as refused:
-        plan_query(query, patients, "patients")
+        plan_query(query, patients, "patients", cloud_only=True)
     assert message in str(refused.value)
     assert hint in str(refused.value.hint)
     assert "encrypt" not in str(refused.value)

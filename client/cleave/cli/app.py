@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.cli import console, passphrase
-from cleave.cli.asked import Operation, SchemaFile, TableName, Words, read_question
+from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
@@ -86,6 +86,8 @@ def plan(
     op: Operation = None,
     schema: SchemaFile = None,
     table: TableName = None,
+    others: With = None,
+    cloud_only: CloudOnly = False,
     as_json: Json = False,
     pad: Pad = False,
     digits: Digits = 9,
@@ -94,12 +96,13 @@ def plan(
 
     Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
     """
-    asked = read_question(words, sql_file, op, schema, table)
+    asked = read_question(words, sql_file, op, schema, table, others or ())
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
-    with Session(asked.table, bars=_bars(ctx.obj)) as session:
-        description = session.describe(session.plan(asked.sql), Options(pad, digits))
+    with Session(asked.table, bars=_bars(ctx.obj), others=asked.others) as session:
+        plan = session.plan(asked.sql, cloud_only=cloud_only)
+        description = session.describe(plan, Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
 
 
@@ -110,6 +113,8 @@ def query(
     op: Operation = None,
     schema: SchemaFile = None,
     table: TableName = None,
+    others: With = None,
+    cloud_only: CloudOnly = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -160,7 +165,7 @@ def query(
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     started = time.perf_counter()
-    asked = read_question(words, sql_file, op, schema, table)
+    asked = read_question(words, sql_file, op, schema, table, others or ())
     from cleave.cli.formats import answer_bytes  # noqa: PLC0415
     from cleave.cli.report import footer  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
@@ -169,8 +174,9 @@ def query(
     settings: Settings = ctx.obj
     target = Target(endpoint, functions, profile, region, sign, insecure_http)
     access = Access(key, passphrase.current(passphrase_fd), target, suspect_key)
-    with Session(asked.table, access, settings.embedded, _bars(settings)) as session:
-        question, options = session.plan(asked.sql), Options(pad, digits, min_group)
+    with Session(asked.table, access, settings.embedded, _bars(settings), asked.others) as session:
+        question = session.plan(asked.sql, cloud_only=cloud_only)
+        options = Options(pad, digits, min_group)
         answer = session.ask(question, options, timeout)
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None

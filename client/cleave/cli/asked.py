@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,14 +48,34 @@ TableName = Annotated[
 ]
 
 
+CloudOnly = Annotated[
+    bool, typer.Option("--cloud-only", help="Refuse what no service can answer, instead of answering it here (local).")
+]
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="FILE[=SCHEMA]",
+        help="A further table to join, called like its file; read here, nothing of it is sent. Repeatable. Its schema "
+        "is SCHEMA or NAME.schema.toml beside it; without one its types are guessed.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     table: LazyTable
+    others: tuple[LazyTable, ...]
     sql: str
 
 
 def read_question(
-    words: Sequence[str], sql_file: Path | None, operation: str | None, schema: Path | None, table: str | None
+    words: Sequence[str],
+    sql_file: Path | None,
+    operation: str | None,
+    schema: Path | None,
+    table: str | None,
+    others: Sequence[str] = (),
 ) -> Asked:
     """The last word is the question unless `sql_file` or `operation` asks it.
 
@@ -72,9 +92,29 @@ def read_question(
     from cleave.table.lazy import of_files  # noqa: PLC0415
 
     unread = of_files(files, schema, table)
+    further = tuple(map(_other, others))
     if operation is not None:
-        return Asked(unread, operation_sql(operation, unread.schema, unread.name))
-    return Asked(unread, words[-1] if sql_file is None else read_sql(sql_file))
+        return Asked(unread, further, operation_sql(operation, unread.schema, unread.name))
+    return Asked(unread, further, words[-1] if sql_file is None else read_sql(sql_file))
+
+
+def _other(word: str) -> LazyTable:
+    """The table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
+    from cleave.table.inputs import check_there  # noqa: PLC0415 - as above
+    from cleave.table.lazy import of_files  # noqa: PLC0415
+    from cleave.table.schema import Kind, Schema, schema_path  # noqa: PLC0415
+
+    cuts = [place for place, char in enumerate(word) if char == "=" and Path(word[:place]).exists()]
+    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not Path(word).exists() else (word, "")
+    if schema:
+        return of_files([name], Path(schema))
+    check_there([name])
+    if schema_path([name]).exists():
+        return of_files([name])
+    from cleave.propose.propose import propose  # noqa: PLC0415
+
+    guessed = propose([name])
+    return of_files([name], Schema(tuple(replace(each, kind=Kind.LOCAL) for each in guessed.columns), guessed.dialect))
 
 
 def _is_sql(word: str) -> bool:

@@ -14,11 +14,13 @@ from cleave import figures
 from cleave.cli.console import Heading, table
 from cleave.printable import printable
 from cleave.quantities import counted, sized
+from cleave.table.types import is_shown_as_it_is
 
 if TYPE_CHECKING:
-    from cleave.describe import ColumnFate, Description, EncryptedColumn
+    from cleave.describe import ColumnFate, Description, EncryptedColumn, LocalOutput
     from cleave.pipeline import Result
     from cleave.sql.finish import ResultTable
+    from cleave.sql.plan import Output
 
 _WIDE = 120  # characters; about what a terminal shows in one line
 _FAR = 40  # digits before a decimal is written with an exponent
@@ -41,13 +43,18 @@ def answer_text(answer: Result) -> str:
 def cells(result: ResultTable) -> tuple[list[Heading], list[list[str]]]:
     """Headings and cells as people read them, undecided ones marked."""
     headings = [
-        Heading(column.name, column.source, "left" if column.source == "key" else "right") for column in result.columns
+        Heading(column.name, column.source, "left" if _is_text(column, type_) else "right")
+        for column, type_ in zip(result.columns, result.types, strict=True)
     ]
     rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(len(result.rows))]
     if any(result.doubts):
         headings.append(Heading("row"))
         rows = [[*shown, _doubt(result.doubts_of(row))] for row, shown in enumerate(rows)]
     return headings, rows
+
+
+def _is_text(column: Output, type_: str) -> bool:
+    return column.source == "key" or (column.source == "local" and not is_shown_as_it_is(type_))
 
 
 def _cell(result: ResultTable, row: int, place: int) -> str:
@@ -77,7 +84,10 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
     ]
     return dump(
         {
-            "columns": [{"name": column.name, "source": column.source} for column in result.columns],
+            "columns": [
+                {"name": column.name, "source": column.source} | ({"reason": column.reason} if column.reason else {})
+                for column in result.columns
+            ],
             "rows": [[value for value, _ in row] for row in published],
             "bounds": [[bound for _, bound in row] for row in published],
             "exact": result.exact,
@@ -105,14 +115,20 @@ def plan_json(plan: Description) -> str:
 
 def plan_text(plan: Description) -> str:
     """What `cleave.describe.describe_plan` found, section by section."""
-    sections = [
-        f"{printable(plan.table)}: {counted(plan.rows, 'row')}, {plan.selected_rows:,} selected, "
-        f"{counted(plan.groups, 'group')}. Nothing has been sent.",
-        "Columns\n" + _indented(_column_table(plan.columns)),
-    ]
+    cut = ""
+    if plan.selected_rows is not None and plan.groups is not None:
+        cut = f", {plan.selected_rows:,} selected, {counted(plan.groups, 'group')}"
+    sections = [f"{printable(plan.table)}: {counted(plan.rows, 'row')}{cut}. Nothing has been sent."]
+    if plan.local:
+        hint = [f"for the services instead: {plan.hint}"] if plan.hint else []
+        lines = "\n".join(f"  - {printable(line)}" for line in [*_reasons(plan.local), *hint])
+        sections.append(f"Answered on this machine (local), nothing of it sent\n{lines}")
+    sections.append("Columns\n" + _indented(_column_table(plan.columns)))
     if plan.encrypted:
         sections.append("Encrypted columns made for this query\n" + _indented(_encrypted_table(plan.encrypted)))
     profile = plan.profile
+    if profile is None:
+        return "\n\n".join([*sections, "Neither a key nor a service is needed: nothing is sent."])
     sections.append(
         f"Profile {profile.name}\n"
         f"  ring degree {profile.degree}, {profile.modulus_bits} bits of modulus, at least "
@@ -133,18 +149,30 @@ def plan_text(plan: Description) -> str:
 
 
 def footer(answer: Result, seconds: float) -> str:
-    """One line on how far to trust an answer and what it took."""
+    """On how far to trust an answer, what was computed here and why, and what it took."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     usage = answer.usage
     lines = []
     if usage.suppressed_groups is not None:
         lines.append(f"{counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown.")
+    for reason in _reasons([each for each in answer.result.columns if each.reason]):
+        lines.append(f"local, nothing of it sent: {printable(reason)}")
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
     lines.append(
         f"{checked}. {counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, "
         f"{sized(usage.bytes_received)} down, {seconds:.2f} s."
     )
     return "\n".join(lines)
+
+
+def _reasons(outputs: Sequence[Output | LocalOutput]) -> list[str]:
+    """Why outputs are computed here: those of one reason together, their names where there are several reasons."""
+    names: dict[str, list[str]] = {}
+    for output in outputs:
+        names.setdefault(output.reason, []).append(output.name)
+    if len(names) == 1:
+        return list(names)
+    return [f"{', '.join(several)}: {reason}" for reason, several in names.items()]
 
 
 def _column_table(columns: Iterable[ColumnFate]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import duckdb
 from sqlglot import Tokenizer, TokenType, exp
+from sqlglot.errors import TokenError
 
 from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.fidelity import same_statement
@@ -14,6 +17,7 @@ from cleave.table.duck import connect, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import QueryRefused
 
+_NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"
 Described = list[tuple[str, str]]  # (name, type) of each result column
 
 
@@ -43,6 +47,16 @@ class Catalog:
             hint = keyword if isinstance(error, duckdb.ParserException) else None
             raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
         return [(str(row[0]), str(row[1])) for row in rows]
+
+    def tree(self, statement: str) -> dict[str, Any]:
+        """DuckDB's own tree of SELECTs, as json_serialize_sql has it. Raises QueryRefused for anything else."""
+        row = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchone()
+        tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+        if tree.get("error"):
+            if tree.get("error_type") == "parser":
+                self.describe(statement)
+            raise QueryRefused("only SELECT is supported", hint=_NAMED if _pivots(statement) else None)
+        return tree
 
     def require_same(self, statement: str, rewritten: str) -> None:
         """Raises QueryRefused unless DuckDB's parser makes the same of both, or if it makes nothing of the first."""
@@ -81,14 +95,20 @@ class Catalog:
         return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}"))
 
 
+def _pivots(statement: str) -> bool:
+    return re.search(r"\bpivot", statement, re.IGNORECASE) is not None
+
+
 def _reason(error: duckdb.Error, statement: str) -> str:
     """The first lines of a binder's message; of others, which may quote values, the class only."""
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
     text = re.split(r"\n\s*(?:\n|LINE |Candidate)", str(error))[0].replace("\n", " ").strip()
-    literals = [
-        token.text for token in Tokenizer(dialect="duckdb").tokenize(statement) if _is_literal(token.token_type)
-    ]
+    try:
+        tokens = Tokenizer(dialect="duckdb").tokenize(statement)
+    except TokenError:
+        return type(error).__name__
+    literals = [token.text for token in tokens if _is_literal(token.token_type)]
     for literal in sorted(filter(None, literals), key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(literal)}(?!\w)", "...", text)
     return text

@@ -18,6 +18,7 @@ from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan, Source
 from cleave.sql.ranges import Range
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
+from cleave.sql.uncut import Uncut
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import decimals_of
@@ -116,9 +117,7 @@ class Cutter:
         for node in nodes:
             if name := self._encrypted_in(node):
                 raise single_value(name)
-        raise QueryRefused(
-            "the query asks for single rows", hint="ask for aggregates, such as AVG(x), or add GROUP BY ALL"
-        )
+        raise Uncut("the query asks for single rows", hint="ask for aggregates, such as AVG(x), or add GROUP BY ALL")
 
     # expressions over keys and aggregates
 

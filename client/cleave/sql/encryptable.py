@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cleave.aggregates import DECLARED
 from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
+from cleave.sql.uncut import Uncut
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused
 
@@ -11,8 +12,8 @@ SUPPORTED = "encrypted columns can be asked for " + ", ".join(name for each in D
 
 
 def single_value(name: str) -> QueryRefused:
-    return QueryRefused(
-        f"{name!r} is encrypted: its single values are not shown",
+    return Uncut(
+        f"{name!r} is encrypted: no service sees single values of it",
         hint=f"ask for an aggregate, such as SUM({name}) or AVG({name})",
     )
 

@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
 from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.functions import SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.uncut import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
@@ -126,9 +127,9 @@ def _one_select(sql: str, table: str, columns: Collection[str]) -> exp.Select:
         raise QueryRefused(f"{len(statements)} statements, one at a time", hint=ONE_TABLE)
     statement = statements[0]
     if isinstance(statement, exp.SetOperation):
-        raise QueryRefused(f"{statement.key.upper()} of queries is not supported", hint="ask them one at a time")
+        raise no_service(f"{statement.key.upper()} of queries", "ask them one at a time")
     if not isinstance(statement, exp.Select):
-        raise QueryRefused("only SELECT is supported", hint=ONE_TABLE)
+        raise Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
     return statement
 
 
@@ -136,7 +137,7 @@ def _write(select: exp.Select) -> str:
     try:
         return write(select)
     except UnsupportedError:
-        raise QueryRefused("the query holds what no DuckDB statement can", hint=ONE_TABLE) from None
+        raise Uncut("the query holds what no DuckDB statement can", hint=ONE_TABLE) from None
 
 
 _CLAUSES = {
@@ -158,7 +159,7 @@ def _refuse_clauses(select: exp.Select) -> None:
     for name, value in select.args.items():
         if value and name not in _UNDERSTOOD:
             what, hint = _CLAUSES.get(name, (name.strip("_").upper().replace("_", " "), ONE_TABLE))
-            raise QueryRefused(f"{what} is not supported", hint=hint)
+            raise no_service(what, hint)
 
 
 _WINDOW = "GROUP BY gives one answer a group; single rows stay where they are"
@@ -182,9 +183,9 @@ def _refuse_nodes(select: exp.Select) -> None:
             continue
         for kinds, what, hint in _NODES:
             if isinstance(node, kinds):
-                raise QueryRefused(f"{what} is not supported", hint=hint)
+                raise no_service(what, hint)
         if isinstance(node, exp.Star) and not _is_count_star(node):
-            raise QueryRefused("* is not supported", hint="name the aggregates you want; `--op` asks for all columns")
+            raise no_service("*: it asks for single rows", "name the aggregates you want; `--op` asks for all columns")
         if isinstance(node, exp.Anonymous):
             _refuse_function(node.name.lower())
         elif isinstance(node, exp.Unnest | exp.Explode):
@@ -193,17 +194,17 @@ def _refuse_nodes(select: exp.Select) -> None:
 
 def _refuse_function(name: str) -> None:
     if name == "columns":
-        raise QueryRefused("COLUMNS() is not supported", hint="name the columns; `--op` asks for all of them")
+        raise no_service("COLUMNS()", "name the columns; `--op` asks for all of them")
     if name in UNSTEADY and name not in TODAY:
         raise unsteady(f"{name}()")
     if name in SET_RETURNING:
-        raise QueryRefused(f"{name}() makes rows and is not supported", hint="reshape the CSV beforehand")
+        raise no_service(f"{name}(), which makes rows", "reshape the CSV beforehand")
     if name in ("grouping", "grouping_id"):
-        raise QueryRefused(f"{name.upper()}() is not supported", hint="ask once for each set of keys")
+        raise no_service(f"{name.upper()}()", "ask once for each set of keys")
 
 
 def unsteady(name: str) -> QueryRefused:
-    return QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
+    return Uncut(f"{name} does not follow from the table", hint="write the value itself as a literal")
 
 
 def _is_count_star(star: exp.Star) -> bool:
@@ -215,17 +216,17 @@ def _is_count_star(star: exp.Star) -> bool:
 def _source(select: exp.Select, table: str) -> exp.Table:
     clause = select.args.get("from_")
     if clause is None:
-        raise QueryRefused("the query has no FROM", hint=f"FROM {_spelled(table)}")
+        raise Uncut("the query has no FROM", hint=f"FROM {_spelled(table)}")
     source = clause.this
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-        raise QueryRefused("FROM must name the table", hint=f"FROM {_spelled(table)}")
+        raise Uncut("FROM must name the table", hint=f"FROM {_spelled(table)}")
     if any(value for name, value in source.args.items() if name not in ("this", "alias", "db")):
-        raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
+        raise Uncut("FROM may only name the table", hint=f"FROM {_spelled(table)}")
     if source.db and source.db.lower() != MAIN:
-        raise QueryRefused("FROM may only name the table", hint=f"FROM {_spelled(table)}")
+        raise Uncut("FROM may only name the table", hint=f"FROM {_spelled(table)}")
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise QueryRefused("new column names after FROM are not supported", hint=f"FROM {_spelled(table)}")
+        raise no_service("new column names after FROM", f"FROM {_spelled(table)}")
     if source.name.lower() != table.lower():
         raise QueryRefused(f"there is no table {source.name!r}", hint=f"this one is {table!r}: FROM {_spelled(table)}")
     return source
@@ -261,7 +262,7 @@ def _limit(node: exp.Expression | None) -> int | None:
         return None
     options = node.args.get("limit_options")
     if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-        raise QueryRefused("LIMIT with percent or ties is not supported", hint="give a number of groups")
+        raise no_service("LIMIT with percent or ties", "give a number of groups")
     if isinstance(node, exp.Limit) and (isinstance(node.expression, exp.Null) or node.expression == exp.var("ALL")):
         return None
     return _number(node.args["count"] if isinstance(node, exp.Fetch) else node.expression, "LIMIT")
@@ -270,4 +271,4 @@ def _limit(node: exp.Expression | None) -> int | None:
 def _number(node: exp.Expression | None, clause: str) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
         return int(node.name)
-    raise QueryRefused(f"{clause} must be a whole number", hint=f"for example: {clause} 10")
+    raise Uncut(f"{clause} is no whole number", hint=f"for example: {clause} 10")

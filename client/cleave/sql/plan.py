@@ -6,8 +6,11 @@
 The final SQL runs in the client over a table with one row a group: keys k0.., its size n, plain aggregates p0.., and
 encrypted ones e0.. .
 
-Where WHERE or a key reads an encrypted column, only the client may know which rows are meant: it selects and groups
-them, the plain service is not asked, and sums over plain columns are encrypted with the rest.
+Where WHERE or a key reads a column that is not plain, only the client may know which rows are meant: it selects and
+groups them, the plain service is not asked, and sums over plain columns are encrypted with the rest.
+
+What no sum gives is computed here, in DuckDB, over the table that is here anyway: an output, HAVING or ORDER BY term at
+a time beside the others (`l0..`), or the question as a whole, which then has a LocalPlan and sends nothing.
 """
 
 from __future__ import annotations
@@ -85,25 +88,45 @@ class PlainAggregate:
         return self.combine is not None
 
 
+@dataclass(frozen=True, slots=True)
+class LocalAggregate:
+    """An expression of aggregates and keys that DuckDB computes here for every group, over the rows WHERE selects.
+
+    `type` is that of its value in the table of groups: what is neither number nor boolean stands there as text.
+    """
+
+    sql: str
+    type: str
+    columns: tuple[str, ...]
+    exact: bool  # DuckDB gives the same value for any order of rows
+
+
 Source = Literal["key", "plain", "encrypted", "local"]
 """Where an output comes from: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """`reason`: why it is computed on this machine, where that is for want of a service that could."""
+
     name: str
     source: Source
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted` and `.plain` it reads."""
+    """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted`, `.plain`, `.local`.
+
+    One that reads a local aggregate is nothing but that.
+    """
 
     sql: str
     type: str
     encrypted: tuple[int, ...]
     plain: tuple[int, ...]
     operations: int  # nodes of the expression: each may round
+    local: tuple[int, ...] = ()
 
     @property
     def is_bare(self) -> bool:
@@ -130,8 +153,36 @@ class QueryPlan:
     order_by: tuple[str, ...]
     limit: int | None
     offset: int
+    local: tuple[LocalAggregate, ...] = ()
 
     @property
     def asks_plain(self) -> bool:
         """Whether the plain service has anything to answer."""
         return bool(self.plain_columns or self.plain)
+
+    @property
+    def sends_nothing(self) -> bool:
+        """Whether no service is asked: then neither key nor transport is needed."""
+        return not self.asks_plain and not self.encrypted
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """A question that DuckDB answers here as a whole, in its own words; nothing of it is sent.
+
+    `columns`: of the table, those the question may read. `others`: the further tables it names. `reason`: why it could
+    not be cut; `hint`: what the services could answer instead.
+    """
+
+    sql: str
+    table: str
+    outputs: tuple[Output, ...]
+    types: tuple[str, ...]
+    columns: tuple[str, ...]
+    others: tuple[str, ...]
+    reason: str
+    hint: str
+
+    @property
+    def sends_nothing(self) -> bool:
+        return True

@@ -1,40 +1,69 @@
-"""From the text of a question to its QueryPlan."""
+"""From the text of a question to its plan: cut between the services and this machine, or answered here as a whole."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 
-from cleave.sql.plan import QueryPlan
+from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import is_number
+from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.operations import AGGREGATE_OF
 
 
-def plan_query(sql: str, schema: Schema, table: str) -> QueryPlan:
-    """Plan one SELECT over `table`, the file's stem. Nothing is read, computed or sent.
+def plan_query(
+    sql: str, schema: Schema, table: str, *, cloud_only: bool = False, others: Mapping[str, Schema] | None = None
+) -> QueryPlan | LocalPlan:
+    """Plan one SELECT over `table`, the file's stem, and `others`, further tables by name. Nothing is read or sent.
 
-    Raises QueryRefused, with the reason and what to do instead, for what cannot be answered.
+    What the services cannot answer is answered here, unless `cloud_only`. Raises QueryRefused, with the reason and what
+    to do instead, for what is not to be answered at all.
     """
+    if len(sql) > limits.MAX_SQL_CHARS:
+        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
+    try:
+        try:
+            return _cut(sql, schema, table)
+        except QueryRefused as error:
+            if cloud_only:
+                raise
+            refusal = error
+        return _whole(sql, schema, table, others or {}, refusal)
+    except RecursionError:
+        raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
+
+
+def _cut(sql: str, schema: Schema, table: str) -> QueryPlan:
     # sqlglot takes 60 ms to import: what only handles plans need not wait for it
     from cleave.sql.catalog import Catalog  # noqa: PLC0415
     from cleave.sql.cut import Cutter  # noqa: PLC0415
     from cleave.sql.parse import parse  # noqa: PLC0415
     from cleave.sql.resolve import resolve  # noqa: PLC0415
 
+    question = parse(sql, table, [column.name for column in schema.columns])
+    usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+    with closing(Catalog(question.table, usable)) as catalog:
+        catalog.require_same(question.text, question.rewritten)
+        try:
+            return Cutter(question, resolve(question, schema, catalog.settle), schema, catalog).plan()
+        except QueryRefused:
+            catalog.require_functions(question.functions)  # a misspelled one explains more
+            raise
+
+
+def _whole(sql: str, schema: Schema, table: str, others: Mapping[str, Schema], refusal: QueryRefused) -> LocalPlan:
+    """Raises `refusal` itself for what DuckDB would not answer either, unless it only says that no service does."""
+    from cleave.sql.uncut import Uncut  # noqa: PLC0415 - as above
+    from cleave.sql.whole import plan_whole  # noqa: PLC0415
+
     try:
-        question = parse(sql, table, [column.name for column in schema.columns])
-        usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
-        with closing(Catalog(question.table, usable)) as catalog:
-            catalog.require_same(question.text, question.rewritten)
-            try:
-                return Cutter(question, resolve(question, schema, catalog.settle), schema, catalog).plan()
-            except QueryRefused:
-                catalog.require_functions(question.functions)  # a misspelled one explains more
-                raise
-    except RecursionError:
-        raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
+        return plan_whole(sql, schema, table, others, refusal)
+    except QueryRefused as error:
+        told = error if isinstance(refusal, Uncut) else refusal
+    raise told
 
 
 def operation_sql(operation: str, schema: Schema, table: str) -> str:

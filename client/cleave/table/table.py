@@ -36,7 +36,18 @@ class Table:
         self.schema = schema
         self.connection = connection
         self.rows = rows
+        self.others: dict[str, str] = {}  # of further tables: name -> relation
         self._scratch = scratch
+
+    def add(self, name: str, other: Table) -> None:
+        """Keep a copy of `other` beside this table, for questions that name both."""
+        names = [column.name for column in other.schema.columns]
+        content = other.parquet(other.relation, names, 0, other.rows)
+        os.ftruncate(self._scratch, 0)
+        os.pwrite(self._scratch, content, 0)
+        relation = f"other{len(self.others)}"
+        self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
+        self.others[name] = relation
 
     def parquet(self, relation: str, columns: Sequence[str], start: int, stop: int) -> bytes:
         """Rows `start`..`stop` of `columns` as a Parquet file that never was on a disk.

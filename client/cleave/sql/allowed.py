@@ -1,0 +1,163 @@
+"""What a question that DuckDB answers as a whole may name: the tables it was given, and functions of their rows.
+
+A walk over DuckDB's own tree of the statement. What is not known here is refused, so that a newer DuckDB's grammar
+opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.asked).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cleave.sql.functions import ABOUT_DATABASE, CLOCK, ROW_MAKING, UNSTEADY
+from cleave_shared.errors import QueryRefused
+
+MAIN = "main"  # DuckDB's schema for tables of no other
+_QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_PASSED = frozenset(
+    {"JOIN", "SUBQUERY", "EMPTY", "EXPRESSION_LIST", "PIVOT"}
+    | {"ORDER_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "DISTINCT_MODIFIER"}
+    | {"ORDER_DEFAULT", "ASCENDING", "DESCENDING"}
+)
+_CLASSES = frozenset(
+    {"BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"}
+    | {"LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "TYPE", "WINDOW"}
+)
+_ONLY = "only SELECT is supported"
+
+
+@dataclass
+class Named:
+    """What a statement names: tables in lower case, columns likewise; `everything` where it has a star."""
+
+    tables: set[str] = field(default_factory=set)
+    columns: set[str] = field(default_factory=set)
+    everything: bool = False
+
+
+def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Named:
+    """What the statement of `tree`, as json_serialize_sql has it, names; `tables`: those there are, and their columns.
+
+    Raises QueryRefused for other tables, for functions that read files, tell of this machine or differ from call to
+    call, for parameters, and for what is not one SELECT.
+    """
+    statements = tree["statements"]
+    if len(statements) != 1:
+        raise QueryRefused(f"{len(statements)} statements, one at a time" if statements else "the query is empty")
+    names = {column.lower() for columns in tables.values() for column in columns}
+    names |= {word.lower() for word in _given(statements)}
+    walk = _Walk(tables, names)
+    walk.node(statements[0]["node"], frozenset())
+    return walk.found
+
+
+def _given(node: Any) -> Iterator[str]:
+    """The names a statement gives by itself."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _given(each)
+    elif isinstance(node, dict):
+        if isinstance(alias := node.get("alias"), str):
+            yield alias
+        for several in ("column_name_alias", "aliases", "expected_names"):
+            yield from (each for each in node.get(several) or () if isinstance(each, str))
+        for value in node.values():
+            yield from _given(value)
+
+
+class _Walk:
+    def __init__(self, tables: Iterable[str], names: set[str]) -> None:
+        self.found = Named()
+        self._known = {name.lower() for name in tables}
+        self._spelled = list(tables)
+        self._names = names  # of columns, or given in the statement
+
+    def node(self, node: Any, scope: frozenset[str]) -> None:
+        """`scope`: the common table expressions that are seen here, in lower case."""
+        if isinstance(node, list):
+            for each in node:
+                self.node(each, scope)
+        elif isinstance(node, dict):
+            if "class" in node:
+                self._expression(node)
+            elif isinstance(node.get("type"), str) and self._relation(node, scope):
+                return
+            self._children(node, scope)
+
+    def _children(self, node: Mapping[str, Any], scope: frozenset[str], *, but: str = "") -> None:
+        for key, value in node.items():
+            if key != but:
+                self.node(value, scope)
+
+    def _relation(self, node: Mapping[str, Any], scope: frozenset[str]) -> bool:
+        """Whether its children have been seen to."""
+        kind = node["type"]
+        if kind in _QUERIES:
+            self._query(node, scope)
+            return True
+        if kind == "BASE_TABLE":
+            self._table([str(part) for part in node["qualified_name"]["path"]], scope)
+        elif kind == "TABLE_FUNCTION":
+            self._makes_rows(node["function"])
+        elif kind == "SHOW_REF":
+            if node.get("show_type") not in ("DESCRIBE", "SUMMARY") or not node.get("query"):
+                raise self._other("of the database's own")
+        elif kind not in _PASSED and "type_info" not in node and "id" not in node:
+            raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
+        return False
+
+    def _query(self, node: Mapping[str, Any], scope: frozenset[str]) -> None:
+        for each in node.get("cte_map", {}).get("map", ()):
+            self.node(each["value"], scope)
+            scope |= {str(each["key"]).lower()}
+        if node["type"] == "RECURSIVE_CTE_NODE":
+            scope |= {str(node["cte_name"]).lower()}
+        self._children(node, scope, but="cte_map")
+
+    def _table(self, path: list[str], scope: frozenset[str]) -> None:
+        name = path[-1].lower()
+        qualifier = [part.lower() for part in path[:-1]]
+        if (not qualifier and name in scope) or (qualifier == ["recurring"] and name in scope):
+            return
+        if name not in self._known or qualifier not in ([], [MAIN]):
+            raise self._other(repr(".".join(path)))
+        self.found.tables.add(name)
+
+    def _other(self, name: str) -> QueryRefused:
+        return QueryRefused(f"there is no table {name}", hint=self._there())
+
+    def _there(self) -> str:
+        return f"FROM {', '.join(self._spelled)} is there, --with FILE adds another; nothing else of this machine is"
+
+    def _makes_rows(self, call: Mapping[str, Any]) -> None:
+        name = _called(call)
+        if name not in ROW_MAKING:
+            raise QueryRefused(f"{name}() reads what is not the table", hint=self._there())
+
+    def _expression(self, node: Mapping[str, Any]) -> None:
+        kind = node["class"]
+        if kind == "PARAMETER":
+            raise QueryRefused("a parameter has no value", hint="write the value itself")
+        if kind not in _CLASSES:
+            raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
+        if kind in ("FUNCTION", "WINDOW"):
+            _refuse_function(_called(node))
+        elif kind == "STAR":
+            self.found.everything = True
+        elif kind == "COLUMN_REF":
+            words = [str(word).lower() for word in node["column_names"]]
+            self.found.columns.update(words)
+            if len(words) == 1 and words[0] not in self._names:
+                _refuse_function(words[0])
+
+
+def _called(call: Mapping[str, Any]) -> str:
+    return str(call["qualified_name"]["path"][-1] if call.get("qualified_name") else call["function_name"]).lower()
+
+
+def _refuse_function(name: str) -> None:
+    if name in UNSTEADY and name not in CLOCK:
+        raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
+    if name in ABOUT_DATABASE:
+        raise QueryRefused(f"{name}() tells of the database, not of the table")

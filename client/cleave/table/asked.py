@@ -1,0 +1,80 @@
+"""A SELECT run as it stands over a table in memory, by the names SQL knows it and others by, and over nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import duckdb
+
+from cleave.table.duck import identifier
+from cleave.table.table import Table
+from cleave.table.types import is_shown_as_it_is
+from cleave_shared.errors import InputError
+
+_CATALOG = identifier("the question")  # no table's name: a qualified one would be ambiguous
+_ANSWER = identifier("the answer")
+_SECONDS = 0.05  # between two looks at the time
+
+
+def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Callable[[], float]) -> list[list[Any]]:
+    """The rows of `sql`, columns of `types`: Python's value of numbers and booleans, else DuckDB's text of it.
+
+    The statement was checked (cleave.sql.allowed). Raises InputError where it cannot be computed on these rows,
+    duckdb.InterruptException once `left()`, in seconds, is none.
+    """
+    connection = table.connection
+    connection.execute(f"ATTACH ':memory:' AS {_CATALOG}")
+    try:
+        with closing(connection.cursor()) as cursor, limited(cursor, left):
+            cursor.execute(f"USE {_CATALOG}")
+            for seen, relation in {name: table.relation, **table.others}.items():
+                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT * FROM memory.main.{identifier(relation)}")
+            failure = None
+            try:
+                cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
+            except duckdb.InterruptException:
+                raise
+            except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+                failure = error.__class__
+            if failure is not None:
+                raise _failed(failure)
+            names = [f"c{place}" for place in range(len(types))]
+            shown = [
+                name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
+                for name, type_ in zip(names, types, strict=True)
+            ]
+            rows = cursor.execute(f"SELECT {', '.join(shown)} FROM {_ANSWER} AS answer({', '.join(names)})").fetchall()
+    finally:
+        connection.execute(f"DETACH {_CATALOG}")
+    return [list(row) for row in rows]
+
+
+@contextmanager
+def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) -> Iterator[None]:
+    """Once `left()` is none, whatever `connection` is at within the block raises duckdb.InterruptException."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(min(_SECONDS, left()) or _SECONDS):
+            if not left():
+                connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="time", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _failed(kind: type[duckdb.Error]) -> InputError:
+    if issubclass(kind, duckdb.OutOfMemoryException):
+        return InputError("the answer does not fit in memory", hint="ask for fewer rows, or for aggregates")
+    return InputError(
+        f"the query cannot be computed on this table ({kind.__name__})",
+        hint="use TRY_CAST where a value may not fit, NULLIF(x, 0) where one divides",
+    )

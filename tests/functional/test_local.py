@@ -1,0 +1,190 @@
+"""Questions answered on this machine as a whole: DuckDB's answer, nothing sent, no value in an error, no waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cleave import figures
+from cleave.pipeline import Options, run_local
+from cleave.session import Session
+from cleave.table.lazy import of_files
+from cleave.transport.deadline import Deadline, OutOfTime
+from cleave_shared.errors import InputError, QueryRefused
+
+ROWS = """ward,day,age,bill,name
+A,2024-01-02,31,100.50,Ann
+A,2024-01-03,42,200.25,Bob
+B,2024-02-02,53,50.00,Cid
+B,,64,75.10,Dee
+C,2024-03-01,16,,secretvalue
+"""
+SCHEMA = """
+[columns.ward]
+kind = "plain"
+type = "VARCHAR"
+[columns.day]
+kind = "plain"
+type = "DATE"
+[columns.age]
+kind = "encrypted"
+type = "BIGINT"
+[columns.bill]
+kind = "encrypted"
+type = "DECIMAL(9,2)"
+[columns.name]
+kind = "sealed"
+type = "VARCHAR"
+"""
+
+
+@pytest.fixture(params=["t", "source", "selected", "the question", "other0"])
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Session]]:
+    """The table under names that are the client's own inside, without key and services."""
+    yield from opened(tmp_path, request.param)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    for _, one in opened(tmp_path, "t"):
+        yield one
+
+
+def opened(folder: Path, name: str) -> Iterator[tuple[str, Session]]:
+    (folder / "t.csv").write_text(ROWS)
+    (folder / "t.schema.toml").write_text(SCHEMA)
+    (folder / "wards.csv").write_text("ward,beds\nA,10\nB,20\n")
+    (folder / "wards.schema.toml").write_text(
+        '[columns.ward]\nkind = "local"\ntype = "VARCHAR"\n[columns.beds]\nkind = "local"\ntype = "INTEGER"\n'
+    )
+    with Session(of_files([folder / "t.csv"], name=name), others=[of_files([folder / "wards.csv"])]) as one:
+        yield name, one
+
+
+QUERIES = [
+    "SELECT DISTINCT ward FROM {t}",
+    "SELECT * FROM {t}",
+    "SELECT name, bill, avg(bill) OVER (PARTITION BY ward) AS a, {t}.age AS {t} FROM {t}",
+    "SELECT ward, age FROM {t} QUALIFY row_number() OVER (PARTITION BY ward ORDER BY age DESC) = 1",
+    "WITH x AS (SELECT ward, max(age) AS m FROM main.{t} GROUP BY ward) SELECT x.* FROM x WHERE m > 20",
+    "WITH {t} AS (SELECT 7 AS seven) SELECT * FROM {t}",
+    "SELECT ward, age FROM {t} WHERE age > (SELECT avg(age) FROM {t})",
+    "SELECT ward, sum(bill) AS s, any_value(beds) FROM {t} LEFT JOIN wards USING (ward) GROUP BY ward",
+    "SELECT ward FROM {t} UNION ALL BY NAME SELECT beds FROM wards",
+    "SELECT [age, NULL], {{'a': day, 'b': name}}, map {{ward: bill}}, INTERVAL 3 DAY, day FROM {t}",
+    "SELECT count(*) FROM {t} AS x, {t} AS y WHERE x.age < y.age",
+    "PIVOT {t} ON ward IN ('A', 'B') USING sum(bill) GROUP BY day",
+    "SELECT NULL, NULL::DOUBLE, 'nan'::DOUBLE, 1e300 * 1e300 FROM {t}",
+    "SELECT ward, ward, 1 AS WARD FROM {t} WHERE false",
+    "SELECT * FROM (SUMMARIZE {t})",
+    "SELECT median(age), mode(ward) FROM (SELECT * FROM {t} ORDER BY age LIMIT 50%)",
+]
+
+
+TABLES = """
+CREATE TABLE {t} (ward VARCHAR, day DATE, age BIGINT, bill DECIMAL(9,2), name VARCHAR);
+INSERT INTO {t} VALUES ('A', '2024-01-02', 31, 100.50, 'Ann'), ('A', '2024-01-03', 42, 200.25, 'Bob'),
+    ('B', '2024-02-02', 53, 50.00, 'Cid'), ('B', NULL, 64, 75.10, 'Dee'), ('C', '2024-03-01', 16, NULL, 'secretvalue');
+CREATE TABLE wards AS FROM (VALUES ('A', 10), ('B', 20)) AS wards(ward, beds);
+"""
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_is_duckdbs_answer(named: tuple[str, Session], query: str) -> None:
+    name, session = named
+    sql = query.format(t=f'"{name}"')
+    answer = session.ask(session.plan(sql))
+    with duckdb.connect() as connection:
+        connection.execute(TABLES.format(t=f'"{name}"'))
+        described = connection.execute(f"DESCRIBE {sql}").fetchall()
+        connection.execute(f"CREATE TABLE answer AS {sql}")
+        columns = ", ".join(f"c{place}" for place in range(len(described)))
+        texts = connection.execute(
+            f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM (SELECT * FROM answer AS a({columns}))"
+        ).fetchall()
+    assert [output.name for output in answer.result.columns] == [row[0] for row in described]
+    assert answer.result.types == [row[1] for row in described]
+    shown = [tuple(None if value is None else figures.plain(value) for value in row) for row in answer.result.rows]
+    expected = [tuple(None if text is None else _plain(text) for text in row) for row in texts]
+    assert sorted(map(repr, shown)) == sorted(map(repr, expected))
+    assert {output.source for output in answer.result.columns} == {"local"}
+    assert (answer.usage.requests, answer.usage.bytes_sent, answer.usage.key_id) == (0, 0, None)
+    assert set(answer.checks.values()) == {"not needed"}
+
+
+def _plain(text: str) -> str:
+    """A double's text as the client writes it."""
+    return {"nan": "NaN", "inf": "Infinity"}.get(text, text)
+
+
+def test_order_and_limit_are_kept(session: Session) -> None:
+    answer = session.ask(session.plan("SELECT name, age FROM t ORDER BY age DESC LIMIT 3"))
+    assert answer.result.rows == [["Dee", 64], ["Cid", 53], ["Bob", 42]]
+    assert answer.result.exact == [[True, True]] * 3
+
+
+def test_a_double_has_no_bound(session: Session) -> None:
+    answer = session.ask(session.plan("SELECT DISTINCT age / 3 AS third FROM t ORDER BY 1 LIMIT 1"))
+    assert (answer.result.bounds, answer.result.exact) == ([[None]], [[None]])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT DISTINCT CAST(name AS INTEGER) FROM t",
+        "SELECT DISTINCT CAST(name AS DATE) FROM t ORDER BY ALL",
+        "SELECT error(name) OVER () FROM t",
+        "SELECT DISTINCT age + 9223372036854775807 FROM t",
+        "SELECT name FROM t WHERE strptime(name, '%Y') > DATE '2020-01-01'",
+        "SELECT DISTINCT CAST('[' || name AS INTEGER[]) FROM t",
+        "SELECT (SELECT name FROM t AS u WHERE u.age > t.age OR u.age <= t.age) FROM t",
+    ],
+)
+def test_an_error_quotes_no_value(session: Session, sql: str) -> None:
+    with pytest.raises((InputError, QueryRefused)) as caught:
+        session.ask(session.plan(sql))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "secretvalue" not in f"{error!r} {getattr(error, 'hint', '')}"
+        error = error.__cause__ or error.__context__
+    assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]  # and the session goes on
+
+
+def test_work_here_ends_with_its_time(session: Session) -> None:
+    plan = session.plan("SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b, t")
+    started = time.monotonic()
+    with pytest.raises(OutOfTime, match=r"0\.3 seconds"):
+        session.ask(plan, seconds=0.3)
+    assert time.monotonic() - started < 3
+    assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]
+
+
+def test_a_time_that_is_over_already(session: Session) -> None:
+    with pytest.raises(OutOfTime):
+        run_local(
+            session.table, session.plan("SELECT DISTINCT count(*) FROM range(1000000000), t"), deadline=Deadline(0)
+        )
+
+
+def test_a_minimum_group_size_is_refused_where_it_cannot_be_kept(session: Session) -> None:
+    with pytest.raises(QueryRefused, match="minimum group size"):
+        session.ask(session.plan("SELECT DISTINCT ward FROM t"), Options(min_group=2))
+
+
+def test_tables_of_one_name_are_refused(tmp_path: Path) -> None:
+    for _, session in opened(tmp_path, "t"):
+        with pytest.raises(InputError, match="two tables are called 'WARDS'"):
+            Session(
+                session._lazy, others=[of_files([tmp_path / "wards.csv"], name=each) for each in ("wards", "WARDS")]
+            )
+
+
+def test_nothing_is_left_behind(session: Session) -> None:
+    """Neither the names of a question nor its answer are seen by the next one."""
+    session.ask(session.plan("SELECT DISTINCT ward FROM t"))
+    catalogs = session.table.connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+    assert ("the question",) not in catalogs
