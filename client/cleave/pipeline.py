@@ -306,8 +306,7 @@ def _ask_plain(
 
     futures: list[Future[PlainResponse]] = []
     with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, failed.on_error():
-        # All of them before any is asked: the embedded service forks, and a child forked while DuckDB is at work here
-        # could inherit one of its locks. And a row too large for a request is refused before anything has left.
+        # All of them before any is asked: a row too large for a request is refused before anything has left.
         for part in list(halves.plain_parts()):
             gate.acquire()
             if failed.is_set():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import resource
 import sys
@@ -107,11 +108,16 @@ def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
     request.state.facts.update(numbers)
 
 
-def lambda_handler(app: Application) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+def lambda_handler(
+    app: Application, prepare: Callable[[], None] = lambda: None
+) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
 
-    Nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
+    Lambda's runtime starts a thread before the first event: `prepare` is called before that, and nowhere but there.
+    Otherwise nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
     """
+    if "AWS_LAMBDA_RUNTIME_API" in os.environ:
+        prepare()
 
     def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         log_to_stderr()

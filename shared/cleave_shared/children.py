@@ -39,8 +39,8 @@ _HEAD = struct.Struct("<BI")  # kind of frame, number of parts
 _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
 _LATE = (signal.SIGALRM, signal.SIGXCPU)
-_GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
-_DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT)
+GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
+_DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGCHLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Child:
         self._killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        if _is_gone(self.pid, _GONE_SECONDS):
+        if _is_gone(self.pid, GONE_SECONDS):
             self._reap()
         else:
             threading.Thread(target=self._reap, daemon=True).start()
@@ -184,15 +184,24 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Colle
     """Run `work` in a forked child. It keeps open regular and memory files and the descriptors in `keep`.
 
     The thread that calls must live as long as the child: the kernel ties the child to it (prctl(2), PR_SET_PDEATHSIG).
-    `work` must not touch what threads of the parent may hold locked: locks, executors, event loops, DuckDB.
+    `work` must not touch what threads of the parent may hold locked: locks, executors, event loops, and libraries that
+    work outside the GIL, as DuckDB does (see `fork_server`). TenSEAL does not.
     """
     ours, theirs = socket.socketpair()
+    with theirs:
+        pid = fork_onto(theirs, work, bounds, keep)
+    return Child(pid, Channel(ours))
+
+
+def fork_onto(
+    end: socket.socket, work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Collection[int] = ()
+) -> int:
+    """As `fork`, over a socket that is there already. Returns the child's process id."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _live(work, Channel(theirs), bounds, parent, {theirs.fileno(), *keep})
-    theirs.close()
-    return Child(pid, Channel(ours))
+        _live(work, Channel(end), bounds, parent, {end.fileno(), *keep})
+    return pid
 
 
 def _is_gone(pid: int, seconds: float) -> bool:
@@ -228,8 +237,8 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
     try:
         die_with(parent)
         gc.disable()  # would copy every inherited page and run finalisers of the parent's objects
-        _calm_signals()
-        _let_go(keep)
+        calm_signals()
+        let_go(keep)
         _bind(bounds)
         work(channel)
         code = 0
@@ -240,7 +249,8 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
         os._exit(code)
 
 
-def _calm_signals() -> None:
+def calm_signals() -> None:
+    """For a process just made: no handler of its parent's is run in it."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches a whole group; the parent decides what ends
     for each in _DEFAULT:
@@ -248,7 +258,7 @@ def _calm_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _let_go(keep: set[int]) -> None:
+def let_go(keep: set[int]) -> None:
     """Put /dev/null in the place of the standard streams and of every inherited pipe, socket and the like.
 
     In their place, since an inherited object may still close its number, which must not be somebody else's by then.

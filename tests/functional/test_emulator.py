@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, rest_
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits, wire
 from tests.functional import many_chunks
+from tests.functional.processes import descendants
 from tests.functional.runtime_api import Function, FunctionError
 
 SENSITIVE, PLAIN = "cleave_services.sensitive.app.handler", "cleave_services.plain.app.handler"
@@ -97,6 +99,15 @@ def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(event
         function.seconds = 29.0
         assert function.invoke(event)["statusCode"] == 200
         assert function.starts == 2
+
+
+def test_the_fork_server_of_the_plain_service_is_forked_at_init(plain: Function, events: dict[str, Event]) -> None:
+    """While there is one thread; a new interpreter would add its start to the first event's time."""
+    plain.stop()
+    plain.invoke(events["plain-operation"].event)
+    assert plain.process
+    (server,) = descendants(plain.process.pid)
+    assert b"-I" not in Path(f"/proc/{server}/cmdline").read_bytes().split(b"\0")
 
 
 def test_a_handler_that_is_not_there_is_an_error() -> None:

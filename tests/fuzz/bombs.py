@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cleave_services.plain import contained
 from cleave_services.plain.app import app
 from cleave_shared import limits, wire
 from cleave_shared.wire import PlainRequest
 from tests.functional.gateway import call
+from tests.functional.processes import descendants
 
 BOMBS: list[dict[str, str]] = tomllib.loads(
     (Path(__file__).parents[1] / "vectors" / "plain-bombs.toml").read_text("utf-8")
@@ -65,12 +67,14 @@ def ask(part: str, sql: str, table: bytes) -> Any:
 
 def tried(bomb: dict[str, str], table: bytes) -> Ended:
     """`table` holds the ids 1, 2 and 3."""
+    contained.prepare()
+    lasting = set(descendants(os.getpid()))
     started = time.perf_counter()
     answer = ask(bomb["part"], bomb["sql"], table)
     seconds = time.perf_counter() - started
     how = "answered" if answer.status_code == 200 else str(answer.json().get("error"))
     how = how.removeprefix(f"{bomb['part']}: ").removeprefix(f"{bomb['part']}[0]: ")
-    return Ended(bomb["name"], answer.status_code, how, seconds, _fault(bomb, answer, seconds) or _left())
+    return Ended(bomb["name"], answer.status_code, how, seconds, _fault(bomb, answer, seconds) or _left(lasting))
 
 
 def _fault(bomb: dict[str, str], answer: Any, seconds: float) -> str | None:
@@ -83,19 +87,18 @@ def _fault(bomb: dict[str, str], answer: Any, seconds: float) -> str | None:
     return None
 
 
-def _left() -> str | None:
+def _left(lasting: set[int]) -> str | None:
+    """`lasting` are the processes that were there before: the fork server."""
     deadline = time.monotonic() + GONE_SECONDS
     while time.monotonic() < deadline:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.01)
-        except ChildProcessError:
+        if lasting.issuperset(descendants(os.getpid())):
             return None
+        time.sleep(0.01)
     return "a process is left"
 
 
 def ids() -> bytes:
-    """The table, written by a process of its own: this one has no DuckDB open that a child could inherit."""
+    """The table, written by a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ids.parquet"
         write = f"import duckdb; duckdb.sql('SELECT range + 1 AS id FROM range(3)').write_parquet({str(path)!r})"

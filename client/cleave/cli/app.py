@@ -49,8 +49,13 @@ Digits = Annotated[
 ]
 
 
-def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer.Typer:
-    """The whole command line over `embedded` services and a local server."""
+def create_cli(
+    embedded: Callable[[], Transport], serve_locally: Serve, prepare: Callable[[], None] = lambda: None
+) -> typer.Typer:
+    """The whole command line over `embedded` services and a local server.
+
+    `prepare` is called where embedded services will be asked, before this process has a second thread.
+    """
     app = typer.Typer(
         cls=Group,
         help=HELP,
@@ -69,7 +74,7 @@ def create_cli(embedded: Callable[[], Transport], serve_locally: Serve) -> typer
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, debug=debug, quiet=quiet)
+        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
 
     app.command()(schema)
     app.add_typer(key_commands(), name="key")
@@ -165,13 +170,15 @@ def query(
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     started = time.perf_counter()
+    settings: Settings = ctx.obj
+    if endpoint is None and functions is None:
+        settings.prepare()
     asked = read_question(words, sql_file, op, schema, table, others or ())
     from cleave.cli.formats import answer_bytes  # noqa: PLC0415
     from cleave.cli.report import footer  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
     from cleave.transport.connect import Target  # noqa: PLC0415
 
-    settings: Settings = ctx.obj
     target = Target(endpoint, functions, profile, region, sign, insecure_http)
     access = Access(key, passphrase.current(passphrase_fd), target, suspect_key)
     with Session(asked.table, access, settings.embedded, _bars(settings), asked.others) as session:

@@ -42,6 +42,7 @@ class Settings:
 
     embedded: Callable[[], Transport]
     serve: Serve
+    prepare: Callable[[], None]
     debug: bool
     quiet: bool
 

@@ -65,7 +65,9 @@ def _application(name: str) -> ASGIApp:
     """Imported in its own process: neither half has the other's library."""
     if name == "plain":
         from cleave_services.plain.app import app as plain  # noqa: PLC0415
+        from cleave_services.plain.contained import prepare  # noqa: PLC0415
 
+        prepare()  # before uvicorn starts a thread
         return plain
     from cleave_services.sensitive.app import app as sensitive  # noqa: PLC0415
 

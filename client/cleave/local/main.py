@@ -23,7 +23,7 @@ def main() -> None:
         logging.lastResort = logging.NullHandler()
     process.protect()
     try:
-        create_cli(_embedded, _serve)(prog_name="cleave")
+        create_cli(_embedded, _serve, _prepare)(prog_name="cleave")
     except SystemExit as ended:
         if threading.active_count() > 1:  # work that a deadline left behind; Python would wait for it, or stumble
             process.leave(ended.code if isinstance(ended.code, int) else 1)
@@ -34,6 +34,12 @@ def _embedded() -> Transport:
     from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services; most commands need neither
 
     return embedded_services()
+
+
+def _prepare() -> None:
+    from cleave_services.plain.contained import prepare  # noqa: PLC0415 - DuckDB, which the table needs as well
+
+    prepare()
 
 
 def _serve(

@@ -1,0 +1,288 @@
+"""A process with a single thread from which children are forked, whatever threads the process that asks for them has.
+
+A forked child has the locks of its parent as they were, and only the thread that forked: a lock that another thread
+held is held for ever. Python sees to its own; nobody sees to those of a library at work in C++ outside the GIL, as
+DuckDB is. So the parent of such children never has a second thread:
+
+    client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
+
+(1) is a fork where the client has one thread as yet, by the kernel's count, else a new interpreter (0.3 s, beside
+whatever the client does meanwhile). (2) is a fork, however large the client has grown. Client and server share a
+socket of messages, one for each child, with two descriptors: the child's end of its channel, and a lifeline. Over the
+lifeline the server tells how the child ended; the end of the lifeline, or of the client, ends the child.
+
+    server = ForkServer(["cleave_services.plain.engine"])
+    with server.fork(work, (argument,), Bounds(seconds=25)) as child:
+        (blob,) = child.receive(26)
+
+`multiprocessing` has a fork server as well: its children import the client's main module, and outlive it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+from cleave_shared import children
+from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.errors import ServiceError
+
+_ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the resources the most memory, in KiB
+_START_SECONDS = 60.0  # a new interpreter and its imports, on a machine at its limits
+_ASK_SECONDS = 10.0  # a server has nothing to do but fork
+_NEW = "import sys; sys.path[:] = sys.argv[2:]; from cleave_shared.fork_server import main; main()"
+# All of the environment that a server in a new interpreter gets: what the loader needs, and Lambda's size.
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+
+_NONE = ServiceError("no process can be started", hint="is there enough memory?", status=500)
+_UNBOUNDED = Bounds()
+
+Work = Callable[..., None]  # work(channel, *arguments); found again by its name, so a module's own function
+
+
+class ForkServer:
+    """Starts with `start`, else with the first `fork`, and imports the modules `preload`; ends with this process."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._preload = preload
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._pid = 0
+        self._ready = False
+        self.peak_kb = 0  # the most memory that any child had
+        os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own
+        atexit.register(self.stop)
+
+    def start(self) -> None:
+        """Start unless started, and do not wait until it is ready. Best called while there is one thread."""
+        with self._lock:
+            self._started()
+
+    def fork(self, work: Work, arguments: Sequence[object] = (), bounds: Bounds = _UNBOUNDED) -> Child:
+        """`work(channel, *arguments)` in a child of the server. `arguments` are sent there, pickled.
+
+        Raises ServiceError where no server can be started, ProcessDied where the child does not take its arguments.
+        """
+        payload = pickle.dumps((work, tuple(arguments)), pickle.HIGHEST_PROTOCOL)
+        (ours, theirs), (lifeline, its_end) = socket.socketpair(), socket.socketpair()
+        with contextlib.ExitStack() as stack:
+            for each in (ours, lifeline):
+                stack.push(each)
+            with theirs, its_end:
+                self._ask([theirs.fileno(), its_end.fileno()], bounds)
+            child = stack.enter_context(_Child(Channel(ours), lifeline, self._note))
+            child.send([payload], bounds.seconds)
+            stack.pop_all()
+        return child
+
+    def stop(self) -> None:
+        """End the server and with it every child."""
+        with self._lock:
+            self._end()
+
+    def _ask(self, descriptors: list[int], bounds: Bounds) -> None:
+        message = json.dumps(asdict(bounds)).encode()
+        with self._lock:
+            for last in (False, True):
+                control = self._started()
+                try:
+                    if not self._ready:
+                        control.settimeout(_START_SECONDS)
+                        self._ready = control.recv(1) != b""
+                    control.settimeout(_ASK_SECONDS)
+                    socket.send_fds(control, [message], descriptors)
+                except OSError:  # it is gone, or stopped
+                    self._end()
+                    if last:
+                        raise _NONE from None
+                else:
+                    return
+
+    def _note(self, peak_kb: int) -> None:
+        self.peak_kb = max(self.peak_kb, peak_kb)
+
+    def _started(self) -> socket.socket:
+        if self._control is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                try:
+                    self._pid = (_forked if _threads() == 1 else _spawned)(theirs, self._preload)
+                except OSError:
+                    ours.close()
+                    raise _NONE from None
+            self._control, self._ready = ours, False
+        return self._control
+
+    def _end(self) -> None:
+        if self._control is None:
+            return
+        self._control.close()
+        self._control = None
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            for _ in range(100):  # it ends by itself once it has read that `control` is closed
+                if os.waitpid(self._pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.002)
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+    def _forget(self) -> None:
+        if self._control is not None:
+            self._control.close()  # else the server would not notice the end of the process it serves
+            self._control = None
+        self._lock = threading.Lock()
+
+
+class _Child(Child):
+    """A child of the fork server."""
+
+    def __init__(self, channel: Channel, lifeline: socket.socket, note: Callable[[int], None]) -> None:
+        super().__init__(0, channel)
+        self._lifeline = lifeline
+        self._note = note  # takes the most memory it had, in KiB
+
+    def kill(self) -> None:
+        if self._killed:
+            return
+        self._killed = True
+        with contextlib.suppress(OSError, struct.error), self._lifeline:
+            self._lifeline.shutdown(socket.SHUT_WR)
+            self._lifeline.settimeout(children.GONE_SECONDS)
+            self._status, peak = _ENDED.unpack(self._lifeline.recv(_ENDED.size))
+            self._note(peak)
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _forked(control: socket.socket, preload: Sequence[str]) -> int:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        children.calm_signals()
+        children.let_go({control.fileno()})
+        _serve(control, parent, preload)
+    finally:
+        os._exit(1)
+
+
+def _spawned(control: socket.socket, preload: Sequence[str]) -> int:
+    """A new interpreter, isolated, that finds modules where this one does. Its control socket is its stdin."""
+    if not sys.executable:
+        raise ServiceError("there is no Python interpreter to start another process with", status=500)
+    actions = [
+        (os.POSIX_SPAWN_DUP2, control.fileno(), 0),
+        *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)),
+    ]
+    told = json.dumps({"parent": os.getpid(), "preload": list(preload)})
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-c", _NEW, told, *map(os.path.abspath, sys.path)],
+        {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        file_actions=actions,
+    )
+
+
+def main() -> NoReturn:
+    """Serve, in a new interpreter, the process that made it."""
+    told = json.loads(sys.argv[1])
+    control = socket.socket(fileno=os.dup(0))
+    children.calm_signals()
+    children.let_go({control.fileno()})
+    _serve(control, told["parent"], told["preload"])
+
+
+def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
+    children.refuse_core_dumps()
+    for module in preload:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    control.send(b"+")
+    Server(control, parent).run()
+
+
+class Server:
+    """The loop of the server's one thread. It reads no payload: hostile bytes are for children alone."""
+
+    def __init__(self, control: socket.socket, parent: int) -> None:
+        self._control = control
+        self._lifelines: dict[int, tuple[int, socket.socket]] = {}  # descriptor -> child
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        woken, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        os.set_blocking(woken, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._woken = woken
+        self._poll.register(woken, select.POLLIN)
+        self._parent: int | None = None
+        with contextlib.suppress(OSError):  # where the kernel has none, the end of `control` is all there is to go by
+            self._parent = os.pidfd_open(parent)
+            self._poll.register(self._parent, select.POLLIN)
+
+    def run(self) -> NoReturn:
+        while True:
+            told = {descriptor for descriptor, _ in self._poll.poll()}
+            if self._parent in told:
+                os._exit(0)  # and the kernel ends every child
+            for descriptor in told & self._lifelines.keys():
+                self._poll.unregister(descriptor)
+                os.kill(self._lifelines[descriptor][0], signal.SIGKILL)
+            if self._woken in told:
+                self._reap()
+            if self._control.fileno() in told:  # last, since a new lifeline may get the number of one that has ended
+                self._take()
+
+    def _take(self) -> None:
+        message, descriptors, _, _ = socket.recv_fds(self._control, 1 << 10, 2, socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            os._exit(0)
+        channel, lifeline = (socket.socket(fileno=each) for each in descriptors)
+        with channel:
+            try:
+                pid = children.fork_onto(channel, _work, Bounds(**json.loads(message)))
+            except OSError:  # no memory, too many processes: the client sees both ends closed
+                lifeline.close()
+                return
+        self._lifelines[lifeline.fileno()] = (pid, lifeline)
+        self._poll.register(lifeline, select.POLLIN)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 1 << 12)
+        for descriptor, (pid, lifeline) in list(self._lifelines.items()):
+            ended, status, used = os.wait4(pid, os.WNOHANG)
+            if not ended:
+                continue
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(descriptor)
+            with contextlib.suppress(OSError):
+                lifeline.send(_ENDED.pack(status, used.ru_maxrss))
+            lifeline.close()
+            del self._lifelines[descriptor]
+
+
+def _work(channel: Channel) -> None:
+    (payload,) = channel.receive()
+    work, arguments = pickle.loads(payload)  # noqa: S301 - from the process that this one serves, its end of the socket
+    work(channel, *arguments)

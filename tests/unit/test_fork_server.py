@@ -1,0 +1,165 @@
+"""The fork server: children like any others, from a process with one thread, and nothing left of either."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cleave_shared.children import Bounds, Child
+from cleave_shared.errors import ProcessDied, ServiceError, WireError
+from cleave_shared.fork_server import ForkServer
+from tests.unit import forked
+from tests.unit.test_children import is_alive, wait_for_end
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    made = ForkServer([])
+    yield made
+    made.stop()
+
+
+def pids(child: Child) -> tuple[int, int]:
+    pid, parent, *_ = map(int, child.receive(20))
+    return pid, parent
+
+
+def answer(server: ForkServer, *arguments: object) -> list[bytes]:
+    with server.fork(forked.tell, arguments) as child:
+        return child.receive(20)
+
+
+def test_arguments_arrive_and_answers_come_back(server: ForkServer) -> None:
+    large = b"\0" * 4_400_000
+    _, _, *came = answer(server, "a", 1, large)
+    assert came == [b"'a'", b"1", repr(large).encode()]
+
+
+def test_the_parent_of_children_has_one_thread_and_is_not_this_process(server: ForkServer) -> None:
+    with ThreadPoolExecutor(8) as pool:  # this process has more
+        answers = list(pool.map(lambda number: answer(server, number), range(40)))
+    assert [int(each[2]) for each in answers] == list(range(40))
+    (parent,) = {int(each[1]) for each in answers}
+    assert parent != os.getpid()
+    assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
+
+
+def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
+    with server.fork(forked.refuse) as child, pytest.raises(WireError) as raised:
+        child.receive(20)
+    assert vars(raised.value) == vars(WireError("chunk 3 is none", hint="send one", status=415))
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
+        with server.fork(forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
+            child.receive(20)
+        assert (died.value.signal, died.value.late) == (number, False)
+    with server.fork(forked.tell_and_sleep, (), Bounds(seconds=0.3)) as child:
+        child.receive(20)
+        with pytest.raises(ProcessDied) as died:
+            child.receive(20)
+    assert (died.value.signal, died.value.late) == (signal.SIGALRM, True)
+
+
+def test_a_child_ends_with_its_block(server: ForkServer) -> None:
+    with server.fork(forked.tell_and_sleep) as child:
+        pid, _ = pids(child)
+        assert is_alive(pid)
+    assert not is_alive(pid)
+    with server.fork(forked.tell_and_sleep) as child:
+        pid, _ = pids(child)
+        with pytest.raises(ProcessDied) as died:
+            child.receive(0.05)
+        assert died.value.late
+        assert not is_alive(pid)
+
+
+def test_nothing_of_a_child_is_left_open(server: ForkServer) -> None:
+    (_, parent) = map(int, answer(server))
+
+    def descriptors() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{parent}/fd"))
+
+    before = descriptors()
+    for _ in range(5):
+        with server.fork(forked.tell_and_sleep) as one, server.fork(forked.refuse):
+            pids(one)
+    assert descriptors() == before
+
+
+def test_a_child_holds_nothing_but_its_own_end(server: ForkServer) -> None:
+    with server.fork(forked.tell_and_sleep), server.fork(forked.descriptors) as child:
+        names = [each.decode() for each in child.receive(20)]
+    assert sum(name.startswith(("socket:", "pipe:", "anon_inode:")) for name in names) == 1, names
+
+
+def test_a_server_that_died_is_started_again(server: ForkServer) -> None:
+    with server.fork(forked.tell_and_sleep) as child:
+        pid, parent = pids(child)
+        os.kill(parent, signal.SIGKILL)
+        with pytest.raises(ProcessDied):
+            child.receive(20)
+        assert wait_for_end(pid)
+    assert int(answer(server)[1]) != parent
+
+
+def test_a_server_that_cannot_start_is_one_error() -> None:
+    broken = ForkServer(["cleave_shared.there_is_no_such_module"])
+    with pytest.raises(ServiceError, match="no process can be started"):
+        broken.fork(forked.tell)
+    broken.stop()
+
+
+def test_a_forked_process_has_a_server_of_its_own_and_keeps_no_other_alive(server: ForkServer) -> None:
+    (_, parent) = map(int, answer(server))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, answer(server)[1])
+        time.sleep(600)
+    assert int(os.read(reading, 100)) != parent
+    server.stop()
+    assert not is_alive(parent)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+
+
+CLIENT = """
+import os, sys, threading, time
+from cleave_shared.fork_server import ForkServer
+from tests.unit import forked
+threads = {threads}
+for _ in range(threads):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+server = ForkServer([])
+kid = server.fork(forked.tell_and_sleep)
+print(*map(int, kid.receive(20)), flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize(
+    ("end", "number"), [("time.sleep(600)", signal.SIGKILL), ("time.sleep(600)", signal.SIGTERM), ("sys.exit(3)", 0)]
+)
+def test_server_and_children_end_with_their_client(threads: int, end: str, number: int) -> None:
+    """Forked where the client has one thread, a new interpreter where it has more."""
+    command = [sys.executable, "-c", CLIENT.format(threads=threads, end=end)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
+        assert client.stdout
+        pid, server = map(int, client.stdout.readline().split())
+        assert (b"-I" in Path(f"/proc/{server}/cmdline").read_bytes().split(b"\0")) == bool(threads)
+        if number:
+            client.send_signal(number)
+        client.wait(10)
+        assert wait_for_end(pid)
+        assert wait_for_end(server)
