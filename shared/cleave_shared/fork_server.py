@@ -69,8 +69,11 @@ class ForkServer:
         atexit.register(self.stop)
 
     def start(self) -> None:
-        """Start unless started, and do not wait until it is ready. Best called while there is one thread."""
-        with self._lock:
+        """Start unless started, and do not wait until it is ready. Best called while there is one thread.
+
+        What keeps it from starting is said by `fork`, which tries again.
+        """
+        with self._lock, contextlib.suppress(ServiceError):
             self._started()
 
     def fork(self, work: Work, arguments: Sequence[object] = (), bounds: Bounds = _UNBOUNDED) -> Child:
