@@ -139,8 +139,9 @@ class _Summed:
 
     def accept(self, totals: Mapping[int, bytes], _sentinel: bytes) -> dict[int, list[Estimate]]:
         named = self._request.model_dump(include={"profile", "key_id", "schema_hash", "chunk_range"})
-        self._job.accept(self._part, self._request, MomentsResponse(**named, totals=list(totals.values())))
-        return {0: self._job.estimates(0)}
+        job = self._job.unanswered()  # an answer may be decrypted again
+        job.accept(self._part, self._request, MomentsResponse(**named, totals=list(totals.values())))
+        return {0: job.estimates(0)}
 
 
 class _Masked:

@@ -192,12 +192,19 @@ def test_fault(fault: dict[str, str], key: SecretKey, other_key: SecretKey) -> N
     answer = ACTIONS[fault["name"]](case, other_key)
     if fault["check"] == "passes":
         case.job.accept(case.part, case.request, answer)
-        assert case.job.estimates(0)[0].value > 0
+        assert (total := case.job.estimates(0)[0].value) > 0
+        with pytest.raises(CheckFailed, match="accepted before"):
+            case.job.accept(case.part, case.request, answer)
+        assert case.job.estimates(0)[0].value == total
+        with pytest.raises(CheckFailed, match="not every chunk"):
+            case.job.unanswered().estimates(0)
         return
     with pytest.raises(CheckFailed) as caught:
         case.job.accept(case.part, case.request, answer)
     assert caught.value.check == fault["check"]
-    assert not case.job.estimates(0)[0].value  # not even part of the answer was taken
+    assert not case.job._totals.estimates(0)[0].value  # not even part of the answer was taken
+    with pytest.raises(CheckFailed, match="not every chunk"):
+        case.job.estimates(0)
 
 
 def test_every_fault_is_carried_out() -> None:

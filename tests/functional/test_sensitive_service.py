@@ -55,6 +55,13 @@ def test_groups_come_back_by_number(key: SecretKey) -> None:
 
 
 @pytest.mark.parametrize("group_by", [None, [7, 3, 7, 3, 7]])
+def test_an_answer_decrypted_again_is_the_same(key: SecretKey, group_by: list[int] | None) -> None:
+    question = Question(key, DATA, "sum", group_by=group_by)
+    answer = ask(question)
+    assert question.decrypt(answer) == question.decrypt(answer)
+
+
+@pytest.mark.parametrize("group_by", [None, [7, 3, 7, 3, 7]])
 def test_frames_hold_what_json_holds(key: SecretKey, group_by: list[int] | None) -> None:
     body = Question(key, DATA, "sum", group_by=group_by).body()
     plain = call(app, "POST", "/v1/sensitive", json=body).json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Sequence
 
@@ -24,11 +25,22 @@ class Job:
         self.packing = packing
         self._plaintexts = encoded.plaintexts
         self._cipher = cipher
-        self._totals = Totals(packing, encoded.scales)
-        self._drift = GroupDrift(packing)
+        self._scales = encoded.scales
+        self._begin()
         name = secrets.token_bytes(16)  # makes every job's sentinels its own
         for index, plaintext in enumerate(self._plaintexts):
             plaintext[-SENTINELS:] = cipher.sentinels(name, index) << SENTINEL_SHIFT
+
+    def _begin(self) -> None:
+        self._totals = Totals(self.packing, self._scales)
+        self._drift = GroupDrift(self.packing)
+        self._accepted: set[int] = set()  # chunks
+
+    def unanswered(self) -> Job:
+        """The same job, of which no answer has been accepted."""
+        job = copy.copy(self)
+        job._begin()
+        return job
 
     def encrypt(self, part: Part) -> list[bytes]:
         return self._cipher.encrypt(self._plaintexts[part.start : part.stop])
@@ -49,6 +61,8 @@ class Job:
         Raises CheckFailed, and then nothing of the job may be used. Not for several threads at once.
         """
         check_envelope(request, response)
+        if not self._accepted.isdisjoint(range(part.start, part.stop)):
+            raise CheckFailed("envelope", "an answer about the same chunks has been accepted before")
         try:
             results = self._cipher.decrypt(response.totals)
         except WireError as error:
@@ -60,11 +74,14 @@ class Job:
         self._drift.check(part, results, expected)
         for piece, positions in zip(part.pieces, decoded, strict=True):
             self._totals.add(piece, positions)
+        self._accepted.update(range(part.start, part.stop))
 
     def _expected(self, part: Part) -> NDArray[np.int64]:
         """The sum of each piece's plaintexts (pieces, N)."""
         return np.stack([self._plaintexts[piece.start : piece.stop].sum(axis=0) for piece in part.pieces])
 
     def estimates(self, group: int) -> list[Estimate]:
-        """The total of every encrypted column over one group."""
+        """The total of every encrypted column over one group. Raises CheckFailed unless every answer was accepted."""
+        if len(self._accepted) != self.packing.chunks:
+            raise CheckFailed("envelope", "not every chunk has been answered")
         return self._totals.estimates(group)
