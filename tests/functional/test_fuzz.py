@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from cleave.ckks import job
 from cleave.ckks.secret_key import SecretKey
-from tests.fuzz import campaign
+from cleave_shared import wire
+from tests.fuzz import campaign, truth
 from tests.fuzz.mutate import Message, mutated
 
 MESSAGES = 120
+JSON = {"accept": wire.JSON_TYPE}
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +26,36 @@ def ways():
 
 
 @pytest.mark.parametrize("way", ["asgi", "lambda", "http"])
-def test_no_message_is_answered_wrongly(key: SecretKey, ways: dict[str, campaign.Way], way: str) -> None:
+def test_no_message_is_answered_wrongly(
+    key: SecretKey, ways: dict[str, campaign.Way], way: str, printed_figures: list[str]
+) -> None:
     outcome = campaign.run(key, MESSAGES, 7, {way: ways[way]})
+    printed_figures.append(str(outcome))
     assert not outcome.faults, str(outcome)
     assert outcome.messages == MESSAGES
+    assert outcome.figures[truth.RIGHT]
+
+
+def test_wrong_figures_would_be_seen(key: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number of every plain answer is counted up by one; sums of ciphertexts are another job's, unchecked."""
+    for name in ("check_envelope", "check_sentinels", "check_totals"):
+        monkeypatch.setattr(job, name, lambda *_: None)
+    monkeypatch.setattr(job.GroupDrift, "check", lambda *_: None)
+    for message, other in zip(truth.seeds(key), truth.seeds(key, data=2), strict=True):
+        right = campaign.asgi(message)
+        assert truth.judged(message, right) == truth.RIGHT
+        if "plain" in message.path:
+            kind, content = wire.JSON_TYPE, campaign.asgi(replace(message, headers=message.headers | JSON)).body
+            for place in re.finditer(rb'(?<=[\[:,"])\d+(?=[\],}".])', content[: content.find(b'"timings"')]):
+                changed = content[: place.start()] + str(int(place[0]) + 1).encode() + content[place.end() :]
+                with contextlib.suppress(wire.WireError):
+                    assert truth.WRONG in truth.judged(message, truth.Answer(200, kind, changed)), place
+        elif "moments" in message.path:
+            assert truth.judged(message, campaign.asgi(other)).startswith(truth.WRONG)
 
 
 def test_messages_are_the_same_each_time_and_differ_from_each_other(key: SecretKey) -> None:
-    valid = campaign.seeds(key)
+    valid = truth.seeds(key)
     one, two = ([mutated(r, r.choice(valid)) for _ in range(50)] for r in (Random(1), Random(1)))
     assert one == two
     assert len({(message.body, *message.headers.items(), message.path, message.method) for message in one}) > 45

@@ -1,7 +1,8 @@
 """Mutated messages for both services, every way in: `make fuzz`, and a short form of it in the suite.
 
-Whatever a message is turned into, the answer comes in time and is one of: the right figures, or a 4xx of `error` and
-`hint`. No 5xx, no traceback, no value of the message in an error. A frame whose digest is wrong is never answered.
+Whatever a message is turned into, the answer comes in time and is one of: figures that are right or that the client
+refuses (`tests.fuzz.truth`), or a 4xx of `error` and `hint`. No 5xx, no traceback, no value of the message in an error.
+A frame whose digest is wrong is never answered. No process is left.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import contextlib
 import io
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -22,25 +24,20 @@ from typing import Any
 
 import httpx
 
-from aws.events import make_events
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.app import handler as plain_handler
 from cleave_services.sensitive.app import app as sensitive
 from cleave_services.sensitive.app import handler as sensitive_handler
 from cleave_shared import limits, wire
+from tests.functional.processes import descendants
 from tests.functional.serving import served
+from tests.fuzz import truth
 from tests.fuzz.mutate import Message, mutated
+from tests.fuzz.truth import Answer
 
 IN_TIME = 29.0  # seconds: what API Gateway waits
 CANARY = "4711-canary"
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    kind: str
-    body: bytes
 
 
 Way = Callable[[Message], Answer]
@@ -51,33 +48,17 @@ class Outcome:
     """How many messages were answered how, and what should not have been."""
 
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    figures: Counter[str] = field(default_factory=Counter)  # of the answers of 200
+    left: int = 0  # processes
     faults: list[str] = field(default_factory=list)
     slowest: float = 0.0
     messages: int = 0
 
     def __str__(self) -> str:
         rows = [f"  {way:8} {status}: {count:6}" for (way, status), count in sorted(self.statuses.items())]
-        told = f"{self.messages} messages, slowest {self.slowest:.2f} s, {len(self.faults)} faults"
-        return "\n".join([told, *rows, *self.faults[:20]])
-
-
-def seeds(key: SecretKey) -> list[Message]:
-    """The valid requests of the events, as they are and in the other form of body."""
-    found = []
-    for case in make_events(key).values():
-        if case.status == 200:
-            event = case.event
-            headers = {name.lower(): value for name, value in event["headers"].items()}
-            body = base64.b64decode(event["body"]) if event["isBase64Encoded"] else event["body"].encode()
-            found.append(Message("POST", event["path"], {"content-type": headers["content-type"]}, body))
-            model = {"/v1/sensitive/moments": wire.MomentsRequest, "/v1/plain/aggregate": wire.PlainRequest}.get(
-                event["path"]
-            )
-            if model:
-                parsed = wire.load(model, body, headers["content-type"])
-                found.append(Message("POST", event["path"], {"content-type": wire.JSON_TYPE}, wire.dump_json(parsed)))
-    assert len(found) >= 6
-    return found
+        rows += [f"  figures of a 200, {what}: {count:6}" for what, count in self.figures.most_common()]
+        told = f"fuzz: {self.messages} messages, slowest {self.slowest:.2f} s, {len(self.faults)} faults, "
+        return "\n".join([f"{told}processes left behind: {self.left}", *rows, *self.faults[:20]])
 
 
 def asgi(message: Message) -> Answer:
@@ -159,13 +140,26 @@ def fault_of(message: Message, answer: Answer, seconds: float) -> str | None:
     return None
 
 
+def figures_of(valid: Message, message: Message, answer: Answer) -> str | None:
+    """What the client makes of an answer of 200 to what `valid` has been turned into; None where there is none."""
+    if answer.status != 200 or message.method != "POST" or message.path != valid.path:
+        return None
+    found = truth.judged(message, answer)
+    named = wire.answers(answer.body, answer.kind)
+    if valid.kind == answer.kind == wire.FRAMES_TYPE and named != wire.mark(valid.body, valid.kind):
+        return f"refused by digest (without it: {found})"
+    return found
+
+
 def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Outcome:
-    r, valid, outcome = Random(seed), seeds(key), Outcome()
+    r, valid, outcome = Random(seed), truth.seeds(key), Outcome()
     for name, way in ways.items():
+        before = descendants(os.getpid())
         for message in valid:
-            assert way(message).status == 200, (name, message.path)
+            assert truth.judged(message, way(message)) == truth.RIGHT, (name, message.path)
         for number in range(messages):
-            message = mutated(r, r.choice(valid))
+            sound = r.choice(valid)
+            message = mutated(r, sound)
             started = time.perf_counter()
             answer = way(message)
             seconds = time.perf_counter() - started
@@ -173,14 +167,20 @@ def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Ou
             outcome.statuses[name, answer.status] += 1
             outcome.slowest = max(outcome.slowest, seconds)
             fault = fault_of(message, answer, seconds)
+            if not fault and (found := figures_of(sound, message, answer)):
+                outcome.figures[found] += 1
+                fault = found if truth.WRONG in found else None
             if fault:
                 outcome.faults.append(
                     f"{name} seed {seed} message {number}: {message.method} {message.path[:60]}: {fault}"
                 )
         for message in valid:  # and then as before
             started = time.perf_counter()
-            assert way(message).status == 200, (name, message.path)
+            assert truth.judged(message, way(message)) == truth.RIGHT, (name, message.path)
             assert time.perf_counter() - started < IN_TIME
+        outcome.left += len(set(descendants(os.getpid())) - set(before))
+    if outcome.left:
+        outcome.faults.append(f"{outcome.left} processes left behind")
     return outcome
 
 
