@@ -25,7 +25,6 @@ IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", STAND_IN)
 ARCHITECTURE = os.environ.get("ARCH", "x86_64")  # of the build
 RUN_SECONDS = 120
 _OFFLINE = ["--template", str(BUILD / "template.yaml"), "--skip-pull-image", "--invoke-image", IMAGE]
-_OFFLINE += ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
 
 
 @dataclass(frozen=True)
@@ -41,20 +40,21 @@ class Api:
 
 
 def invoke(function: str, event: Path) -> Invocation:
-    command = [str(SAM), "local", "invoke", function, "--event", str(event), *_OFFLINE]
+    command = [str(SAM), "local", "invoke", function, "--event", str(event), *_OFFLINE, *_parameters()]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return Invocation(json.loads(done.stdout), done.stderr)
 
 
 @contextlib.contextmanager
-def start(what: str, log: Path) -> Iterator[Api]:
+def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
     """`start-api` or `start-lambda` on a port of this machine, both containers warm."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     before = _containers()
     command = [str(SAM), "local", what, "--port", str(port), "--warm-containers", "EAGER", *_OFFLINE]
+    command += _parameters(**parameters)
     with log.open("w") as sink:
         process = subprocess.Popen(command, env=_environment(), stdout=sink, stderr=sink)
     try:
@@ -63,6 +63,15 @@ def start(what: str, log: Path) -> Iterator[Api]:
     finally:
         process.send_signal(signal.SIGTERM)  # it ignores SIGINT when started in the background
         process.wait(RUN_SECONDS)
+
+
+def process_of(container: str) -> int:
+    """Its first process, as this machine numbers it."""
+    return int(docker("inspect", "--format", "{{.State.Pid}}", container).stdout)
+
+
+def runs(container: str, function: str) -> bool:
+    return f"/{function}" in docker("inspect", "--format", "{{json .Mounts}}", container).stdout
 
 
 def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,6 +87,11 @@ def why_no_containers() -> str | None:
     if docker("image", "inspect", IMAGE).returncode:
         return f"there is no image {IMAGE}: make lambda-image"
     return None
+
+
+def _parameters(**values: str | int) -> list[str]:
+    told = {"Architecture": ARCHITECTURE, **values}
+    return ["--parameter-overrides", " ".join(f"{name}={value}" for name, value in told.items())]
 
 
 def _containers() -> set[str]:

@@ -26,8 +26,8 @@ INVOCATIONS = "/2015-03-31/functions/function/invocations"
 
 
 @contextmanager
-def emulator(handler: str) -> Iterator[str]:
-    """URL to post events to. The emulator starts the runtime client at the first one."""
+def emulator(handler: str, memory: int = 3538) -> Iterator[tuple[str, int]]:
+    """URL to post events to, and the emulator's process. It starts the runtime client at the first one."""
     machine = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
     (binary,) = sam.SAM.parents[1].glob(f"lib/python3*/site-packages/samcli/local/rapid/*-{machine}")
     with socket.socket() as free:
@@ -42,7 +42,7 @@ def emulator(handler: str) -> Iterator[str]:
     process = subprocess.Popen(
         command,
         cwd=sam.ROOT,
-        env=os.environ | {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "3538"},
+        env=os.environ | {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -55,7 +55,7 @@ def emulator(handler: str) -> Iterator[str]:
                     break
             assert process.poll() is None, "the emulator ended"
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}{INVOCATIONS}"
+        yield f"http://127.0.0.1:{port}{INVOCATIONS}", process.pid
     finally:
         os.killpg(process.pid, 9)  # with the runtime client it started
         process.wait()
@@ -69,7 +69,7 @@ def post(url: str, event: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("half", ["sensitive", "plain"])
 def test_the_emulator_gives_each_event_its_outcome(half: str, key: SecretKey) -> None:
-    with emulator(f"cleave_services.{half}.app.handler") as url:
+    with emulator(f"cleave_services.{half}.app.handler") as (url, _):
         for name, case in make_events(key).items():
             if name.startswith(half):
                 reply = post(url, case.event)

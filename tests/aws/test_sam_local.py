@@ -21,21 +21,12 @@ from cleave.ckks.secret_key import SecretKey
 from tests.aws import sam
 from tests.functional import many_chunks
 
-pytestmark = pytest.mark.sam
+pytestmark = [pytest.mark.sam, pytest.mark.usefixtures("containers")]
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 PATIENTS = sam.ROOT / "tests" / "samples" / "patients.csv"
 QUERY = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bills, AVG(age) AS age, STDDEV(weight) AS spread FROM patients "
 QUERY += "WHERE admitted >= DATE '2025-01-10' GROUP BY ward ORDER BY ward"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _containers() -> None:
-    """Without containers these tests fail, unless whoever runs them has said that it is known."""
-    reason = sam.why_no_containers()
-    if reason and os.environ.get("CLEAVE_NO_CONTAINERS"):
-        pytest.skip(f"NOT TESTED IN A CONTAINER: {reason}")
-    assert reason is None
 
 
 @pytest.fixture(scope="module")

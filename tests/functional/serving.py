@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ SERVE = [sys.executable, "-c", "from cleave.local.main import main; main()", "se
 
 
 @contextlib.contextmanager
-def served(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(*options: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Gives URL and process once it is ready; stops it at the end."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([*SERVE, *options], stderr=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        [*SERVE, *options], stderr=pipe, stdout=pipe, text=True, cwd=ROOT, env=os.environ | environment
+    ) as process:
         try:
             assert process.stderr
             line = process.stderr.readline()

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from aws.events import MOMENTS
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers
+from cleave_services.sensitive.app import app
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
-from tests.functional import many_chunks
-from tests.functional.processes import descendants
-from tests.functional.runtime_api import Function
-from tests.functional.serving import served
+from tests.functional import many_chunks, worker_faults
+from tests.functional.gateway import call
+from tests.functional.worker_faults import Service, Work
 
 CHUNKS = many_chunks.CHUNKS
 # the first and last of every process's share, whether there are one, two or four
-PLACES = (0, 1, 13, 14, 27, 28, 41, 42, CHUNKS - 2, CHUNKS - 1)
+PLACES = (0, 13, 14, 27, 28, 41, 42, CHUNKS - 1)
 SOON = 5.0  # seconds: a tenth of one is usual, for ever was the bug
 
 
@@ -79,106 +77,43 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     assert time.perf_counter() - started < SOON
 
 
-Way = Callable[[wire.MomentsRequest], wire.MomentsResponse]
+# --- whatever carries the requests; tests/aws has Lambda's emulator and containers ------------------------------------
 
 
 @pytest.fixture(scope="module")
-def memory(request: pytest.FixtureRequest) -> int:
-    return request.param * limits.LAMBDA_MB_PER_CPU
+def works(key: SecretKey) -> dict[int, Work]:
+    """By the number of workers."""
+    sums = worker_faults.sums(key)
+    return {1: sums, 2: sums, 4: worker_faults.masked_sums(key)}
 
 
-@pytest.fixture
-def way(request: pytest.FixtureRequest, memory: int) -> tuple[Way, Callable[[], int]]:
-    """Ask, and the process that does the work."""
-    return request.getfixturevalue(request.param)
+@contextlib.contextmanager
+def embedded(count: int) -> Iterator[Service]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "processors", lambda: count)
+
+        def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+            reply = call(app, "POST", path, content=body, headers={"content-type": kind})
+            return reply.status_code, reply.content
+
+        yield Service(ask, os.getpid)
 
 
-@pytest.fixture(scope="module")
-def http(memory: int) -> Iterator[tuple[Way, Callable[[], int]]]:
-    os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = str(memory)
-    try:
-        with served("--quiet") as (base, process):
-            headers = {"content-type": wire.FRAMES_TYPE}
-
-            def ask(
-                request: wire.MomentsRequest,
-            ) -> wire.MomentsResponse:  # once: our own client asks again after a 500
-                reply = httpx.post(base + MOMENTS, content=wire.dump_frames(request), headers=headers, trust_env=False)
-                if reply.status_code != 200:
-                    raise ServiceError(reply.text, status=reply.status_code)
-                return wire.load(wire.MomentsResponse, reply.content, wire.FRAMES_TYPE)
-
-            yield ask, lambda: process.pid
-    finally:
-        del os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]
-
-
-@pytest.fixture(scope="module")
-def emulator(memory: int) -> Iterator[tuple[Way, Callable[[], int]]]:
-    with Function("cleave_services.sensitive.app.handler", memory=memory) as function:
-
-        def ask(request: wire.MomentsRequest) -> wire.MomentsResponse:
-            reply = function.invoke(many_chunks.event_of(request))
-            if reply["statusCode"] != 200:
-                raise ServiceError(reply["body"], status=reply["statusCode"])
-            return many_chunks.answer_of(reply)
-
-        def pid() -> int:
-            assert function.process
-            return function.process.pid
-
-        yield ask, pid
-
-
-@pytest.mark.parametrize(("way", "memory"), [("http", 1), ("http", 2), ("http", 4), ("emulator", 2)], indirect=True)
+@pytest.mark.parametrize(
+    ("way", "count"),
+    [(embedded, 1), (embedded, 2), (embedded, 4), (worker_faults.http, 2), (worker_faults.runtime, 2)],
+)
 def test_bad_chunks_and_killed_workers_leave_a_service_at_full_speed(
-    key: SecretKey, request_of_many: wire.MomentsRequest, way: tuple[Way, Callable[[], int]]
+    way: Callable[[int], contextlib.AbstractContextManager[Service]],
+    count: int,
+    works: dict[int, Work],
+    printed_figures: list[str],
 ) -> None:
-    ask, pid = way
-
-    def seconds() -> float:
-        best = SOON
-        for _ in range(3):
-            started = time.perf_counter()
-            assert many_chunks.total_of(key, ask(request_of_many)) == many_chunks.TOTAL
-            best = min(best, time.perf_counter() - started)
-        return best
-
-    before, lasting = seconds(), descendants(pid())
-    for place in (0, CHUNKS // 2 - 1, CHUNKS - 1):
-        started = time.perf_counter()
-        with pytest.raises(ServiceError, match="not a ciphertext") as refused:
-            ask(many_chunks.damaged(request_of_many, place))
-        assert refused.value.status == 422
-        assert time.perf_counter() - started < SOON
-    assert kill_a_worker(pid(), lasting, lambda: ask(request_of_many)).status == 500
-    assert seconds() < 1.5 * before + 0.05
-    assert descendants(pid()) == lasting
-
-
-def kill_a_worker(pid: int, lasting: list[int], ask: Callable[[], object]) -> ServiceError:
-    """The error of a request a worker of which was killed while it was under way."""
-    over = threading.Event()
-
-    def hunt() -> None:
-        while not over.is_set():
-            for each in descendants(pid):
-                if each not in lasting:
-                    os.kill(each, signal.SIGKILL)
-                    return
-
-    for _ in range(20):
-        over.clear()
-        hunter = threading.Thread(target=hunt)
-        hunter.start()
-        try:
-            ask()
-        except ServiceError as error:
-            return error
-        finally:
-            over.set()
-            hunter.join()
-    raise AssertionError("no worker was met alive")
+    """Bad chunks at the ends of every worker's share; `make test-sam` tries every place and every way."""
+    work = works[count]
+    with way(count) as service:
+        told = worker_faults.survives(service, work, count, work.ends(count))
+    printed_figures.append(f"{way.__name__}: {told}")
 
 
 # --- of `spread` itself ----------------------------------------------------------------------------------------------

@@ -1,0 +1,225 @@
+"""What goes wrong in one of several workers of the sensitive service, whatever carries requests to it.
+
+A chunk that is no ciphertext at every position, and each worker killed: one clean error each, in time, and afterwards
+the service is as fast as before and has no process that it had not before.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from aws.events import MOMENTS, OPERATE_ENCRYPTED, rest_event
+from cleave.ckks.secret_key import SecretKey
+from cleave.simple import Question
+from cleave_shared import limits, wire
+from tests.functional import many_chunks
+from tests.functional.processes import descendants
+from tests.functional.runtime_api import Function
+from tests.functional.serving import served
+
+SOON = 10.0  # seconds: one is usual on a busy machine, for ever was the bug
+NO_CIPHERTEXT = b"no ciphertext"
+
+
+@dataclass(frozen=True)
+class Service:
+    """`ask` gives status and body of the answer to a path, a body and its type; `pid` is the process that forks."""
+
+    ask: Callable[[str, bytes, str], tuple[int, bytes]]
+    pid: Callable[[], int]
+
+
+def by_events(invoke: Callable[[dict[str, Any]], Mapping[str, Any]], pid: Callable[[], int]) -> Service:
+    """A service that is handed API Gateway's events."""
+
+    def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+        reply = invoke(rest_event(path, body, kind))
+        content = base64.b64decode(reply["body"]) if reply["isBase64Encoded"] else reply["body"].encode()
+        return reply["statusCode"], content
+
+    return Service(ask, pid)
+
+
+@contextlib.contextmanager
+def http(workers: int) -> Iterator[Service]:
+    """`cleave serve`. Our own client would ask again after a 500."""
+    memory = workers * limits.LAMBDA_MB_PER_CPU
+    with served("--quiet", AWS_LAMBDA_FUNCTION_MEMORY_SIZE=str(memory)) as (base, process):
+
+        def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+            reply = httpx.post(base + path, content=body, headers={"content-type": kind}, trust_env=False, timeout=60)
+            return reply.status_code, reply.content
+
+        yield Service(ask, lambda: process.pid)
+
+
+@contextlib.contextmanager
+def runtime(workers: int) -> Iterator[Service]:
+    """The runtime client of Lambda, under a Runtime API of ours."""
+    memory = workers * limits.LAMBDA_MB_PER_CPU
+    with Function("cleave_services.sensitive.app.handler", memory=memory) as function:
+
+        def pid() -> int:
+            assert function.process
+            return function.process.pid
+
+        yield by_events(function.invoke, pid)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request of `chunks` ciphertexts that keeps `workers` processes busy where there are as many processors."""
+
+    path: str
+    kind: str
+    chunks: int
+    body: bytes
+    damaged: Callable[[int], bytes]
+    is_right: Callable[[bytes], bool]
+
+    def ends(self, workers: int) -> list[int]:
+        """The places of the first and last chunk of every worker's share."""
+        share = -(-self.chunks // workers)
+        starts = range(0, self.chunks, share)
+        return sorted({min(place, self.chunks - 1) for start in starts for place in (start, start + share - 1)})
+
+
+def sums(key: SecretKey) -> Work:
+    """Enough for two workers: a request holds no more."""
+    request = many_chunks.request(key)
+
+    def is_right(body: bytes) -> bool:
+        answer = wire.load(wire.MomentsResponse, body, wire.FRAMES_TYPE)
+        return many_chunks.total_of(key, answer) == many_chunks.TOTAL
+
+    return Work(
+        MOMENTS,
+        wire.FRAMES_TYPE,
+        many_chunks.CHUNKS,
+        wire.dump_frames(request),
+        lambda place: wire.dump_frames(many_chunks.damaged(request, place, NO_CIPHERTEXT)),
+        is_right,
+    )
+
+
+def masked_sums(key: SecretKey, rows: int = 200_000, groups: int = 26) -> Work:
+    """Enough for four workers: masks take longer than sums."""
+    numbers = [row * groups // rows for row in range(rows)]
+    question = Question(key, {"x": [row % 97 for row in range(rows)]}, "sum", numbers)
+    body: dict[str, Any] = question.body()
+    chunks: list[str] = body["data"]["x"]
+    expected = [0] * groups
+    for row, group in enumerate(numbers):
+        expected[group] += row % 97
+
+    def damaged(place: int) -> bytes:
+        bad = [*chunks[:place], base64.b64encode(NO_CIPHERTEXT).decode(), *chunks[place + 1 :]]
+        return json.dumps(body | {"data": {"x": bad}}).encode()
+
+    def is_right(answer: bytes) -> bool:
+        figures = question.decrypt(json.loads(answer))["x"]
+        return [figures[group].value for group in range(groups)] == expected
+
+    return Work(OPERATE_ENCRYPTED, wire.JSON_TYPE, len(chunks), json.dumps(body).encode(), damaged, is_right)
+
+
+def survives(service: Service, work: Work, workers: int, places: Sequence[int] | None = None) -> str:
+    """All of it, at `places` or every one. Returns what was tried, to be printed. Raises AssertionError."""
+    before, lasting = _seconds(service, work), descendants(service.pid())
+    assert _seen(service, work, lasting, workers) == workers, "another number of workers than the test is about"
+    slowest = 0.0
+    for place in range(work.chunks) if places is None else places:
+        started = time.perf_counter()
+        status, body = service.ask(work.path, work.damaged(place), work.kind)
+        slowest = max(slowest, time.perf_counter() - started)
+        assert (status, json.loads(body).keys()) == (422, {"error", "hint"}), (place, status, body[:200])
+        assert json.loads(body)["error"].startswith("not a ciphertext"), body
+    assert slowest < SOON
+    for nth in range(workers):
+        status, body = _with_one_killed(service, work, lasting, nth)
+        assert (status, json.loads(body)["error"]) == (500, "a worker process died")
+    # as fast as before: with as many workers, and in about the time, which other work on this machine may stretch
+    assert _seen(service, work, lasting, workers) == workers
+    for _ in range(10):
+        after = _seconds(service, work)
+        if after < 1.5 * before + 0.05:
+            break
+    assert after < before + 1
+    assert descendants(service.pid()) == lasting
+    tried = work.chunks if places is None else len(places)
+    return (
+        f"{tried} bad chunks of {work.chunks} and {workers} killed of {workers} workers: "
+        f"slowest refusal {slowest:.2f} s; a sound request {before:.2f} s before, {after:.2f} s after; "
+        "processes left behind: 0"
+    )
+
+
+def _seconds(service: Service, work: Work) -> float:
+    best = SOON
+    for _ in range(3):
+        started = time.perf_counter()
+        status, body = service.ask(work.path, work.body, work.kind)
+        best = min(best, time.perf_counter() - started)
+        assert status == 200, body[:200]
+        assert work.is_right(body)
+    return best
+
+
+def _seen(service: Service, work: Work, lasting: list[int], enough: int) -> int:
+    """The most workers seen during one request."""
+    most = 0
+    for _ in range(10):
+        met: set[int] = set()
+        with _watched(service, met.update, lasting):
+            service.ask(work.path, work.body, work.kind)
+        most = max(most, len(met))
+        if most >= enough:
+            break
+    return most
+
+
+def _with_one_killed(service: Service, work: Work, lasting: list[int], nth: int) -> tuple[int, bytes]:
+    """The answer to a request of whose workers the `nth` was killed while it was under way."""
+    for _ in range(30):
+        killed: list[int] = []
+
+        def kill(pids: list[int], killed: list[int] = killed) -> None:
+            if len(pids) > nth and not killed:
+                killed.append(pids[nth])
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids[nth], signal.SIGKILL)
+
+        with _watched(service, kill, lasting):
+            answer = service.ask(work.path, work.body, work.kind)
+        if answer[0] != 200:
+            return answer
+    raise AssertionError("no worker was met alive")
+
+
+@contextlib.contextmanager
+def _watched(service: Service, tell: Callable[[list[int]], None], lasting: list[int]) -> Iterator[None]:
+    """Tell of the workers alive, in the order they were forked, over and over."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            tell(sorted(set(descendants(service.pid())) - set(lasting)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
