@@ -7,9 +7,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cleave.ckks import job
 from cleave.ckks.key_file import change_passphrase, describe_key, mark_suspect, open_key
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
@@ -171,6 +173,52 @@ def test_a_service_sees_the_same_whichever_answer_fails(wrong: int, cli: Cli, tm
     code, seen = asked_of(cli, table, own_key, wrong)
     assert code == 7
     assert len(seen.asked) == len(sound.asked)
+
+
+class InOrder(Wrong):
+    """The first answer is wrong, and no other comes before the client has found that out."""
+
+    def __init__(self, inner: Carrier, events: list[str], found_out: threading.Event) -> None:
+        super().__init__(inner, 0)
+        self.events = events
+        self.found_out = found_out
+
+    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+        answer = super().exchange(service, body, deadline)
+        if service == Service.SENSITIVE and len(self.asked) > 1:
+            assert self.found_out.wait(30)
+        self.events.append(f"{service.name} answered")
+        return answer
+
+
+@pytest.mark.usefixtures("several_requests")
+def test_a_failed_check_is_told_after_all_answers(
+    cli: Cli, tmp_path: Path, own_key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the order of events, not by the clock."""
+    table = canaries(20_000).write(tmp_path)
+    _, sound = asked_of(cli, table, own_key, None)
+    events: list[str] = []
+    found_out = threading.Event()
+    check = job.check_sentinels
+
+    def checking(*of: Any) -> None:
+        try:
+            check(*of)
+        except CheckFailed:
+            events.append("check failed")
+            found_out.set()
+            raise
+
+    monkeypatch.setattr(job, "check_sentinels", checking)
+    carriers = [InOrder(embedded_services()._carrier, events, found_out)]  # type: ignore[attr-defined]
+    cli.embedded = lambda: EnvelopeTransport(carriers[0])
+    assert cli.run("query", table, QUESTION, "--key", own_key).exit_code == 7
+    events.append("told")
+    events = [event for event in events if event != "PLAIN answered"]
+    later = ["SENSITIVE answered"] * (len(sound.asked) - 1)
+    assert len(later) > 2
+    assert events == ["SENSITIVE answered", "check failed", *later, "told"]
 
 
 @pytest.mark.usefixtures("several_requests")
