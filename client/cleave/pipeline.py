@@ -32,10 +32,11 @@ from cleave.table.table import Table
 from cleave.transport.base import QUERY_SECONDS, Transport
 from cleave.transport.deadline import Deadline, Stopped
 from cleave.verdict import Verdict
-from cleave_shared.errors import CheckFailed, QueryRefused
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
 
+MOST_DIGITS = 17  # of a double
 # Requests of each half at once: a remote service takes them side by side, and each holds 4.4 MB here.
 REQUESTS_UNDER_WAY = 4
 
@@ -56,6 +57,13 @@ class Options:
     pad: bool = False
     digits: int = DIGITS
     min_group: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises InputError."""
+        if not 1 <= self.digits <= MOST_DIGITS:
+            raise InputError(f"sums of floats keep 1 to {MOST_DIGITS} digits, not {self.digits}")
+        if self.min_group < 0:
+            raise InputError("the least rows of a group cannot be negative")
 
 
 DEFAULTS = Options()

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cleave_shared.errors import InputError, KeyFileError
+from cleave_shared.errors import InputError, KeyFileError, Undecided
 
 if TYPE_CHECKING:
     from cleave.ckks.key_file import Passphrase
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from cleave.transport.base import Transport
     from cleave.transport.connect import Target
     from cleave.transport.deadline import Deadline
+
+KEY_VARIABLE = "CLEAVE_KEY"
+DEFAULT_KEY = Path("~/.config/cleave/key.json")
+LONGEST_TIMEOUT = 7 * 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +104,39 @@ class Session:
         with self._bars() as progress:
             return describe_plan(self._read(progress), plan, REQUESTS_UNDER_WAY, options or DEFAULTS)
 
-    def ask(self, plan: QueryPlan | LocalPlan, options: Options | None = None, seconds: float | None = None) -> Result:
+    def ask(
+        self,
+        plan: QueryPlan | LocalPlan,
+        options: Options | None = None,
+        seconds: float | None = None,
+        *,
+        strict: bool = False,
+    ) -> Result:
         """Answer `plan`. Once the table is read and the key open, services may take `seconds` (QUERY_SECONDS).
 
         What sends nothing needs neither key nor services; DuckDB here may take as long.
 
         Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed: everything that is wrong here is told
-        before anything is sent. A remote answer that fails a check marks the key.
+        before anything is sent. A remote answer that fails a check marks the key. `strict`: Undecided where the error
+        bounds leave a decision open.
         """
+        answer = self._answer(plan, options, seconds)
+        if strict and answer.result.warnings:
+            raise Undecided(
+                "; ".join(answer.result.warnings),
+                hint="without --strict the answer is shown, what is undecided marked",
+            )
+        return answer
+
+    def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
         from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
         from cleave.transport.deadline import Deadline  # noqa: PLC0415
 
+        if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
+            raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         if isinstance(plan, LocalPlan) or plan.sends_nothing:
             table = self.table
             return run_local(table, plan, options or DEFAULTS, Deadline(seconds or QUERY_SECONDS))

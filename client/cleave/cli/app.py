@@ -16,19 +16,17 @@ import typer
 from cleave.cli import console, passphrase
 from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
-from cleave.cli.key import DEFAULT_KEY, Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
 from cleave.cli.schema import schema
 from cleave.cli.sql_file import SqlFile
 from cleave.printable import printable
-from cleave.session import Access, Bars, Session
-from cleave_shared.errors import Undecided
+from cleave.session import DEFAULT_KEY, LONGEST_TIMEOUT, Access, Bars, Session
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
-LONGEST_TIMEOUT = 7 * 86_400
 EPILOG = (
     "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
     "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
@@ -184,12 +182,10 @@ def query(
     with Session(asked.table, access, settings.embedded, _bars(settings), asked.others) as session:
         question = session.plan(asked.sql, cloud_only=cloud_only)
         options = Options(pad, digits, min_group)
-        answer = session.ask(question, options, timeout)
+        answer = session.ask(question, options, timeout, strict=strict)
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None
     warnings = answer.result.warnings
-    if strict and warnings:
-        raise Undecided("; ".join(warnings), hint="without --strict the answer is shown, what is undecided marked")
     content = answer_bytes(answer, chosen, raw=raw)
     if report is not None:
         from cleave.report.page import Facts, page  # noqa: PLC0415 - templates

@@ -10,12 +10,11 @@ import typer
 
 from cleave.cli import console, passphrase
 from cleave.printable import printable
+from cleave.session import DEFAULT_KEY, KEY_VARIABLE
 from cleave_shared.errors import KeyFileError
 
 if TYPE_CHECKING:
     from cleave.ckks.key_file import KeyInfo
-
-DEFAULT_KEY = Path("~/.config/cleave/key.json")
 
 
 def _expanded(path: Path) -> Path:
@@ -30,7 +29,7 @@ KeyPath = Annotated[
     typer.Option(
         "--key",
         metavar="FILE",
-        envvar="CLEAVE_KEY",
+        envvar=KEY_VARIABLE,
         callback=_expanded,
         help="The key file; ~/.config/cleave/key.json if not named.",
         show_default=False,

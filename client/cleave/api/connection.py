@@ -1,0 +1,261 @@
+"""DB-API 2.0 (PEP 249): one table, opened once, asked through cursors.
+
+    with cleave.connect("patients.csv", key="key.json") as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT ward, AVG(age) FROM patients WHERE admitted >= ? GROUP BY ward", [date(2025, 1, 1)])
+        cursor.fetchall(), cursor.bounds, cursor.sources
+
+Statements are SELECTs, so there are no transactions: `commit` and `rollback` do nothing. Threads may share the module
+and not a connection.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cleave.api import errors
+from cleave.api.ask import ask, chosen
+from cleave.api.errors import InterfaceError, NotSupportedError, translated
+from cleave.api.opening import Data, PassphraseLike, SchemaLike, open_session
+from cleave.api.parameters import bound
+from cleave.api.result import Result
+from cleave.session import Session
+from cleave.table.types import decimals_of, digits_of
+from cleave.transport.base import QUERY_SECONDS
+from cleave.transport.connect import Target
+
+if TYPE_CHECKING:
+    from cleave.pipeline import Options
+
+Row = tuple[Any, ...]
+Described = tuple[str, str, None, None, int | None, int | None, None]
+
+
+def connect(
+    data: Data,
+    *,
+    schema: SchemaLike | None = None,
+    table: str | None = None,
+    key: str | Path | None = None,
+    passphrase: PassphraseLike | None = None,
+    endpoint: str | None = None,
+    functions: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    sign: bool = False,
+    insecure_http: bool = False,
+    suspect_key: bool = False,
+    min_group: int = 0,
+    pad: bool = False,
+    digits: int = 9,
+    raw: bool = False,
+    strict: bool = False,
+    timeout: float = QUERY_SECONDS,
+    progress: bool | None = None,
+) -> Connection:
+    """A connection to one table; every argument means what it means to `cleave.query`.
+
+    >>> import cleave
+    >>> connection = cleave.connect("patients.csv")
+    >>> cursor = connection.cursor()
+    >>> cursor.execute("SELECT AVG(age) AS age, SUM(bill) AS bill FROM patients WHERE ward = ?", ["Surgery"]).fetchall()
+    [(46.50526315789474, Decimal('241860.45'))]
+    >>> cursor.bounds, cursor.sources
+    ([(0.0, 0.0)], ('encrypted', 'encrypted'))
+    >>> connection.close()
+    """
+    with translated():
+        session = open_session(
+            data,
+            schema=schema,
+            table=table,
+            key=key,
+            passphrase=passphrase,
+            target=Target(endpoint, functions, profile, region, sign, insecure_http),
+            suspect_key=suspect_key,
+            progress=progress,
+        )
+        return Connection(session, chosen(pad, digits, min_group), timeout, raw=raw, strict=strict)
+
+
+class Connection:
+    """Made by `connect`. A context manager that closes; every cursor of a closed connection raises InterfaceError."""
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
+
+    def __init__(self, session: Session, options: Options, timeout: float, *, raw: bool, strict: bool) -> None:
+        self._session: Session | None = session
+        self._options = options
+        self._timeout = timeout
+        self._raw = raw
+        self._strict = strict
+
+    def cursor(self) -> Cursor:
+        self._opened()
+        return Cursor(self)
+
+    def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
+        """A cursor that has executed it."""
+        return self.cursor().execute(operation, parameters)
+
+    def commit(self) -> None:
+        self._opened()
+
+    def rollback(self) -> None:
+        self._opened()
+
+    def close(self) -> None:
+        """Does nothing a second time."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> Connection:
+        self._opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, sql: str) -> Result:
+        started = time.perf_counter()
+        with translated():
+            return ask(
+                self._opened(), sql, self._options, started, self._timeout, raw=self._raw, strict=self._strict, depth=3
+            )
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise InterfaceError("the connection is closed")
+        return self._session
+
+
+class Cursor:
+    """One statement at a time and the rows of its answer. Iterating gives the rows that are left."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._result: Result | None = None
+        self._rows: list[Row] = []
+        self._next = 0
+        self._closed = False
+
+    def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
+        """Ask one SELECT, a `?` in it for each of `parameters`."""
+        self._opened()
+        self._result, self._rows, self._next = None, [], 0
+        result = self.connection._ask(bound(operation, parameters or ()))
+        self._result, self._rows = result, result.rows
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[object]]) -> Cursor:
+        """Ask with each set of parameters in turn; the rows are those of the last."""
+        self._opened()
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+        return self
+
+    def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:  # noqa: ARG002 - PEP 249's signature
+        raise NotSupportedError("there are no stored procedures")
+
+    def fetchone(self) -> Row | None:
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        self._answered()
+        rows = self._rows[self._next : self._next + (self.arraysize if size is None else size)]
+        self._next += len(rows)
+        return rows
+
+    def fetchall(self) -> list[Row]:
+        return self.fetchmany(len(self._answered()))
+
+    @property
+    def description(self) -> list[Described] | None:
+        """Name, type code, None, None, precision, scale, None of each column; None before a statement."""
+        if self._result is None:
+            return None
+        return [
+            (name, type_, None, None, digits_of(type_), decimals_of(type_) if digits_of(type_) else None, None)
+            for name, type_ in zip(self._result.columns, self._result.types, strict=True)
+        ]
+
+    @property
+    def rowcount(self) -> int:
+        return -1 if self._result is None else len(self._rows)
+
+    @property
+    def rownumber(self) -> int | None:
+        """The place of the next row."""
+        return None if self._result is None else self._next
+
+    @property
+    def result(self) -> Result:
+        """The whole answer, with `df()`, `arrow()`, checks and usage."""
+        return self._answered()
+
+    @property
+    def bounds(self) -> list[tuple[float | None, ...]]:
+        """For each row and column the largest distance to the exact value."""
+        return self._answered().bounds
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """For each column where it comes from: key, plain, encrypted or local."""
+        return self._answered().sources
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """Does nothing."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        self._closed = True
+        self._result, self._rows = None, []
+
+    def __enter__(self) -> Cursor:
+        self._opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Row]:
+        return self
+
+    def __next__(self) -> Row:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def _opened(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        self.connection._opened()
+
+    def _answered(self) -> Result:
+        self._opened()
+        if self._result is None:
+            raise InterfaceError("nothing has been executed yet")
+        return self._result

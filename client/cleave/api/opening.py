@@ -1,0 +1,96 @@
+"""From what a caller of the Python API says to a session: the table, its schema, the key and where the services are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleave.api.bars import bars
+from cleave.cli.passphrase import VARIABLE
+from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Session
+from cleave.table.frames import ArrowStream, Described, is_frame, of_frame
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.schema import Schema
+from cleave.transport.connect import Target
+from cleave_shared.errors import InputError, KeyFileError
+
+if TYPE_CHECKING:
+    from cleave.transport.base import Transport
+
+Data = ArrowStream | str | Path | Sequence[str | Path]
+"""A pandas DataFrame, an Arrow table or whatever hands itself over as one; or a file, a pattern, several files."""
+
+SchemaLike = Schema | str | Path | Described
+"""A schema, the path of one, or column -> kind for a frame: see `cleave.table.frames`."""
+
+PassphraseLike = bytes | str | Callable[[], bytes | str]
+"""The passphrase or what asks for it, like `getpass.getpass`; asked only if the key is wrapped."""
+
+
+def open_session(
+    data: Data,
+    *,
+    schema: SchemaLike | None,
+    table: str | None,
+    key: str | Path | None,
+    passphrase: PassphraseLike | None,
+    target: Target,
+    suspect_key: bool,
+    progress: bool | None,
+) -> Session:
+    """Raises InputError for data or a schema that cannot be read. Opens neither the table nor the key."""
+    access = Access(_key(key), _passphrase(passphrase), target, suspect_key)
+    return Session(lazy(data, schema, table), access, embedded, bars(progress))
+
+
+def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
+    named = Path(schema) if isinstance(schema, str) else schema
+    if is_frame(data):
+        if named is None:
+            raise InputError(
+                "a frame needs a schema, for nothing of it leaves this machine by default",
+                hint='schema={"ward": "plain", "age": "encrypted", "name": "sealed", "notes": "local"}',
+            )
+        return of_frame(data, named, table)
+    if isinstance(named, Mapping):
+        raise InputError("a schema of kinds goes with a frame, whose types are known", hint="a file has a schema file")
+    if isinstance(data, str | Path):
+        return of_files([data], named, table)
+    if isinstance(data, Sequence) and data and all(isinstance(name, str | Path) for name in data):
+        return of_files(data, named, table)
+    raise InputError(
+        f"a {type(data).__name__} is no table", hint="a DataFrame, an Arrow table, a path or several paths are"
+    )
+
+
+def embedded() -> Transport:
+    from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services
+
+    return embedded_services()
+
+
+def _key(key: str | Path | None) -> Path:
+    return Path(os.environ.get(KEY_VARIABLE, DEFAULT_KEY) if key is None else key).expanduser()
+
+
+def _passphrase(given: PassphraseLike | None) -> bytes | Callable[[], bytes]:
+    if given is None and VARIABLE in os.environ:
+        given = os.environb[VARIABLE.encode()]
+    if given is None:
+        return _missing
+    if callable(given):
+        ask = given
+        return lambda: _bytes(ask())
+    return _bytes(given)
+
+
+def _missing() -> bytes:
+    raise KeyFileError(
+        "the key is wrapped, and no passphrase was given", hint="passphrase=getpass.getpass asks for it when needed"
+    )
+
+
+def _bytes(passphrase: bytes | str) -> bytes:
+    return passphrase.encode() if isinstance(passphrase, str) else passphrase

@@ -1,0 +1,14 @@
+"""What the command `cleave` does for its own process, for a process that is the user's: only when it asks."""
+
+from __future__ import annotations
+
+from cleave_shared import children
+
+
+def protect() -> None:
+    """No core dump of this process from now on, and only root traces it or reads its memory.
+
+    It holds for all that runs in the process and until it ends: debuggers and profilers that attach from outside, like
+    gdb and py-spy, no longer can. RLIMIT_CORE 0 and PR_SET_DUMPABLE 0: see setrlimit(2), prctl(2).
+    """
+    children.refuse_core_dumps()

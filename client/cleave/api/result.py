@@ -1,0 +1,240 @@
+"""The answer of one question, as Python, pandas, Arrow and a notebook want it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from cleave import figures
+from cleave.records import loaded, records
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from cleave.pipeline import Result as Answer
+    from cleave.pipeline import Usage
+    from cleave.sql.finish import ResultTable
+    from cleave.sql.plan import QueryPlan, Source
+
+_SHOWN = 100  # rows that a prompt or a notebook shows
+_TEMPORAL: dict[str, Callable[[str], Any]] = {
+    "DATE": date.fromisoformat,
+    "TIME": time.fromisoformat,
+    "TIMESTAMP": datetime.fromisoformat,
+}
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """What a question came to. Iterating gives its rows.
+
+    `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
+    has the same shape: the largest distance to the exact value of the query over the data, 0.0 where the value is
+    exact, None where there is no bound (keys, and doubles of plain columns alone). `sources` says of each column where
+    it comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
+
+    No digit beyond its bound is there, unless the question was asked with `raw=True`.
+    """
+
+    plan: QueryPlan
+    raw: bool
+    seconds: float
+    _answer: Answer
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self._table.columns)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """DuckDB's names."""
+        return tuple(self._table.types)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(column.source for column in self._table.columns)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        types = self._table.types
+        return [
+            tuple(_python(value, type_) for (value, _), type_ in zip(self._published(row), types, strict=True))
+            for row in range(len(self))
+        ]
+
+    @property
+    def bounds(self) -> list[tuple[float | None, ...]]:
+        return [tuple(bound for _, bound in self._published(place)) for place in range(len(self))]
+
+    @property
+    def exact(self) -> list[tuple[bool | None, ...]]:
+        """True: the value its type holds for the exact one, correctly rounded. None where there is no bound."""
+        return [tuple(row) for row in self._table.exact]
+
+    @property
+    def undecided(self) -> list[tuple[bool, ...]]:
+        """Cells that depend on a decision which the bounds do not settle."""
+        places = range(len(self.columns))
+        return [tuple(self._table.is_undecided(row, place) for place in places) for row in range(len(self))]
+
+    @property
+    def doubts(self) -> list[tuple[str, ...]]:
+        """For every row the clauses (HAVING, LIMIT) that do not surely let it in."""
+        return [tuple(self._table.doubts_of(row)) for row in range(len(self))]
+
+    @property
+    def is_decided(self) -> bool:
+        return self._table.is_decided
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self._table.warnings)
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """Name of a check -> "passed" or "not needed"; an answer that fails one is never given."""
+        return dict(self._answer.checks)
+
+    @property
+    def usage(self) -> Usage:
+        """Rows, groups, requests and bytes."""
+        return self._answer.usage
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return dict(self._answer.timings)
+
+    def df(self, *, bounds: bool = False) -> pd.DataFrame:
+        """A pandas DataFrame; decimals stay Decimal, whole numbers with NULLs become Int64.
+
+        `bounds`: with a column NAME_bound after each that comes from ciphertexts. Where the bounds leave something
+        undecided there is a last column `undecided` in any case. Raises InputError without pandas.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave[pandas]'") from None
+        held = records(self._table, raw=self.raw, bounds=bounds)
+        table = self.arrow(bounds=bounds)
+        series = {}
+        for place, (name, type_) in enumerate(zip(held.names, held.types, strict=True)):
+            values = [row[place] for row in held.rows]
+            if _is_whole(type_):
+                series[name] = pd.Series(values, dtype=_whole_type(values))
+            else:
+                series[name] = table.column(place).to_pandas()
+        return pd.DataFrame(series)
+
+    def arrow(self, *, bounds: bool = False) -> pa.Table:
+        """A pyarrow Table of DuckDB's types, integers of 128 bits as decimals; `bounds` as in `df`."""
+        try:
+            import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
+        except ImportError:
+            raise InputError(
+                "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave[arrow]'"
+            ) from None
+        with loaded(records(self._table, raw=self.raw, bounds=bounds), typed=True) as connection:
+            return connection.sql("FROM answer").to_arrow_table()
+
+    def footer(self) -> str:
+        """How far to trust the answer and what it took, in a line or two."""
+        from cleave.cli.report import footer  # noqa: PLC0415
+
+        return footer(self._answer, self.seconds)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self._table.rows)
+
+    def __repr__(self) -> str:
+        """The table that `cleave query` prints."""
+        from cleave.cli.report import answer_text  # noqa: PLC0415
+
+        return "\n".join([answer_text(replace(self._answer, result=self._first())), *self._rest()])
+
+    def _repr_html_(self) -> str:
+        from cleave.cli.report import cells  # noqa: PLC0415
+
+        first = self._first()
+        headings, rows = cells(first)
+        align = [f' style="text-align: {heading.justify}"' for heading in headings]
+        head = "".join(
+            f"<th{at}>{_escaped(heading.name)}<br><small>{_escaped(heading.note)}</small></th>"
+            for heading, at in zip(headings, align, strict=True)
+        )
+        body = "".join(
+            f"<tr>{''.join(_cell(first, row, place, text, align[place]) for place, text in enumerate(texts))}</tr>"
+            for row, texts in enumerate(rows)
+        )
+        notes = [*self._rest(), *(f"warning: {each}" for each in self.warnings), *self.footer().splitlines()]
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<p><small>{'<br>'.join(map(_escaped, notes))}</small></p>"
+        )
+
+    @property
+    def _table(self) -> ResultTable:
+        return self._answer.result
+
+    def _published(self, row: int) -> list[tuple[Any, float | None]]:
+        table = self._table
+        cells = zip(table.rows[row], table.bounds[row], table.exact[row], strict=True)
+        return [(value, bound) if self.raw else figures.published(value, bound, exact) for value, bound, exact in cells]
+
+    def _first(self) -> ResultTable:
+        table = self._table
+        return replace(
+            table,
+            rows=table.rows[:_SHOWN],
+            bounds=table.bounds[:_SHOWN],
+            exact=table.exact[:_SHOWN],
+            undecided=table.undecided[:_SHOWN],
+            doubts=table.doubts[:_SHOWN],
+        )
+
+    def _rest(self) -> list[str]:
+        return [f"... and {len(self) - _SHOWN:,} more rows"] if len(self) > _SHOWN else []
+
+
+def _cell(table: ResultTable, row: int, place: int, text: str, align: str) -> str:
+    """Marked where it is undecided; the last place may be that of the row's doubts."""
+    is_marked = table.is_undecided(row, place) if place < len(table.columns) else bool(text)
+    return f"<td{align}>{f'<mark>{_escaped(text)}</mark>' if is_marked else _escaped(text)}</td>"
+
+
+def _python(value: Any, type_: str) -> Any:
+    if type_ in ("DOUBLE", "FLOAT") and isinstance(value, Decimal):  # rounded to its bound
+        return float(value)
+    if isinstance(value, str) and type_ in _TEMPORAL:
+        try:
+            return _TEMPORAL[type_](value)
+        except ValueError:  # infinity, or a year that Python does not have
+            return value
+    return value
+
+
+def _is_whole(type_: str) -> bool:
+    return type_.removeprefix("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+
+
+def _whole_type(values: list[Any]) -> str:
+    present = [value for value in values if value is not None]
+    if any(int(value) not in _INT64 for value in present):
+        return "object"
+    return "int64" if len(present) == len(values) else "Int64"
+
+
+def _escaped(text: str) -> str:
+    from cleave.printable import printable  # noqa: PLC0415
+
+    return html.escape(printable(text))

@@ -1,0 +1,44 @@
+"""The examples of the public modules and of docs/python.md, run over the sample under a throw-away key."""
+
+from __future__ import annotations
+
+import doctest
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import cleave
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = ["cleave", *sorted(home for home in cleave._HOMES if home.startswith("cleave."))]
+PRIVATE = ["cleave.api.parameters"]
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.fixture(autouse=True)
+def beside_the_sample(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+    monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
+    monkeypatch.chdir(ROOT / "tests" / "samples")
+
+
+@pytest.mark.parametrize("name", PUBLIC + PRIVATE)
+def test_examples_of_a_module(name: str) -> None:
+    failed, _ = doctest.testmod(import_module(name), optionflags=FLAGS)
+    assert not failed
+
+
+def test_examples_are_there() -> None:
+    with_examples = [name for name in PUBLIC if any(each.examples for each in examples(name))]
+    assert {"cleave", "cleave.api.ask", "cleave.api.connection"} <= set(with_examples)
+
+
+def examples(name: str) -> list[doctest.DocTest]:
+    return doctest.DocTestFinder().find(import_module(name))
+
+
+def test_the_page_on_python() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False, optionflags=FLAGS)
+    assert tried > 10
+    assert not failed
