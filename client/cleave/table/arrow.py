@@ -64,7 +64,9 @@ def of_pandas(frame: Any, shown: str) -> pa.Table:
 
 def _array(series: Any, place: str) -> pa.Array:
     if str(series.dtype) == "category":
-        series = series.astype(series.cat.categories.dtype)
+        codes = series.cat.codes.to_numpy()
+        categories = _array(series.cat.categories.to_series(), f"{place}, among its categories")
+        return categories.take(pa.array(codes, mask=codes < 0))
     if series.dtype == object:
         return _objects(series.to_numpy(), series.isna().to_numpy(), place)
     try:
