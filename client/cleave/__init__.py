@@ -130,11 +130,13 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> object:
-    """Public names are loaded when first used: the command line needs few of them, and each costs start-up time."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'cleave' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """Public names are loaded when first used: the command line needs few of them, and each costs start-up time."""
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'cleave' has no attribute {name!r}")
+        return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -125,14 +126,21 @@ def ask(
     *,
     raw: bool = False,
     strict: bool = False,
-    depth: int = 1,
 ) -> Result:
-    """One question to an open session; what stays undecided is warned of, `depth` calls above the caller."""
+    """One question to an open session; what stays undecided is warned of at the line that called the API."""
     planned = session.plan(sql)
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:
-        warnings.warn(warning, UndecidedWarning, stacklevel=depth + 2)
+        warnings.warn(warning, UndecidedWarning, stacklevel=_level())
     return Result(planned, raw, time.perf_counter() - started, answer)
+
+
+def _level() -> int:
+    """Of the first frame outside of this room, seen from the function that warns."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave.api"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def chosen(pad: bool, digits: int, min_group: int = 0) -> Options:

@@ -135,9 +135,7 @@ class Connection:
     def _ask(self, sql: str) -> Result:
         started = time.perf_counter()
         with translated():
-            return ask(
-                self._opened(), sql, self._options, started, self._timeout, raw=self._raw, strict=self._strict, depth=3
-            )
+            return ask(self._opened(), sql, self._options, started, self._timeout, raw=self._raw, strict=self._strict)
 
     def _opened(self) -> Session:
         if self._session is None:

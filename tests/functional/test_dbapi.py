@@ -1,0 +1,219 @@
+"""`cleave.connect` as PEP 249 has it, and parameters that stay values whatever they hold."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import cleave
+from cleave.api.errors import translated
+from cleave.api.parameters import bound
+from cleave.transport.deadline import OutOfTime
+from cleave_shared import errors
+
+PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
+WARDS = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"
+
+
+def in_duckdb(sql: str) -> tuple[Any, ...]:
+    with duckdb.connect() as connection:
+        (row,) = connection.execute(sql).fetchall()
+    return tuple(row)
+
+
+@pytest.fixture
+def connection(key_file: Path) -> Iterator[cleave.Connection]:
+    with cleave.connect(PATIENTS, key=key_file) as opened:
+        yield opened
+
+
+def test_the_module_says_what_it_is() -> None:
+    assert (cleave.apilevel, cleave.threadsafety, cleave.paramstyle) == ("2.0", 1, "qmark")
+    assert issubclass(cleave.Warning, Exception)
+    assert issubclass(cleave.InterfaceError, cleave.Error)
+    for name in ("Data", "Operational", "Integrity", "Internal", "Programming", "NotSupported"):
+        kind = getattr(cleave, f"{name}Error")
+        assert issubclass(kind, cleave.DatabaseError)
+        assert getattr(cleave.Connection, f"{name}Error") is kind
+    assert cleave.Date(2025, 1, 2) == datetime.date(2025, 1, 2)
+    assert cleave.Binary(b"x") == b"x"
+    assert isinstance(cleave.TimeFromTicks(0), cleave.Time)
+    assert isinstance(cleave.TimestampFromTicks(0), cleave.Timestamp)
+
+
+def test_fetching(connection: cleave.Connection) -> None:
+    cursor = connection.cursor()
+    assert (cursor.description, cursor.rowcount, cursor.rownumber, cursor.arraysize) == (None, -1, None, 1)
+    assert cursor.execute(WARDS) is cursor
+    assert cursor.rowcount == 6
+    first = cursor.fetchone()
+    assert first is not None
+    assert first[0] == "Cardiology"
+    assert [row[0] for row in cursor.fetchmany()] == ["Geriatrics"]
+    assert [row[0] for row in cursor.fetchmany(2)] == ["Maternity", "Oncology"]
+    assert cursor.rownumber == 4
+    assert [row[0] for row in cursor] == ["Paediatrics", "Surgery"]
+    assert (cursor.fetchone(), cursor.fetchmany(3), cursor.fetchall()) == (None, [], [])
+    assert cursor.sources == ("key", "plain", "encrypted")
+    assert cursor.bounds[0] == (None, 0.0, 0.0)
+    assert cursor.result.checks
+    cursor.setinputsizes([])
+    cursor.setoutputsize(3)
+
+
+def test_description(connection: cleave.Connection) -> None:
+    cursor = connection.execute(
+        "SELECT ward, SUM(bill), STDDEV(weight), MIN(admitted), COUNT(*) > 3 FROM patients GROUP BY ward"
+    )
+    assert cursor.description is not None
+    codes = [each[1] for each in cursor.description]
+    assert all(len(each) == 7 for each in cursor.description)
+    assert codes == [cleave.STRING, cleave.NUMBER, cleave.NUMBER, cleave.DATETIME, cleave.NUMBER]
+    assert codes[0] not in (cleave.NUMBER, cleave.DATETIME, cleave.BINARY, cleave.ROWID)
+    assert cursor.description[1][4:6] == (38, 2)
+    row = cursor.fetchone()
+    assert row is not None
+    assert [type(value) for value in row] == [str, Decimal, float, datetime.date, bool]
+
+
+def test_pandas_reads_through_it(connection: cleave.Connection) -> None:
+    sql = "SELECT ward, AVG(age) AS age FROM patients WHERE ward <> ? GROUP BY ward ORDER BY ward"
+    with pytest.warns(UserWarning, match="SQLAlchemy"):
+        frame = pd.read_sql(sql, connection, params=["Surgery"])
+    assert list(frame.columns) == ["ward", "age"]
+    assert len(frame) == 5
+    told = (pd.errors.DatabaseError, cleave.ProgrammingError)  # by its release, pandas wraps what a driver raises
+    with pytest.warns(UserWarning, match="SQLAlchemy"), pytest.raises(told, match="no column"):
+        pd.read_sql("SELECT nothing FROM patients", connection)
+
+
+def test_executemany_asks_each(connection: cleave.Connection) -> None:
+    cursor = connection.cursor().executemany(
+        "SELECT COUNT(*) FROM patients WHERE ward = ?", [["Surgery"], ["Maternity"]]
+    )
+    assert cursor.fetchall() == [(93,)]
+    with pytest.raises(cleave.NotSupportedError):
+        cursor.callproc("f")
+
+
+def test_what_is_closed_is_closed(key_file: Path) -> None:
+    connection = cleave.connect(PATIENTS, key=key_file)
+    with connection.cursor() as cursor, pytest.raises(cleave.InterfaceError, match="nothing has been executed"):
+        cursor.fetchone()
+    with pytest.raises(cleave.InterfaceError, match="cursor is closed"):
+        cursor.execute(WARDS)
+    connection.commit()
+    connection.rollback()
+    other = connection.cursor()
+    connection.close()
+    connection.close()
+    for use in (connection.cursor, connection.commit, lambda: other.execute(WARDS), other.fetchall):
+        with pytest.raises(cleave.InterfaceError, match="connection is closed"):
+            use()
+
+
+def test_a_failed_statement_leaves_no_rows_of_the_one_before(connection: cleave.Connection) -> None:
+    cursor = connection.execute(WARDS)
+    with pytest.raises(cleave.ProgrammingError):
+        cursor.execute("SELECT nothing FROM patients")
+    with pytest.raises(cleave.InterfaceError, match="nothing has been executed"):
+        cursor.fetchall()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.InputError("m", hint="h"), cleave.DataError),
+        (errors.Undecided("m"), cleave.DataError),
+        (errors.QueryRefused("m"), cleave.ProgrammingError),
+        (errors.KeyFileError("m"), cleave.OperationalError),
+        (errors.ServiceError("m", status=500), cleave.OperationalError),
+        (errors.ProcessDied("m", signal=9), cleave.OperationalError),
+        (OutOfTime("m"), cleave.OperationalError),
+        (errors.WireError("m"), cleave.OperationalError),
+        (errors.CheckFailed("sentinel", "m"), cleave.IntegrityError),
+        (errors.CleaveError("m"), cleave.DatabaseError),
+    ],
+)
+def test_errors_are_both(error: errors.CleaveError, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^m$") as caught, translated():
+        raise error
+    assert isinstance(caught.value, type(error))
+    assert type(caught.value).__name__ == type(error).__name__
+    assert vars(caught.value) == vars(error)
+    assert caught.value.__cause__ is None
+
+
+def test_errors_of_use(connection: cleave.Connection, tmp_path: Path) -> None:
+    with pytest.raises(cleave.DataError, match="no such file"):
+        cleave.connect(tmp_path / "nothing.csv")
+    with pytest.raises(cleave.OperationalError, match="no such key"):
+        cleave.connect(PATIENTS, key=tmp_path / "missing.json").execute(WARDS)
+    with pytest.raises(cleave.DataError, match="1 to 17 digits"):
+        cleave.connect(PATIENTS, digits=99)
+    with pytest.raises(cleave.ProgrammingError, match="has 1 placeholders, and 2 parameters"):
+        connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", ["a", "b"])
+    with pytest.raises(cleave.ProgrammingError, match="sequence"):
+        connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", {"ward": 1})  # type: ignore[arg-type]
+    with pytest.raises(cleave.ProgrammingError, match="sequence"):
+        connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", "a")
+
+
+# fmt: off
+VALUES: list[Any] = [
+    None, True, False, 0, 7, -7, 2**70, -(2**63), 1.5, -0.0, 1e300, 5e-324, math.inf, -math.inf,
+    Decimal("12.50"), Decimal("-1E+3"), Decimal("0.001"), "", "O'Hara", "''", "'; DROP TABLE t; --", "\\'", "$$", "a?b",
+    "ä\U0001f600", "line\nbreak", 'quote"', "/* ? */", "-- ?", "\\x00", np.int64(3), np.float64(2.5), np.bool_(True),
+    np.str_("n"), datetime.date(2025, 1, 2), datetime.datetime(2025, 1, 2, 3, 4, 5, 678), datetime.time(1, 2, 3),  # noqa: DTZ001
+    datetime.timedelta(days=-1, microseconds=5), uuid.UUID(int=5), b"", b"\x00'\xff?", pd.Timestamp("2025-01-02"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+def test_a_parameter_comes_out_of_duckdb_as_it_went_in(value: object) -> None:
+    """Between a text with a ? in it and comments with one, which are none."""
+    sql = "SELECT 'ä?', ? /* ? */, $$?$$, e'\\'?', \"?\" -- ?\nFROM (SELECT 1 AS \"?\")"
+    row = in_duckdb(bound(sql, [value]))
+    assert (row[0], row[2], row[3], row[4]) == ("ä?", "?", "'?", 1)
+    expected = value.item() if isinstance(value, np.generic) else value
+    assert row[1] == expected
+    assert isinstance(row[1], bool) == isinstance(expected, bool)
+    if isinstance(expected, float):
+        assert math.copysign(1, row[1]) == math.copysign(1, expected)
+        assert isinstance(row[1], float)
+
+
+def test_not_a_number_is_one_too() -> None:
+    assert math.isnan(in_duckdb(bound("SELECT ?", [math.nan]))[0])
+
+
+@pytest.mark.parametrize(
+    "value", ["\0", Decimal("NaN"), [1], {"a": 1}, object(), 1j, datetime.time(1, tzinfo=datetime.UTC)]
+)
+def test_what_has_no_literal_is_refused_without_quoting_it(value: object) -> None:
+    with pytest.raises(cleave.ProgrammingError, match=r"^parameter 2: this .* has no literal in SQL$"):
+        bound("SELECT ?, ?", [1, value])
+
+
+def test_parameters_reach_the_question(connection: cleave.Connection) -> None:
+    sql = "SELECT COUNT(*) FROM patients WHERE ward = ? AND admitted >= ? AND age < ? AND weight > ? LIMIT ?"
+    day = datetime.date(2025, 2, 1)
+    (row,) = connection.execute(sql, ["Surgery", day, 50, 60.5, 1]).fetchall()
+    where = "ward = 'Surgery' AND admitted >= DATE '2025-02-01' AND age < 50 AND weight > 60.5"
+    assert row == in_duckdb(f"SELECT COUNT(*) FROM '{PATIENTS}' WHERE {where}")
+
+
+def test_a_parameter_is_never_sql(connection: cleave.Connection) -> None:
+    (row,) = connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", ["' OR '1'='1"]).fetchall()
+    assert row == (0,)

@@ -1,0 +1,380 @@
+"""`import cleave`: questions over files and frames, what an answer offers, and a process that is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cleave
+from tests.functional.serving import served
+
+ROOT = Path(__file__).parents[2]
+PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
+WARDS = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age, STDDEV(weight) AS w FROM patients GROUP BY ward ORDER BY ward"
+KINDS = {"ward": "plain", "bill": "encrypted", "name": "local"}
+
+
+@pytest.fixture(autouse=True)
+def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+    monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
+
+
+def wards() -> pd.DataFrame:
+    return pd.DataFrame({"ward": ["A", "B", "A", None], "bill": [1, 2, 4, 8], "name": ["x", "y", "z", "w"]})
+
+
+def test_a_file_and_its_frame_answer_alike() -> None:
+    schema = cleave.load_schema(PATIENTS.with_name("patients.schema.toml"))
+    frame = pd.read_csv(PATIENTS, dtype={"bill": str}, parse_dates=["admitted"])
+    frame["bill"] = frame["bill"].map(Decimal)
+    frame["admitted"] = frame["admitted"].dt.date
+    of_file = cleave.query(PATIENTS, WARDS)
+    for data in (frame, pa.Table.from_pandas(frame, preserve_index=False)):
+        of_frame = cleave.query(data, WARDS, schema=schema, table="patients")
+        assert [row[:3] for row in of_frame] == [row[:3] for row in of_file]
+        assert of_frame.types == of_file.types
+    of_list = cleave.query([PATIENTS], WARDS, schema=str(PATIENTS.with_name("patients.schema.toml")))
+    assert [row[:3] for row in of_list] == [row[:3] for row in of_file]
+
+
+def test_an_answer_as_values() -> None:
+    answer = cleave.query(PATIENTS, f"{WARDS} LIMIT 2")
+    assert (answer.columns, answer.sources) == (
+        ("ward", "stays", "age", "w"),
+        ("key", "plain", "encrypted", "encrypted"),
+    )
+    assert answer.types == ("VARCHAR", "BIGINT", "DOUBLE", "DOUBLE")
+    assert len(answer) == len(list(answer)) == len(answer.bounds) == len(answer.undecided) == 2
+    assert [type(value) for value in answer.rows[0]] == [str, int, float, float]
+    assert answer.bounds[0][:3] == (None, 0.0, 0.0)
+    assert answer.exact[0] == (None, True, True, False)
+    assert answer.is_decided
+    assert set(answer.checks.values()) == {"passed"}
+    assert answer.usage.rows == 600
+    assert answer.plan.keys == ('"ward"',)
+    assert answer.timings["ask"] < answer.seconds
+    assert "passed" in answer.footer()
+
+
+def test_no_digit_beyond_its_bound_unless_asked_for() -> None:
+    sql = "SELECT STDDEV(weight) AS w FROM patients"
+    rounded, raw = cleave.query(PATIENTS, sql), cleave.query(PATIENTS, sql, raw=True)
+    assert len(repr(rounded.rows[0][0])) <= len(repr(raw.rows[0][0]))
+    (bound,) = rounded.bounds[0]
+    assert bound is not None
+    assert bound == float(f"{bound:.0e}")  # one digit
+    (raw_bound,) = raw.bounds[0]
+    assert raw_bound is not None
+    assert abs(rounded.rows[0][0] - raw.rows[0][0]) <= bound + raw_bound
+
+
+def test_frames_and_arrow_tables_of_an_answer() -> None:
+    sql = "SELECT ward, SUM(bill) AS s, COUNT(*) AS n, AVG(weight) AS w, MIN(admitted) AS first FROM patients"
+    answer = cleave.query(PATIENTS, f"{sql} GROUP BY ward")
+    frame = answer.df()
+    assert list(frame.columns) == list(answer.columns)
+    assert frame["n"].dtype == "int64"
+    assert frame["w"].dtype == "float64"
+    assert isinstance(frame["s"][0], Decimal)
+    assert isinstance(frame["first"][0], datetime.date)
+    assert frame.to_numpy().tolist() == [list(row) for row in answer]
+    bounded = answer.df(bounds=True)
+    assert list(bounded.columns) == ["ward", "s", "s_bound", "n", "w", "w_bound", "first"]
+    assert bounded["w_bound"].tolist() == [row[3] for row in answer.bounds]
+    table = answer.arrow()
+    assert table.schema.field("s").type == pa.decimal128(38, 2)
+    assert table.column("w").to_pylist() == [row[3] for row in answer]
+    assert answer.arrow(bounds=True).column_names == list(bounded.columns)
+
+
+def test_whole_numbers_with_nulls_and_of_128_bits() -> None:
+    frame = pd.DataFrame({"g": ["a", "b"], "x": pd.array([2**62, None], dtype="Int64")})
+    asked = cleave.query(
+        pd.concat([frame] * 4, ignore_index=True),
+        "SELECT g, SUM(x) AS s, COUNT(x) AS n FROM frame GROUP BY g ORDER BY g",
+        schema={"g": "plain", "x": "encrypted"},
+    )
+    assert asked.types[1] == "HUGEINT"
+    assert asked.rows == [("a", 2**64, 4), ("b", None, 0)]
+    assert asked.df()["s"].tolist() == [2**64, None]
+    assert asked.arrow().column("s").to_pylist() == [Decimal(2**64), None]
+    small = cleave.query(
+        frame.fillna({"x": 3}).iloc[1:], "SELECT SUM(x) AS s FROM frame", schema={"g": "plain", "x": "encrypted"}
+    )
+    assert small.df()["s"].dtype == "int64"
+
+
+def test_a_notebook_shows_bounds_sources_and_marks_and_runs_nothing() -> None:
+    evil = "<script>alert(1)</script>"
+    frame = pd.DataFrame({"ward": [evil, "b"], "bill": [1.5, 2.25]})
+    answer = cleave.query(
+        frame,
+        f'SELECT ward, SUM(bill) AS "{evil}" FROM frame GROUP BY ward',
+        schema={"ward": "plain", "bill": "encrypted"},
+    )
+    page = answer._repr_html_()
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 2
+    assert "<small>encrypted</small>" in page
+    assert "±" in page
+    assert "checks passed" in page
+    assert "<mark>" not in page
+    table = replace(
+        answer._table, undecided=[[False, True], [False, False]], doubts=[(), ("HAVING",)], warnings=["<b>"]
+    )
+    torn = replace(answer, _answer=replace(answer._answer, result=table))
+    assert torn._repr_html_().count("<mark>") == 2
+    assert "&lt;b&gt;" in torn._repr_html_()
+    assert not torn.is_decided
+    assert list(torn.df().columns)[-1] == "undecided"
+    assert "undecided: HAVING" in repr(torn)
+
+
+def test_a_long_answer_is_shown_in_part() -> None:
+    frame = pd.DataFrame({"k": range(250), "x": range(250)})
+    answer = cleave.query(frame, "SELECT k, SUM(x) FROM frame GROUP BY k", schema={"k": "plain", "x": "encrypted"})
+    assert len(answer) == 250
+    assert len(repr(answer).splitlines()) == 3 + 100 + 1
+    assert "... and 150 more rows" in repr(answer)
+    assert answer._repr_html_().count("<tr>") == 101
+
+
+def test_what_is_undecided_is_warned_of_at_the_line_that_asked() -> None:
+    frame = pd.DataFrame({"x": np.sqrt(np.arange(5000))})
+    sql = f"SELECT CASE WHEN SUM(x) > {math.fsum(frame['x'])!r}e0 THEN 'more' ELSE 'less' END AS it FROM frame"
+    with pytest.warns(cleave.UndecidedWarning) as caught:
+        answer = cleave.query(frame, sql, schema={"x": "encrypted"})
+    assert caught[0].filename == __file__
+    assert answer.undecided == [(True,)]
+    with pytest.raises(cleave.Undecided):
+        cleave.query(frame, sql, schema={"x": "encrypted"}, strict=True)
+    with (
+        cleave.connect(frame, schema={"x": "encrypted"}) as connection,
+        pytest.warns(cleave.UndecidedWarning) as caught,
+    ):
+        connection.cursor().execute(sql)
+    assert caught[0].filename == __file__
+
+
+def test_a_plan_sends_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_KEY", "/nowhere")
+    plan = cleave.plan(wards(), "SELECT ward, SUM(bill) FROM frame GROUP BY ward", schema=KINDS)
+    assert plan.description.groups == 3
+    assert "Nothing has been sent" in repr(plan)
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "kind", "message"),
+    [
+        (wards(), {}, cleave.InputError, "a frame needs a schema"),
+        (wards(), {"schema": {"ward": "plain"}}, cleave.InputError, "is not named in the schema"),
+        (PATIENTS, {"schema": KINDS}, cleave.InputError, "a schema of kinds goes with a frame"),
+        (7, {}, cleave.InputError, "a int is no table"),
+        ([], {}, cleave.InputError, "a list is no table"),
+        ("nowhere.csv", {}, cleave.InputError, "there is no such file"),
+        (wards(), {"schema": KINDS, "min_group": -1}, cleave.InputError, "cannot be negative"),
+        (wards(), {"schema": KINDS, "timeout": 0}, cleave.InputError, "seconds above 0"),
+        (wards(), {"schema": KINDS, "key": "/nowhere/key.json"}, cleave.KeyFileError, "no such key"),
+        (
+            wards(),
+            {"schema": KINDS, "passphrase": "surprise"},
+            cleave.KeyFileError,
+            "has no passphrase, and one was given",
+        ),
+        (wards(), {"schema": KINDS, "endpoint": "http://example.org"}, cleave.InputError, "plain http"),
+        (wards(), {"schema": KINDS, "region": "eu-central-1"}, cleave.InputError, "name it with"),
+    ],
+)
+def test_what_is_wrong_is_told(data: Any, more: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        cleave.query(data, "SELECT COUNT(bill) FROM frame", **({"table": "frame"} | more))
+
+
+def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "key.json"
+    cleave.create_key(path, b"correct horse battery staple")
+    asked = []
+
+    def ask() -> str:
+        asked.append(1)
+        return "correct horse battery staple"
+
+    with cleave.connect(PATIENTS, key=path, passphrase=ask) as connection:
+        connection.execute("SELECT SUM(age) FROM patients")
+        connection.execute("SELECT SUM(bill) FROM patients")
+    assert len(asked) == 1
+    with pytest.raises(cleave.KeyFileError, match="no passphrase was given"):
+        cleave.query(PATIENTS, "SELECT SUM(age) FROM patients", key=path)
+    monkeypatch.setenv("CLEAVE_PASSPHRASE", "correct horse battery staple")
+    assert cleave.query(PATIENTS, "SELECT SUM(age) AS s FROM patients", key=path).bounds == [(0.0,)]
+    assert os.environ["CLEAVE_PASSPHRASE"]  # the user's own: the command alone takes it away
+
+
+def test_services_elsewhere() -> None:
+    with served("--quiet") as (url, _):
+        assert cleave.query(PATIENTS, WARDS, endpoint=url).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
+
+
+def test_it_works_in_threads_beside_a_running_loop() -> None:
+    """As in a notebook's kernel: an event loop is at work in this thread, or the question is asked in another."""
+    expected = [row[:3] for row in cleave.query(PATIENTS, WARDS)]
+
+    async def within() -> list[Any]:
+        here = cleave.query(PATIENTS, WARDS, progress=True)
+        other = await asyncio.to_thread(cleave.query, PATIENTS, WARDS)
+        return [here, other]
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: cleave.query(PATIENTS, WARDS), range(4)))
+    for answer in asyncio.run(within()) + answers:
+        assert [row[:3] for row in answer] == expected
+
+
+def test_encrypting_processes_are_forked_from_a_thread_and_leave_nothing() -> None:
+    rows = 300_000
+    frame = pd.DataFrame({"x": np.arange(rows) % 1000, "y": np.linspace(0, 1, rows)})
+    found: list[Any] = []
+    asking = threading.Thread(
+        target=lambda: found.append(
+            cleave.query(
+                frame, "SELECT SUM(x) AS s, AVG(y) AS m FROM frame", schema={"x": "encrypted", "y": "encrypted"}
+            )
+        )
+    )
+    asking.start()
+    asking.join()
+    assert found[0].usage.chunks >= 12  # enough for processes of its own
+    assert found[0].rows[0][0] == sum(range(1000)) * 300
+    assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def test_the_process_is_left_alone_unless_it_asks() -> None:
+    """Signals, core dumps and dumpability are the user's; `cleave.protect` changes the last two."""
+    code = f"""
+        import cleave, os, resource, signal, sys
+        from pathlib import Path
+        def dumpable():
+            import ctypes
+            return ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+        before = dumpable(), resource.getrlimit(resource.RLIMIT_CORE)
+        cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward")
+        assert (dumpable(), resource.getrlimit(resource.RLIMIT_CORE)) == before, "changed"
+        assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
+        cleave.protect()
+        assert dumpable() == 0
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+    """
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard not in (resource.RLIM_INFINITY,) and hard < 1 << 20:
+        code = code.replace("1 << 20, ", f"{hard}, ")
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_ends_a_question_and_its_children(tmp_path: Path) -> None:
+    """A service that never answers; then Ctrl-C, as a kernel's interrupt is one; then the next question."""
+    code = f"""
+        import cleave, os, socket, threading
+        from pathlib import Path
+        silent = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{{silent.getsockname()[1]}}"
+        try:
+            print("asking", flush=True)
+            cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward", endpoint=url)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        children = Path(f"/proc/self/task/{{os.getpid()}}/children").read_text().split()
+        assert not children, children
+        print(len(cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward")))
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == "asking\n"
+        time.sleep(2)
+        started = time.monotonic()
+        asking.send_signal(signal.SIGINT)
+        assert asking.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - started < 2
+        assert asking.stdout.readline() == "6\n"
+        assert asking.wait(20) == 0
+
+
+def test_without_the_extras_files_are_still_asked() -> None:
+    code = f"""
+        import sys
+        sys.modules["pandas"] = sys.modules["pyarrow"] = None
+        import cleave
+        answer = cleave.query({str(PATIENTS)!r}, "SELECT SUM(age) AS s FROM patients")
+        assert answer.rows == [(28575,)], answer.rows
+        for what in (answer.df, answer.arrow):
+            try:
+                what()
+            except cleave.InputError as error:
+                print(error.hint)
+        class Frame:
+            def __arrow_c_stream__(self, requested_schema=None): ...
+        try:
+            cleave.query(Frame(), "SELECT 1", schema={{"a": "plain"}})
+        except cleave.InputError as error:
+            print(error.hint)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("pip install") == 3
+
+
+SAMPLE = """
+from datetime import date
+
+import cleave
+
+answer: cleave.Result = cleave.query("patients.csv", "SELECT 1", key="key.json", passphrase=b"x")
+first: float | None = answer.bounds[0][0]
+where: tuple[str, ...] = answer.sources
+plan: cleave.Plan = cleave.plan(["a.csv", "b.csv"], "SELECT 1")
+with cleave.connect("patients.csv", schema="s.toml", passphrase=lambda: "x") as connection:
+    cursor: cleave.Cursor = connection.cursor()
+    cursor.execute("SELECT ?", [date(2025, 1, 1)])
+    for row in cursor:
+        print(row[0])
+try:
+    pass
+except (cleave.OperationalError, cleave.ServiceError, cleave.Warning) as error:
+    print(error)
+cleave.query(7, "SELECT 1")  # E: 7 is no table
+cleave.query("a.csv", "SELECT 1", timeout="long")  # E
+cleave.nothing  # E
+"""
+
+
+def test_a_users_program_is_type_checked(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text(SAMPLE)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(sample)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    expected = [number for number, line in enumerate(SAMPLE.splitlines(), 1) if "# E" in line]
+    found = [int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line]
+    assert found == expected, done.stdout
+    assert (ROOT / "client" / "cleave" / "py.typed").exists()
