@@ -365,7 +365,7 @@ except (cleave.OperationalError, cleave.ServiceError, cleave.Warning) as error:
     print(error)
 cleave.query(7, "SELECT 1")  # E: 7 is no table
 cleave.query("a.csv", "SELECT 1", timeout="long")  # E
-cleave.nothing  # E
+cleave.example  # E
 """
 
 
