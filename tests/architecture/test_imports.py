@@ -28,7 +28,7 @@ ROOMS = {
     "report": {"flow", "sql"},
     "cli": {"ckks", "files", "flow", "propose", "report", "sql", "table", "transport"},
     "local": {"cli", "transport"},
-    "api": {"cli", "flow", "local", "sql", "table", "transport"},
+    "api": {"cli", "flow", "local", "propose", "sql", "table", "transport"},
 }
 
 

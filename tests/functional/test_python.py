@@ -76,6 +76,29 @@ def test_an_answer_as_values() -> None:
     assert "passed" in answer.footer()
 
 
+def test_what_no_service_can_answer_is_answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_KEY", "/nowhere")  # nothing is sent, so no key is needed
+    sql = "SELECT ward, bill, rank() OVER (ORDER BY bill DESC) AS place FROM frame ORDER BY place"
+    answer = cleave.query(wards(), sql, schema=KINDS)
+    assert answer.sources == ("local",) * 3
+    assert answer.rows[0] == (None, 8, 1)
+    assert answer.df()["bill"].tolist() == [8, 4, 2, 1]
+    with pytest.raises(cleave.QueryRefused):
+        cleave.query(wards(), sql, schema=KINDS, cloud_only=True)
+
+
+def test_further_tables_are_frames_or_files_and_stay_here(tmp_path: Path) -> None:
+    floors = pd.DataFrame({"ward": ["A", "B"], "floor": [3, 4]})
+    floors.to_csv(tmp_path / "f.csv", index=False)
+    sql = "SELECT floor, SUM(bill) AS s FROM frame JOIN floors USING (ward) GROUP BY floor ORDER BY floor"
+    for other in (floors, pa.Table.from_pandas(floors).to_reader(), tmp_path / "f.csv"):
+        answer = cleave.query(wards(), sql, schema=KINDS, others={"floors": other})
+        assert answer.rows == [(3, 5), (4, 2)]
+        assert answer.sources == ("local", "local")
+    with cleave.connect(wards(), schema=KINDS, others={"floors": floors}) as connection:
+        assert connection.execute(f"{sql} LIMIT ?", [1]).fetchall() == [(3, 5)]
+
+
 def test_no_digit_beyond_its_bound_unless_asked_for() -> None:
     sql = "SELECT STDDEV(weight) AS w FROM patients"
     rounded, raw = cleave.query(PATIENTS, sql), cleave.query(PATIENTS, sql, raw=True)

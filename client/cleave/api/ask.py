@@ -1,7 +1,8 @@
 """`cleave.query` and `cleave.plan`: one question over one table.
 
 `sql` is one SELECT over the table, whose name is `table`, else what the schema says, else the file's; a frame is called
-`frame`. Without an `endpoint` and without `functions` both services are asked in this process.
+`frame`. Without an `endpoint` and without `functions` both services are asked in this process. What no service can
+answer DuckDB answers here, unless `cloud_only`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleave.api.bars import bars
-from cleave.api.opening import Data, PassphraseLike, SchemaLike, lazy, open_session
+from cleave.api.opening import Data, Others, PassphraseLike, SchemaLike, further_tables, lazy, open_session
 from cleave.api.plan import Plan
 from cleave.api.result import Result
 from cleave.session import Session
@@ -34,6 +35,7 @@ def query(
     *,
     schema: SchemaLike | None = None,
     table: str | None = None,
+    others: Others | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -43,6 +45,7 @@ def query(
     sign: bool = False,
     insecure_http: bool = False,
     suspect_key: bool = False,
+    cloud_only: bool = False,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -90,8 +93,10 @@ def query(
         target=Target(endpoint, functions, profile, region, sign, insecure_http),
         suspect_key=suspect_key,
         progress=progress,
+        others=others,
     ) as session:
-        return ask(session, sql, chosen(pad, digits, min_group), started, timeout, raw=raw, strict=strict)
+        options = chosen(pad, digits, min_group)
+        return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
 
 
 def plan(
@@ -100,6 +105,8 @@ def plan(
     *,
     schema: SchemaLike | None = None,
     table: str | None = None,
+    others: Others | None = None,
+    cloud_only: bool = False,
     pad: bool = False,
     digits: int = 9,
     progress: bool | None = None,
@@ -113,8 +120,8 @@ def plan(
 
     Nothing is sent and no key is needed. Raises InputError and QueryRefused.
     """
-    with Session(lazy(data, schema, table), bars=bars(progress)) as session:
-        return Plan(session.describe(session.plan(sql), chosen(pad, digits)))
+    with Session(lazy(data, schema, table), bars=bars(progress), others=further_tables(others)) as session:
+        return Plan(session.describe(session.plan(sql, cloud_only=cloud_only), chosen(pad, digits)))
 
 
 def ask(
@@ -124,11 +131,12 @@ def ask(
     started: float,
     timeout: float = QUERY_SECONDS,
     *,
+    cloud_only: bool = False,
     raw: bool = False,
     strict: bool = False,
 ) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
-    planned = session.plan(sql)
+    planned = session.plan(sql, cloud_only=cloud_only)
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=_level())

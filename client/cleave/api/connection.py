@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.api import errors
 from cleave.api.ask import ask, chosen
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
-from cleave.api.opening import Data, PassphraseLike, SchemaLike, open_session
+from cleave.api.opening import Data, Others, PassphraseLike, SchemaLike, open_session
 from cleave.api.parameters import bound
 from cleave.api.result import Result
 from cleave.session import Session
@@ -40,6 +40,7 @@ def connect(
     *,
     schema: SchemaLike | None = None,
     table: str | None = None,
+    others: Others | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -49,6 +50,7 @@ def connect(
     sign: bool = False,
     insecure_http: bool = False,
     suspect_key: bool = False,
+    cloud_only: bool = False,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -78,8 +80,10 @@ def connect(
             target=Target(endpoint, functions, profile, region, sign, insecure_http),
             suspect_key=suspect_key,
             progress=progress,
+            others=others,
         )
-        return Connection(session, chosen(pad, digits, min_group), timeout, raw=raw, strict=strict)
+        options = chosen(pad, digits, min_group)
+        return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
 
 
 class Connection:
@@ -96,10 +100,13 @@ class Connection:
     ProgrammingError = errors.ProgrammingError
     NotSupportedError = errors.NotSupportedError
 
-    def __init__(self, session: Session, options: Options, timeout: float, *, raw: bool, strict: bool) -> None:
+    def __init__(
+        self, session: Session, options: Options, timeout: float, *, cloud_only: bool, raw: bool, strict: bool
+    ) -> None:
         self._session: Session | None = session
         self._options = options
         self._timeout = timeout
+        self._cloud_only = cloud_only
         self._raw = raw
         self._strict = strict
 
@@ -135,7 +142,16 @@ class Connection:
     def _ask(self, sql: str) -> Result:
         started = time.perf_counter()
         with translated():
-            return ask(self._opened(), sql, self._options, started, self._timeout, raw=self._raw, strict=self._strict)
+            return ask(
+                self._opened(),
+                sql,
+                self._options,
+                started,
+                self._timeout,
+                cloud_only=self._cloud_only,
+                raw=self._raw,
+                strict=self._strict,
+            )
 
     def _opened(self) -> Session:
         if self._session is None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from cleave.api.bars import bars
 from cleave.cli.passphrase import VARIABLE
+from cleave.propose.further import further
 from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Session
-from cleave.table.frames import ArrowStream, Described, is_frame, of_frame
+from cleave.table.frames import ArrowStream, Described, is_frame, of_frame, of_local_frame
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Schema
 from cleave.transport.connect import Target
@@ -24,6 +25,9 @@ Data = ArrowStream | str | Path | Sequence[str | Path]
 
 SchemaLike = Schema | str | Path | Described
 """A schema, the path of one, or column -> kind for a frame: see `cleave.table.frames`."""
+
+Others = Mapping[str, ArrowStream | str | Path]
+"""Further tables that a question may name, by their names: nothing of them is ever sent."""
 
 PassphraseLike = bytes | str | Callable[[], bytes | str]
 """The passphrase or what asks for it, like `getpass.getpass`; asked only if the key is wrapped."""
@@ -39,10 +43,11 @@ def open_session(
     target: Target,
     suspect_key: bool,
     progress: bool | None,
+    others: Others | None = None,
 ) -> Session:
     """Raises InputError for data or a schema that cannot be read. Opens neither the table nor the key."""
     access = Access(_key(key), _passphrase(passphrase), target, suspect_key)
-    return Session(lazy(data, schema, table), access, embedded, bars(progress))
+    return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
 
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
@@ -63,6 +68,14 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
     raise InputError(
         f"a {type(data).__name__} is no table", hint="a DataFrame, an Arrow table, a path or several paths are"
     )
+
+
+def further_tables(others: Others | None) -> list[LazyTable]:
+    """Further tables, by the names SQL has for them; all of a frame is local."""
+    return [
+        further(data, None, name) if isinstance(data, str | Path) else of_local_frame(data, name)
+        for name, data in (others or {}).items()
+    ]
 
 
 def embedded() -> Transport:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cleave.pipeline import Result as Answer
     from cleave.pipeline import Usage
     from cleave.sql.finish import ResultTable
-    from cleave.sql.plan import QueryPlan, Source
+    from cleave.sql.plan import LocalPlan, QueryPlan, Source
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {
@@ -43,7 +43,7 @@ class Result:
     No digit beyond its bound is there, unless the question was asked with `raw=True`.
     """
 
-    plan: QueryPlan
+    plan: QueryPlan | LocalPlan
     raw: bool
     seconds: float
     _answer: Answer

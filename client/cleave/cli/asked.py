@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,21 +100,11 @@ def read_question(
 
 def _other(word: str) -> LazyTable:
     """The table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
-    from cleave.table.inputs import check_there  # noqa: PLC0415 - as above
-    from cleave.table.lazy import of_files  # noqa: PLC0415
-    from cleave.table.schema import Kind, Schema, schema_path  # noqa: PLC0415
+    from cleave.propose.further import further  # noqa: PLC0415 - as above
 
     cuts = [place for place, char in enumerate(word) if char == "=" and Path(word[:place]).exists()]
     name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not Path(word).exists() else (word, "")
-    if schema:
-        return of_files([name], Path(schema))
-    check_there([name])
-    if schema_path([name]).exists():
-        return of_files([name])
-    from cleave.propose.propose import propose  # noqa: PLC0415
-
-    guessed = propose([name])
-    return of_files([name], Schema(tuple(replace(each, kind=Kind.LOCAL) for each in guessed.columns), guessed.dialect))
+    return further(name, Path(schema) if schema else None)
 
 
 def _is_sql(word: str) -> bool:

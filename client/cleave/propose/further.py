@@ -1,0 +1,24 @@
+"""A further table that a question may name: nothing of it is ever sent, so its types may be guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cleave.table.inputs import check_there
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.schema import Kind, Schema, schema_path
+
+
+def further(file: str | Path, schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
+    """Read as `schema` says, else as NAME.schema.toml beside the file does, else by guess. Raises InputError."""
+    if schema is not None:
+        return of_files([file], schema, name)
+    check_there([file])
+    if schema_path([file]).exists():
+        return of_files([file], None, name)
+    from cleave.propose.propose import propose  # noqa: PLC0415 - only for a file without a schema
+
+    guessed = propose([file])
+    columns = tuple(replace(each, kind=Kind.LOCAL) for each in guessed.columns)
+    return of_files([file], Schema(columns, guessed.dialect), name)
