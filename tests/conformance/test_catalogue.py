@@ -1,0 +1,93 @@
+"""Every aggregate in DuckDB's own catalogue, over encrypted, plain and text columns: answered, or DuckDB has none."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from cleave_shared.errors import QueryRefused
+from tests.conformance.asked import EXACT_NAMES, bare_calls, expect
+from tests.conformance.compare import differences
+from tests.conformance.conftest import Tables
+
+# Aggregates that are macros in the catalogue.
+MACROS = (
+    "geomean",
+    "geometric_mean",
+    "weighted_avg",
+    "wavg",
+    "json_group_array",
+    "json_group_object",
+    "json_group_structure",
+)
+NAMES = sorted(
+    {name for (name,) in duckdb.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    ).fetchall()} | set(MACROS)
+)  # fmt: skip
+CALLS = (
+    "{0}({1})",
+    "{0}({1}, {2})",
+    "{0}({1}, 0.5)",
+    "{0}({1}, [0.25, 0.5])",
+    "{0}({1}, 3)",
+    "{0}({1}, '; ')",
+    "{0}({1}, [0, 5])",
+    "{0}({1} > {2})",
+    "{0}({1}, {2}, 3)",
+    "{0}({1}, -100000, 100000)",
+    "{0}()",
+)
+# Two columns to put in place of {1} and {2}.
+COLUMNS = {
+    "encrypted decimals": ("price", "mid"),
+    "encrypted integers": ("mid", "tiny"),
+    "encrypted doubles": ("x", "y"),
+    "plain": ("fee", "h"),
+    "text": ("g", "g"),
+}
+SUMS = {
+    *EXACT_NAMES,
+    *(name for name in NAMES if name.startswith(("regr_", "covar_", "bool_", "kurtosis"))),
+    *("corr", "skewness", "sem", "count_if", "countif", "favg", "fsum", "kahan_sum", "sumkahan", "sum_no_overflow"),
+    *("decimal_average", "geomean", "geometric_mean", "weighted_avg", "wavg"),
+}  # fmt: skip
+# Draws at random: two answers of DuckDB itself may differ.
+VOLATILE = {"reservoir_quantile"}
+
+
+def answered(tables: Tables, name: str, columns: tuple[str, str]) -> list[str]:
+    """The calls that DuckDB answers."""
+    found = []
+    for call in CALLS:
+        item = call.format(name, *columns)
+        try:
+            tables.oracle.execute(f"SELECT {item} FROM numbers").fetchall()
+        except duckdb.Error:
+            continue
+        found.append(item)
+    return found
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_aggregate_is_answered(tables: Tables, name: str, kind: str) -> None:
+    session = tables.sessions["numbers"]
+    items = answered(tables, name, COLUMNS[kind])
+    if not items:
+        with pytest.raises(QueryRefused):
+            session.ask(session.plan(CALLS[0].format(f"SELECT {name}", COLUMNS[kind][0]) + " FROM numbers"))
+        return
+    sql = f"SELECT {', '.join(items)} FROM numbers"
+    if name in VOLATILE:
+        with pytest.raises(QueryRefused):
+            session.plan(sql)
+        return
+    result = session.ask(session.plan(sql)).result
+    sources = [column.source for column in result.columns]
+    calls = [call if source == "encrypted" else None for call, source in zip(bare_calls(sql), sources, strict=True)]
+    expected = expect(tables.oracle, sql, [call for call in calls if call])
+    assert differences(result, expected, calls, ordered=True) == []
+    if kind.startswith("encrypted"):
+        wanted = "encrypted" if name in SUMS else "local"
+        assert {source for source, item in zip(sources, items, strict=True) if "()" not in item} <= {wanted}
