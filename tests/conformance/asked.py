@@ -109,5 +109,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, types: list[str]) -> 
 
 
 def is_number(type_: str) -> bool:
+    if type_.endswith("]"):
+        return False
     word = type_.split("(", maxsplit=1)[0]
-    return word in ("FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL") or word.endswith("INT") or word == "INTEGER"
+    return word in ("FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL") or word.endswith(("INT", "INTEGER"))

@@ -60,6 +60,8 @@ def _figure(
     ours, bound, exact = figure
     if ours is None or theirs is None or not isinstance(theirs, float):
         return None if same(ours, theirs) else f"{ours!r}, DuckDB {theirs!r}"
+    if isinstance(ours, float) and math.isinf(ours) and ours == theirs:
+        return None
     if source == "encrypted" and not (exact or (bound is not None and math.isfinite(bound))):
         return f"{ours!r} without a bound, DuckDB {theirs!r}"
     if call and values is not None:

@@ -43,8 +43,8 @@ COLUMNS = {
     "encrypted decimals": ("price", "mid"),
     "encrypted integers": ("mid", "tiny"),
     "encrypted doubles": ("x", "y"),
-    "plain": ("fee", "h"),
-    "text": ("g", "g"),
+    "plain": ("fee", "id"),
+    "text": ("g", "id"),
 }
 SUMS = {
     *EXACT_NAMES,
@@ -52,6 +52,9 @@ SUMS = {
     *("corr", "skewness", "sem", "count_if", "countif", "favg", "fsum", "kahan_sum", "sumkahan", "sum_no_overflow"),
     *("decimal_average", "geomean", "geometric_mean", "weighted_avg", "wavg"),
 }  # fmt: skip
+# Which of equals, or which value at all, these give follows from the order of rows, which are shuffled before they are
+# sent. (arg_max and its kin are asked about a column without equals.)
+CHOICES = {"any_value", "arbitrary", "mode", "approx_top_k", "approx_quantile"}
 # Draws at random: two answers of DuckDB itself may differ.
 VOLATILE = {"reservoir_quantile"}
 
@@ -59,7 +62,14 @@ VOLATILE = {"reservoir_quantile"}
 def answered(tables: Tables, name: str, columns: tuple[str, str]) -> list[str]:
     """The calls that DuckDB answers."""
     found = []
+    constant = ("0.5", "[0", "3)", "';", "100000")
     for call in CALLS:
+        if (
+            name.startswith(("arg_", "argm", "max_by", "min_by"))
+            and "{2}" not in call
+            and any(each in call for each in constant)
+        ):
+            continue  # all rows are equal then
         item = call.format(name, *columns)
         try:
             tables.oracle.execute(f"SELECT {item} FROM numbers").fetchall()
@@ -87,7 +97,10 @@ def test_every_aggregate_is_answered(tables: Tables, name: str, kind: str) -> No
     sources = [column.source for column in result.columns]
     calls = [call if source == "encrypted" else None for call, source in zip(bare_calls(sql), sources, strict=True)]
     expected = expect(tables.oracle, sql, [call for call in calls if call])
-    assert differences(result, expected, calls, ordered=True) == []
+    if name in CHOICES and not kind.startswith("encrypted"):
+        assert result.types == expected.types
+    else:
+        assert differences(result, expected, calls, ordered=True) == []
     if kind.startswith("encrypted"):
         wanted = "encrypted" if name in SUMS else "local"
         assert {source for source, item in zip(sources, items, strict=True) if "()" not in item} <= {wanted}
