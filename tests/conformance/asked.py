@@ -11,23 +11,21 @@ import sqlglot
 from sqlglot import exp
 
 from cleave.sql.dialect import FaithfulDuckDB
+from tests.deviations import PAIRS, SINGLES
 
 Values = list[tuple[Any, ...]]
 
-EXACT_NAMES = {
-    "count": "COUNT",
-    "sum": "SUM",
-    "avg": "AVG",
-    "mean": "AVG",
-    "var_samp": "VAR_SAMP",
-    "variance": "VAR_SAMP",
-    "var_pop": "VAR_POP",
-    "stddev_samp": "STDDEV_SAMP",
-    "stddev": "STDDEV_SAMP",
-    "stddev_pop": "STDDEV_POP",
-    "product": "PRODUCT",
+# What tests.oracle calls them.
+SUMS = {
+    **{name.lower(): name for name in ("COUNT", "SUM", "AVG", "VAR_SAMP", "VAR_POP", "PRODUCT")},
+    **{name.lower(): name for name in ("STDDEV_SAMP", "STDDEV_POP")},
+    **{"mean": "AVG", "variance": "VAR_SAMP", "stddev": "STDDEV_SAMP"},
 }
-"""Aggregates that tests.oracle knows the exact value of, by DuckDB's names."""
+# What tests.deviations calls them.
+STATISTICS = {name.lower(): name for name in (*PAIRS, *SINGLES)} | {
+    "sumkahan": "KAHAN_SUM",
+    "geometric_mean": "GEOMEAN",
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,9 @@ def _call(node: exp.Expression) -> Call | None:
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = node.expression.this.sql(FaithfulDuckDB), node.this
-    if not isinstance(node, exp.Anonymous) or node.name.lower() not in EXACT_NAMES or node.find(exp.Star):
+    if not isinstance(node, exp.Anonymous) or node.name.lower() not in SUMS.keys() | STATISTICS.keys():
+        return None
+    if any(each.find(exp.Star) for each in node.expressions):
         return None
     return Call(node.name.lower(), tuple(each.sql(FaithfulDuckDB) for each in node.expressions), condition)
 

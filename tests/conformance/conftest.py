@@ -48,23 +48,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     )
 
 
-@dataclass(frozen=True)
 class Tables:
-    """The tables in files and, unsplit, in a DuckDB of their own; a session over each is opened once."""
+    """The tables in files and, unsplit, in a DuckDB of their own; a session over each is opened once, by need."""
 
-    sessions: dict[str, Session]
-    oracle: duckdb.DuckDBPyConnection
+    def __init__(self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack) -> None:
+        self.oracle = oracle
+        self._access = Access(key_file, no_passphrase)
+        self._open = open_
+        self._tables = {name: of_files([write_table(folder, name, oracle)]) for name in TABLES}
+        self._sessions: dict[tuple[str, ...], Session] = {}
+
+    def session(self, name: str, *others: str) -> Session:
+        if (name, *others) not in self._sessions:
+            further = [self._tables[other] for other in others]
+            session = Session(self._tables[name], self._access, embedded_services, others=further)
+            self._sessions[name, *others] = self._open.enter_context(session)
+        return self._sessions[name, *others]
 
 
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[Tables]:
-    folder = tmp_path_factory.mktemp("conformance")
     with ExitStack() as stack:
         oracle = stack.enter_context(duckdb.connect(config={"threads": 1}))
         oracle.execute(MACROS)
-        access = Access(key_file, no_passphrase)
-        sessions = {
-            name: stack.enter_context(Session(of_files([write_table(folder, name, oracle)]), access, embedded_services))
-            for name in TABLES
-        }
-        yield Tables(sessions, oracle)
+        yield Tables(tmp_path_factory.mktemp("conformance"), key_file, oracle, stack)

@@ -23,7 +23,7 @@ PENDING = set((Path(__file__).parent / "pending.txt").read_text().split())
 )
 def test_is_answered_as_duckdb_answers(tables: Tables, tally: Tally, query: Query) -> None:
     tally.asked += 1
-    session = tables.sessions[query.table]
+    session = tables.session(query.table, *([query.other] if query.other else []))
     try:
         result = session.ask(session.plan(query.sql)).result
     except QueryRefused:
