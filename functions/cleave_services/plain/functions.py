@@ -24,12 +24,12 @@ bit_position bit_xor bitstring bitstring_agg bool_and bool_or cardinality cbrt c
 character_length chr concat concat_ws contains corr cos cosh cot count count_if count_star countif covar_pop
 covar_samp current_date current_localtime current_localtimestamp damerau_levenshtein date_add date_diff date_part
 date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear days_in_month
-decade decode degrees divide editdist3 element_at encode ends_with entropy enum_code enum_first enum_last enum_range
-enum_range_boundary epoch epoch_ms epoch_ns epoch_us equi_width_bins era even exp factorial favg fdiv filter first
-flatten floor fmod format format_bytes formatreadabledecimalsize formatreadablesize from_base64 from_binary from_hex
-from_json from_json_strict fsum gamma gcd generate_series geomean geometric_mean get_bit get_current_time
-get_current_timestamp grade_up greatest greatest_common_divisor group_concat hamming hash hex histogram
-histogram_exact hour if ilike_escape instr isfinite isinf isnan isodow isoyear jaccard jaro_similarity
+decade decimal_average decode degrees divide editdist3 element_at encode ends_with entropy enum_code enum_first
+enum_last enum_range enum_range_boundary epoch epoch_ms epoch_ns epoch_us equi_width_bins era even exp factorial favg
+fdiv filter first flatten floor fmod format format_bytes formatreadabledecimalsize formatreadablesize from_base64
+from_binary from_hex from_json from_json_strict fsum gamma gcd generate_series geomean geometric_mean get_bit
+get_current_time get_current_timestamp grade_up greatest greatest_common_divisor group_concat hamming hash hex
+histogram histogram_exact hour if ilike_escape instr isfinite isinf isnan isodow isoyear jaccard jaro_similarity
 jaro_winkler_similarity json json_array json_array_length json_contains json_deep_merge json_exists json_extract
 json_extract_path json_extract_path_text json_extract_string json_group_array json_group_object json_group_structure
 json_insert json_keys json_merge_patch json_merge_patch_diff json_normalize json_object json_pretty json_quote

@@ -75,8 +75,8 @@ SELECT SUM(price * 2), SUM(price * h) FROM numbers;
 -- numbers: encrypted, encrypted
 SELECT SUM(mid * tiny), SUM(price * (1 - 0.05)) FROM numbers;
 
--- numbers: encrypted, encrypted, encrypted
-SELECT SUM(-mid), SUM(+mid), SUM(abs(mid)) FROM numbers;
+-- numbers: encrypted, encrypted
+SELECT SUM(-mid), SUM(abs(mid)) FROM numbers;
 
 -- numbers: encrypted, encrypted
 SELECT SUM(x * y), SUM(x + y) FROM numbers;
@@ -126,8 +126,8 @@ SELECT FSUM(mid), FAVG(price) FROM numbers;
 -- numbers: encrypted, encrypted
 SELECT MEAN(mid), MEAN(x) FROM numbers;
 
--- numbers: encrypted
-SELECT SUM_NO_OVERFLOW(mid) FROM numbers;
+-- numbers: local
+SELECT SUM(+mid) FROM numbers;
 
 -- numbers: encrypted
 SELECT PRODUCT(1 + real / 100) FROM numbers;

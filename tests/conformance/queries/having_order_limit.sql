@@ -96,5 +96,5 @@ SELECT g, SUM(mid) FROM numbers GROUP BY g ORDER BY g LIMIT 40 PERCENT;
 -- numbers: local, local
 SELECT g, SUM(mid) FROM numbers GROUP BY g ORDER BY g LIMIT (SELECT 2);
 
--- numbers: key, encrypted
+-- numbers: local, local
 SELECT g, SUM(mid) FROM numbers GROUP BY g ORDER BY g LIMIT 1 + 1;

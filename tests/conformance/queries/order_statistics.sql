@@ -34,7 +34,7 @@ SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x) FROM numbers;
 SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY price DESC) FROM numbers;
 
 -- numbers: local
-SELECT MODE(tiny) FROM numbers WHERE id < 3;
+SELECT MODE(flag) FROM numbers;
 
 -- numbers: local, local
 SELECT MAD(x), MAD(mid) FROM numbers;

@@ -72,11 +72,8 @@ SELECT * FROM singles ORDER BY k;
 -- lineitem: local, local
 SELECT l_orderkey, l_comment FROM lineitem WHERE l_quantity = 50 ORDER BY l_orderkey, l_linenumber LIMIT 20;
 
--- numbers: local
-SELECT COUNT(*) FROM numbers TABLESAMPLE 100%;
-
 -- numbers: local, local, local
-PIVOT (SELECT g, ok, tiny FROM numbers) ON ok USING SUM(tiny) GROUP BY g ORDER BY g;
+SELECT * FROM (PIVOT (SELECT g, ok, tiny FROM numbers) ON ok IN (true, false) USING SUM(tiny) GROUP BY g) ORDER BY g;
 
 -- numbers: local, local, local
 UNPIVOT (SELECT id, tiny, small FROM numbers WHERE id < 3) ON tiny, small ORDER BY ALL;
