@@ -80,9 +80,12 @@ def mutate(target: Target, children: int) -> Outcome:
         # bytecode is kept by modification time in whole seconds: a mutated file must not meet an original's
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         arguments = [str(children), *(["--every-test"] if target.forks else [])]
-        ran = subprocess.run([sys.executable, DRIVER, *arguments], cwd=folder, env=environment, check=False)
-        report = folder / "report.json"
+        log, report = folder / "mutmut.log", folder / "report.json"
+        with log.open("wb") as out:  # mutmut draws spinners
+            command = [sys.executable, DRIVER, *arguments]
+            ran = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=out, check=False)
         if ran.returncode or not report.is_file():
+            print(log.read_text(encoding="utf-8", errors="replace")[-10_000:])
             raise SystemExit(f"error: mutmut failed on {target.name}")
         mutants = json.loads(report.read_text(encoding="utf-8"))
     counts = Counter(mutant["outcome"] for mutant in mutants)

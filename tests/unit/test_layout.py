@@ -75,6 +75,15 @@ def test_a_column_that_just_fits_a_lane_is_not_cut() -> None:
     )
 
 
+def test_limbs_leave_room_for_the_sum() -> None:
+    """Where two chunks are added 13 bits hold the sum of two limbs of 12; where three are, that of one of 11."""
+    (place_,) = plan_layout([Exact(2**13 + 1)], 2, BITS, 1, 9).places
+    assert place_ == ExactPlace((Field(0, 0, 0, 12, 13, 4095), Field(1, 0, 12, 12, 3, 2)))
+    assert plan_layout([Exact(1365)], 3, BITS, 1, 9).places == (ExactPlace((Field(0, 0, 0, 11, 12, 1365),)),)
+    (place_,) = plan_layout([Exact(2**13)], 1, BITS, 1, 9).places
+    assert place_ == ExactPlace((Field(0, 0, 0, 13, 13, 8191), Field(1, 0, 13, 13, 1, 1)))
+
+
 def test_a_column_of_zeros_takes_nothing() -> None:
     assert lay(Exact(0)) == Layout(0, WINDOW, BITS, GUARD, (), (ExactPlace(()),))
 
@@ -146,6 +155,12 @@ def test_the_finest_step_that_fits_is_taken(reach: float) -> None:
     assert place_.field.width == (4 * place_.field.largest).bit_length()
 
 
+def test_half_a_lane_leaves_room_for_the_sum() -> None:
+    """Where two chunks are added, a value in half of 13 bits has 5."""
+    layout = plan_layout([Real(reach=254.0, least=0.5)] * 2, 2, BITS, 65, 0)
+    assert layout.places[0] == NarrowPlace(Field(0, 0, 0, 5, 6, 18), -4)
+
+
 def test_two_lanes_are_no_reason_for_halves() -> None:
     """Where halves save no lane, real columns keep whole ones, which are more precise."""
     real = Real(reach=254.0, least=1e6)
@@ -199,6 +214,7 @@ def test_where_rows_lie() -> None:
     assert [list(block.groups), list(block.first), list(block.positions)] == [[0, 1, 3, 2], [0, 2, 3, 4], [2, 1, 1, 0]]
     assert list(placement.places()) == [0, 1, 4, 5, 8, 2, 6, 10, 3]
     assert list(placement.terms()) == [6, 3, 0, 3]
+    assert placement.places().dtype == placement.terms().dtype == np.int64
 
 
 def test_where_rows_of_a_second_block_lie() -> None:
@@ -212,6 +228,8 @@ def test_padding() -> None:
     def shape(counts: list[int], capacity: int) -> list[tuple[int, int]]:
         return [(block.start, block.chunks) for block in place(np.array(counts), capacity, pad=True).blocks]
 
+    padded = place(np.array([1] * 12), 4, pad=True).blocks
+    assert [len(block.groups) for block in padded] == [4, 4, 4, 0]  # what pads is nobody's
     assert shape([], 4) == shape([0], 4) == [(0, 1)]
     assert shape([9], 4) == [(0, 4)]  # three chunks would do
     assert shape([16], 4) == [(0, 4)]
@@ -297,6 +315,7 @@ def test_sizes_of_a_packing() -> None:
         ([Exact(3_276_800)] * 3, [10] * 700),
         ([Exact(2**40), Real()], [9000, 5, 8000]),
         ([Real(254.0, 2.0)] * 4, [500_000, 400_000]),
+        ([Exact(1)], [1_000_000]),
         ([Exact(1)], [1]),
         ([Exact(1)], [0]),
         ([Exact(255)] * 5, [70_000] * 3),
@@ -331,9 +350,10 @@ def test_nothing_to_send() -> None:
     packing = plan_packing([Exact(0)], [5], SUM60_PACK, pad=True)
     assert (packing.chunks, packing.blocks, packing.columns) == (0, 0, (Exact(0),))
     assert (packing.placement.capacity, list(packing.placement.counts)) == (0, [5])
-    assert packing.profile == SUM60_PACK
+    assert (packing.profile, packing.layout.places) == (SUM60_PACK, (ExactPlace(()),))
     no_rows = plan_packing([Real(254.0, 2.0)] * 4, [], SUM60_PACK)
     assert (no_rows.lanes, no_rows.chunks, no_rows.rows) == (2, 0, 0)  # the smallest group of none is no obstacle
+    assert no_rows.placement.counts.dtype == np.int64
 
 
 def test_as_many_lanes_as_a_ciphertext_holds() -> None:

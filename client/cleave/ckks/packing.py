@@ -96,7 +96,7 @@ class Packing:
             start = block.start
             while start < block.stop:
                 # a block is not torn without need: every piece costs an answer
-                torn = block.stop - start > left and (start == block.start or left == 0) and block.chunks <= most
+                torn = start == block.start and block.chunks > left and block.chunks <= most
                 if pieces and (left == 0 or torn or len(pieces) == limits.MAX_REQUEST_BLOCKS):
                     parts.append(Part(tuple(pieces)))
                     pieces, left = [], most

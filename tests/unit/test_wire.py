@@ -1,0 +1,313 @@
+"""The envelopes byte by byte: frames as the module's docstring draws them, and everything else refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cleave_shared import limits, wire
+from cleave_shared.errors import WireError
+from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE, NO_MARK, MomentsRequest, MomentsResponse, PlainRequest
+
+
+class Letter(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = ""
+    enclosed: list[wire.Blob] = []
+    stamp: wire.Blob | None = None
+
+
+LETTER = Letter(text="é", enclosed=[b"", b"\0\xff", b"abc"], stamp=b"12")
+MARK = bytes(range(32))
+
+
+def framed(
+    head: bytes, blobs: list[bytes], answering: bytes = NO_MARK, *, count: int | None = None, magic: bytes = b"CLV1"
+) -> bytes:
+    """A frame with a right digest, whatever else is wrong with it."""
+    sizes = b"".join(struct.pack("<I", len(blob)) for blob in blobs)
+    number = struct.pack("<I", len(blobs) if count is None else count)
+    rest = answering + struct.pack("<I", len(head)) + head + number + sizes + b"".join(blobs)
+    return magic + hashlib.sha256(rest).digest() + rest
+
+
+def refused(body: bytes, kind: str = FRAMES_TYPE, model: type[BaseModel] = Letter) -> WireError:
+    with pytest.raises(WireError) as caught:
+        wire.load(model, body, kind)
+    assert caught.value.status == 422
+    assert caught.value.message
+    return caught.value
+
+
+def test_frames_are_as_documented() -> None:
+    head = '{"text":"é","enclosed":[0,1,2],"stamp":3}'.encode()
+    assert wire.dump_frames(LETTER) == framed(head, [b"", b"\0\xff", b"abc", b"12"])
+    assert wire.dump_frames(LETTER, MARK) == framed(head, [b"", b"\0\xff", b"abc", b"12"], MARK)
+    assert wire.dump_frames(Letter()) == framed(b'{"text":"","enclosed":[],"stamp":null}', [])
+
+
+def test_json_is_as_documented() -> None:
+    assert json.loads(wire.dump_json(LETTER)) == {"text": "é", "enclosed": ["", "AP8=", "YWJj"], "stamp": "MTI="}
+
+
+@pytest.mark.parametrize("model", [LETTER, Letter()])
+def test_both_forms_come_back(model: Letter) -> None:
+    assert wire.load(Letter, wire.dump_json(model), JSON_TYPE) == model
+    for kind in (FRAMES_TYPE, " Application/Octet-Stream ;charset=x; y=z"):
+        assert wire.load(Letter, wire.dump_frames(model, MARK), kind) == model
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/json2", "json", "charset=x; application/json"])
+def test_other_types_are_refused(kind: str) -> None:
+    with pytest.raises(WireError) as caught:
+        wire.load(Letter, b"{}", kind)
+    assert caught.value.status == 415
+
+
+def test_a_request_is_marked_by_its_digest() -> None:
+    body = wire.dump_frames(LETTER)
+    assert wire.mark(body, FRAMES_TYPE) == hashlib.sha256(body[36:]).digest() == body[4:36]
+    assert wire.mark(b"{}", JSON_TYPE) == hashlib.sha256(b"{}").digest()
+    assert wire.answers(wire.dump_frames(LETTER, MARK), FRAMES_TYPE) == MARK
+    assert wire.answers(body, FRAMES_TYPE) == NO_MARK == bytes(32)
+    assert wire.answers(MARK * 4, JSON_TYPE) == NO_MARK
+
+
+def test_every_bit_counts() -> None:
+    body = wire.dump_frames(LETTER, MARK)
+    for place in range(len(body)):
+        for bit in (1, 128):
+            spoilt = bytearray(body)
+            spoilt[place] ^= bit
+            error = refused(bytes(spoilt))
+            assert (error.message == wire.DAMAGED) == (place >= 4)
+    for cut in range(len(body)):
+        refused(body[:cut])
+    assert refused(body + b"\0").message == wire.DAMAGED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        framed(b"{}", [], magic=b"CLV2"),
+        framed(b"{}", [], count=1),
+        framed(b"{}", [], count=1 << 31),
+        framed(b"{}", [b"x"], count=0),
+        framed(b"{}", []) + b"",  # sound: see below
+        wire.dump_frames(Letter())[:68] + struct.pack("<I", 1 << 30),
+    ],
+)
+def test_frames_that_do_not_add_up_are_refused(body: bytes) -> None:
+    if body == framed(b"{}", []):
+        assert wire.load(Letter, body, FRAMES_TYPE) == Letter()
+        return
+    refused(body)
+
+
+def longer(body: bytes, head_size: int, *, more: bytes = b"") -> bytes:
+    """`body` with another length of its head, and something behind, under a right digest."""
+    rest = body[36:68] + struct.pack("<I", head_size) + body[72:] + more
+    return b"CLV1" + hashlib.sha256(rest).digest() + rest
+
+
+def test_lengths_must_add_up() -> None:
+    body = framed(b"{}   ", [b"abc"])
+    assert longer(body, 5) == body
+    not_named = "frame that nothing names"
+    assert not_named in refused(body).message
+    for size in (0, 4, 6, 1 << 31):
+        assert refused(longer(body, size)).message == "the body is not a Cleave frame"
+    assert refused(longer(body, 5, more=b"\0")).message == "the body is not a Cleave frame"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"enclosed":[0]}',  # frame 1 is not named
+        b'{"enclosed":[0,0,1]}',  # named twice
+        b'{"enclosed":[0,1],"stamp":1}',
+        b'{"enclosed":[0,2]}',
+        b'{"enclosed":[0,1,-1]}',
+        b'{"enclosed":[0,1,2]}',
+        b'{"enclosed":[0,1.0]}',
+        b'{"enclosed":[false,true]}',
+        b'{"enclosed":[0,1,null]}',
+        b'{"enclosed":[0,1,"a"]}',
+        b'{"enclosed":[0,1,"?AAA"]}',
+        b'{"enclosed":[0,1,{}]}',
+        b"[]",
+        b"0",
+        b'{"other":0,"enclosed":[0,1]}',
+    ],
+)
+def test_every_frame_is_named_once(head: bytes) -> None:
+    assert wire.load(Letter, framed(b'{"enclosed":[1,0]}', [b"x", b"y"]), FRAMES_TYPE).enclosed == [b"y", b"x"]
+    refused(framed(head, [b"x", b"y"]))
+
+
+def test_a_blob_may_be_text_beside_frames() -> None:
+    letter = wire.load(Letter, framed(b'{"enclosed":["AP8=",0]}', [b"x"]), FRAMES_TYPE)
+    assert letter.enclosed == [b"\0\xff", b"x"]
+
+
+@pytest.mark.parametrize("value", [0, 1, True, None, 1.5, "a", "?AAA", "AA\nAA", "é", [], {}])
+def test_json_has_no_frames(value: object) -> None:
+    refused(json.dumps({"enclosed": [value]}).encode(), JSON_TYPE)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"nothing", b"[" * 100_000, b'{"text":"a"}{'])
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    error = refused(body, JSON_TYPE)
+    assert error.message == "the body is not JSON"
+    assert refused(framed(body, [])).message == "the body is not JSON"
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"\uDFFF", r"\uD83D", r"\ude00\ud83d", r"\udc00 \ud83d\ude00"])
+def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
+    body = f'{{"text":"{text}"}}'.encode()
+    assert "surrogate" in refused(body, JSON_TYPE).message
+    assert "surrogate" in refused(framed(body, [])).message
+
+
+def test_whole_pairs_and_what_looks_like_one_are_text() -> None:
+    assert wire.load(Letter, rb'{"text":"\ud83d\ude00"}', JSON_TYPE).text == "\N{GRINNING FACE}"
+    assert wire.load(Letter, rb'{"text":"\\ud83d"}', JSON_TYPE).text == r"\ud83d"
+
+
+def test_depth_that_json_takes_and_unicode_checks_do_not() -> None:
+    """The standard library reads deeper than it writes: neither ends in a traceback."""
+    for depth in (900, 5_000, 100_000):
+        refused(b"[" * depth + rb'"\ud83d"' + b"]" * depth, JSON_TYPE)
+
+
+REQUEST: dict[str, Any] = {
+    "version": 2,
+    "profile": "p",
+    "key_id": "0" * 32,
+    "schema_hash": "f" * 32,
+    "chunk_range": [3, 6],
+    "blocks": [1, 2],
+    "chunks": ["AA==", "AA==", "AA=="],
+}
+
+
+def load_request(**changed: object) -> MomentsRequest:
+    return wire.load(MomentsRequest, json.dumps(REQUEST | changed).encode(), JSON_TYPE)
+
+
+def test_a_request_is_read() -> None:
+    assert load_request() == MomentsRequest(
+        profile="p", key_id="0" * 32, schema_hash="f" * 32, chunk_range=(3, 6), blocks=[1, 2], chunks=[b"\0"] * 3
+    )
+    load_request(profile="p" * 32, chunk_range=[limits.MAX_JOB_ROWS - 3, limits.MAX_JOB_ROWS])
+    load_request(chunk_range=[0, 64], blocks=[64], chunks=["AA=="] * 64)
+    load_request(chunk_range=[0, 32], blocks=[1] * 32, chunks=["AA=="] * 32)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"profile": "p" * 33},
+        {"key_id": "0" * 31},
+        {"key_id": "0" * 33},
+        {"key_id": "F" * 32},
+        {"key_id": "0" * 32 + "\n"},
+        {"schema_hash": "g" * 32},
+        {"chunk_range": [3, 5]},
+        {"chunk_range": [4, 6]},
+        {"chunk_range": [6, 3]},
+        {"chunk_range": [-1, 2]},
+        {"chunk_range": [3, 6, 9]},
+        {"chunk_range": ["3", 6]},
+        {"chunk_range": [limits.MAX_JOB_ROWS - 2, limits.MAX_JOB_ROWS + 1]},
+        {"blocks": [1, 1]},
+        {"blocks": [1, 2, 3]},
+        {"blocks": [3, 0]},
+        {"blocks": [4, -1]},
+        {"blocks": []},
+        {"blocks": [True, 2]},
+        {"chunks": []},
+        {"chunk_range": [0, 65], "blocks": [65], "chunks": ["AA=="] * 65},
+        {"chunk_range": [0, 65], "blocks": [64, 1], "chunks": ["AA=="] * 65},
+        {"chunk_range": [0, 33], "blocks": [1] * 33, "chunks": ["AA=="] * 33},
+        {"extra": 1},
+        {"version": 1},
+        {"version": 3},
+        {"version": "2"},
+        {"version": None},
+    ],
+)
+def test_a_request_that_does_not_fit_together_is_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(WireError) as caught:
+        load_request(**changed)
+    assert caught.value.status == 422
+    assert ("wire version" in caught.value.message) == ("version" in changed)
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    with pytest.raises(WireError, match=r"^body: chunk_range covers 2 chunks, 3 were sent$"):
+        load_request(chunk_range=[3, 5])
+    with pytest.raises(WireError, match=r"^body: blocks cover 4 chunks, 3 were sent$"):
+        load_request(blocks=[2, 2])
+
+
+def test_a_version_that_is_not_there_is_this_one() -> None:
+    without = {name: value for name, value in REQUEST.items() if name != "version"}
+    assert wire.load(MomentsRequest, json.dumps(without).encode(), JSON_TYPE).version == wire.VERSION == 2
+    assert wire.load(Letter, b"{}", JSON_TYPE) == Letter()  # what has no version is asked for none
+    for body in (b'{"version":1}', b'{"version":2}'):
+        assert "version: Extra inputs" in refused(body, JSON_TYPE).message
+
+
+def error_of(call: Callable[[], object]) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        call()
+    return caught.value
+
+
+def test_problems_are_told_by_place_and_rule_without_values() -> None:
+    secret = "4111 1111 1111 1111"  # noqa: S105 - a test card
+    error = error_of(lambda: PlainRequest.model_validate({"rows": secret, "keys": ["a", ""], "aggregates": secret}))
+    told = wire.describe(error)
+    assert told.split("; ") == [
+        "schema_hash: Field required",
+        "rows: Input should be a valid integer",
+        "keys.1: String should have at least 1 character",
+        "aggregates: Input should be a valid list",
+    ]
+    many = wire.describe(error_of(lambda: PlainRequest.model_validate({str(n): 1 for n in range(9)})))
+    assert many.count("; ") == 4  # five at most
+    assert wire.describe(error_of(lambda: Letter.model_validate([]))).startswith("body: ")
+    spoilt = error_of(lambda: wire.MomentsRequest.model_validate(REQUEST | {"chunks": ["AA=="]}))
+    assert wire.describe(spoilt) == "body: chunk_range covers 3 chunks, 1 were sent"
+
+
+def test_validation_without_a_body() -> None:
+    assert wire.validate(Letter, {"text": "a"}).text == "a"
+    assert wire.validate(Letter, {"enclosed": [0]}, [b"x"]).enclosed == [b"x"]
+    for value, blobs in (({"enclosed": [0]}, None), ({"enclosed": [0]}, []), ({}, [b"x"])):
+        with pytest.raises(WireError) as caught:
+            wire.validate(Letter, value, blobs)
+        assert caught.value.status == 422
+
+
+def test_answers_are_read() -> None:
+    answer = MomentsResponse(profile="p", key_id="0" * 32, schema_hash="f" * 32, chunk_range=(0, 2), totals=[b"x"])
+    assert wire.load(MomentsResponse, wire.dump_frames(answer, MARK), FRAMES_TYPE) == answer
+    assert base64.b64encode(b"x") in wire.dump_json(answer)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("a/b", "a/b"), (" A/B ;c", "a/b"), ("a/b;c;d", "a/b"), (";", ""), ("", "")],
+)
+def test_media_types(written: str, read: str) -> None:
+    assert wire.media_type(written) == read
