@@ -77,8 +77,9 @@ def mutate(target: Target, children: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         scratch(folder, target)
-        # bytecode is kept by modification time in whole seconds: a mutated file must not meet an original's
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+        # bytecode is kept by modification time in whole seconds: a mutated file must not meet an original's; what tests
+        # start in processes of their own must not import the originals
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(folder / "mutants" / "src")}
         arguments = [str(children), *(["--every-test"] if target.forks else [])]
         log, report = folder / "mutmut.log", folder / "report.json"
         with log.open("wb") as out:  # mutmut draws spinners

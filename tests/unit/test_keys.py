@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import stat
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,28 @@ def test_the_largest_file_is_read(tmp_path: Path) -> None:
     create_key(path, None)
     path.write_text(path.read_text().ljust(MAX_BYTES))
     assert describe_key(path).key_id == read(path)["key_id"]
+
+
+def test_a_larger_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    path.touch()
+    os.truncate(path, 50 * MAX_BYTES)
+    tracemalloc.start()
+    with pytest.raises(KeyFileError, match="more than 4 MB"):
+        describe_key(path)
+    assert tracemalloc.get_traced_memory()[1] < 3 * MAX_BYTES
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601])
+def test_a_bare_key_is_its_owners_only(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+    path.chmod(mode)
+    with pytest.raises(KeyFileError, match="others on this machine"):
+        open_key(path, never)
+    path.chmod(0o700)
+    open_key(path, never)
 
 
 @pytest.mark.parametrize(("name", "most"), ARGON2_MOST.items())

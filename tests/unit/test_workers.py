@@ -171,9 +171,7 @@ def test_shares_are_consecutive_and_come_back_in_order(count: int, shares: list[
 
 
 @pytest.mark.parametrize("place", range(6))
-def test_a_refusal_is_the_callers_wherever_it_arises(
-    place: int, forks: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     chunks = chunks_of(*SUMS)
     chunks[place] = Chunk(chunks[place].block, b"no polynomial")
@@ -209,9 +207,7 @@ def test_an_error_nobody_expected_is_told_by_its_class(forks: list) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_who_works_too_long_is_stopped_by_the_kernel(
-    place: int, forks: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit, before the parent would stop waiting."""
     monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.2)
     monkeypatch.setattr(workers, "_SPARE", 60.0)
