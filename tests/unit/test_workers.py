@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,8 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Child, Bounds]
     made: list[tuple[Child, Bounds]] = []
     fork = children.fork
 
-    def counting(work: object, bounds: Bounds = Bounds(), **more: object) -> Child:
-        made.append((fork(work, bounds, **more), bounds))  # type: ignore[arg-type]
+    def counting(work: Callable[[Channel], None], bounds: Bounds) -> Child:
+        made.append((fork(work, bounds), bounds))
         return made[-1][0]
 
     monkeypatch.setattr(children, "fork", counting)
@@ -140,7 +140,7 @@ def test_few_chunks_are_no_work_for_many(
 ) -> None:
     """Each process beyond the first has 24 chunks at least."""
     assert workers.MIN_WORK == 24
-    monkeypatch.setattr(BlockSums, "work", lambda self, chunks: work)
+    monkeypatch.setattr(BlockSums, "work", lambda *_: work)
     assert seen(evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 3).files) == EXPECTED
     assert len(forks) == processes
 
@@ -175,7 +175,7 @@ def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, mo
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     chunks = chunks_of(*SUMS)
     chunks[place] = Chunk(chunks[place].block, b"no polynomial")
-    with pytest.raises(WireError, match="^not a plaintext polynomial of this degree$") as refused:
+    with pytest.raises(WireError, match=r"^not a plaintext polynomial of this degree$") as refused:
         evaluate_in_parallel(BlockSums(EVALUATOR), chunks, 3)
     assert refused.value.status == 422
     assert len(forks) == 3
@@ -251,20 +251,20 @@ def test_an_answer_within_the_spare_second_is_taken(forks: list, monkeypatch: py
 
 def test_a_process_cannot_send_more_than_it_may_hold(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WORKER_BYTES", 1 << 26)
-    assert spread(lambda share: [bytes(1000)], range(1), 1) == [[bytes(1000)]]
+    assert spread(lambda _: [bytes(1000)], range(1), 1) == [[bytes(1000)]]
 
     def lie(channel: Channel) -> None:
         os.write(channel.fileno(), b"\0\1\0\0\0" + ((1 << 26) + 1).to_bytes(8, "little"))
 
-    monkeypatch.setattr(workers, "_working", lambda work, share: lie)
+    monkeypatch.setattr(workers, "_working", lambda *_: lie)
     with pytest.raises(ServiceError, match="sent more than 67,108,864 bytes"):
-        spread(lambda share: [], range(1), 1)
+        spread(lambda _: [], range(1), 1)
 
 
 def test_a_process_cannot_hold_more_than_it_may(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WORKER_BYTES", 1 << 26)
     with pytest.raises(ServiceError, match="failed: MemoryError"):
-        spread(lambda share: [bytes(1 << 27)], range(1), 1)
+        spread(lambda _: [bytes(1 << 27)], range(1), 1)
 
 
 @pytest.mark.parametrize(
