@@ -268,7 +268,15 @@ def test_a_lane_is_full_to_the_last_bit() -> None:
 def test_bounds_follow_the_chunks() -> None:
     fields_of_lanes(LAYOUT, exact(7, 31), 1)
     failed("range", lambda: fields_of_lanes(LAYOUT, exact(8, 31), 1))
-    failed("range", lambda: fields_of_lanes(LAYOUT, exact(7, 32), 1))
+    with pytest.raises(CheckFailed, match=r"^a decrypted total is beyond its column's bounds$"):
+        fields_of_lanes(LAYOUT, exact(7, 32), 1)
+
+
+def test_lanes_that_are_missing_are_no_totals() -> None:
+    layout = plan_layout([Exact(2**20)], 4, 20, 1, 9)
+    assert fields_of_lanes(layout, np.zeros((3, 1), np.int64), 4).shape == (3, 1)
+    with pytest.raises(ValueError, match="zip"):
+        fields_of_lanes(layout, np.zeros((2, 1), np.int64), 4)
 
 
 SCALES = (Scale(), Scale(exponent=3), Scale())
@@ -310,6 +318,32 @@ def test_answers_are_added_up_without_overflow() -> None:
             totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), value))
         assert totals.estimates(1)[0].value == 5 * 4 * value
         assert totals.estimates(0)[0].value == 0
+
+
+def test_answers_are_added_up_to_the_last_bit() -> None:
+    """Both halves beyond 2^53, where float64 has no odd numbers."""
+    rows, value = 3_000_001, (((1 << 30) + 1) << 32) + 0xFFFFFFFF
+    layout = Layout(1, 64, 58, 10, (), (WidePlace(0),))
+    whole = block(0, 1, [0], [rows])
+    totals = Totals(Packing(SUM60_PACK, (Real(),), layout, Placement(rows, np.array([rows]), (whole,))), (Scale(),))
+    for _ in range(5):
+        totals.add(Piece(whole, 0, 1), np.full((1, rows), value))
+    assert totals.estimates(0)[0].value == 5 * rows * value
+
+
+def test_a_narrow_column_is_counted_from_its_shift() -> None:
+    layout = Layout(1, 4, 20, 8, (6,), (NarrowPlace(Field(0, 0, 0, 4, 6, 10), -5),))
+    totals = Totals(packing(layout), (Scale(exponent=-5, shift=3),))
+    totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), 40))
+    assert totals.estimates(1) == [Estimate(Fraction(32 * (4 * 40 - 13 * 3)), ROUNDING_UNITS * 32)]
+
+
+def test_every_column_has_its_scale_and_its_slots() -> None:
+    layout = plan_layout([Exact(2**20)], 4, 20, 1, 9)
+    assert estimates(layout, [Scale()], [1, 2, 3], 1, 1) == [Estimate(Fraction(1 + 2 * 2**10 + 3 * 2**20))]
+    for scales, slots in (([], [1, 2, 3]), ([Scale()] * 2, [1, 2, 3]), ([Scale()], [1, 2])):
+        with pytest.raises(ValueError, match="zip"):
+            estimates(layout, scales, slots, 1, 1)
 
 
 def test_padding_adds_nothing() -> None:

@@ -1,0 +1,495 @@
+"""What a forked child finds itself with, and what its parent makes of every frame and of every end."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave_shared import children
+from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError, ProcessDied, ServiceError, WireError
+
+FOREVER = 600.0
+
+
+def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int, ...] = ()) -> object:  # noqa: B008
+    """What `look` returns in a child, by JSON."""
+    with children.fork(lambda channel: channel.send([json.dumps(look()).encode()]), bounds, keep) as child:
+        (answer,) = child.receive(5)
+    return json.loads(answer)
+
+
+def test_signals_are_as_in_a_new_process_save_ctrl_c() -> None:
+    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGINT)
+
+    def handler(number: int, frame: object) -> None:
+        raise AssertionError
+
+    def look() -> list[object]:
+        return [
+            [signal.getsignal(each) == signal.SIG_DFL for each in signals],
+            signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+            sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+            signal.set_wakeup_fd(-1),
+            gc.isenabled(),
+        ]
+
+    before = {each: signal.signal(each, handler) for each in signals}
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    wakeup = signal.set_wakeup_fd(writing)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
+    try:
+        assert told(look) == [[True] * 5 + [False], True, [], -1, False]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.set_wakeup_fd(wakeup)
+        for each, was in before.items():
+            signal.signal(each, was)
+        os.close(reading)
+        os.close(writing)
+
+
+def test_privileges_and_dumps() -> None:
+    ends_with = ctypes.c_int()
+
+    def look() -> list[object]:
+        status = Path("/proc/self/status").read_text()
+        return [
+            "NoNewPrivs:\t1" in status,
+            Path("/proc/self/oom_score_adj").read_text().strip(),
+            resource.getrlimit(resource.RLIMIT_CORE),
+            children._libc.prctl(3, 0, 0, 0, 0),  # PR_GET_DUMPABLE
+            children._libc.prctl(2, ctypes.byref(ends_with), 0, 0, 0),  # PR_GET_PDEATHSIG
+            ends_with.value,
+        ]
+
+    assert told(look) == [True, "1000", [0, 0], 0, 0, signal.SIGKILL]
+
+
+def test_a_child_without_bounds_is_bound_by_what_held_before() -> None:
+    def look() -> list[object]:
+        return [resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CPU), *timer()]
+
+    assert told(look) == [
+        [*resource.getrlimit(resource.RLIMIT_AS)],
+        [*resource.getrlimit(resource.RLIMIT_CPU)],
+        0.0,
+        0.0,
+    ]
+
+
+def timer() -> tuple[float, float]:
+    return signal.getitimer(signal.ITIMER_REAL)
+
+
+def test_bounds_are_set_as_told() -> None:
+    def look() -> list[object]:
+        return [resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CPU), *timer()]
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    memory, cpu, left, again = told(look, Bounds(seconds=50.0, cpu_seconds=70, memory=1 << 30))  # type: ignore[misc]
+    inherited = pages * resource.getpagesize()
+    assert memory[0] == memory[1]
+    assert abs(memory[0] - (1 << 30) - inherited) < 64 << 20  # both processes may have grown by a little
+    assert cpu == [70, 71]
+    assert 45 < left <= 50
+    assert again == 0.0
+
+
+def test_a_limit_is_never_raised() -> None:
+    def look() -> list[object]:
+        resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
+        found: list[object] = []
+        for to, spare in ((200, 1), (100, 1), (99, 1), (60, 5), (90, 0)):
+            children._lower(resource.RLIMIT_CPU, to, spare)
+            found.append(resource.getrlimit(resource.RLIMIT_CPU))
+        return found
+
+    assert told(look) == [[100, 100], [100, 100], [99, 100], [60, 65], [65, 65]]
+
+
+def test_an_unlimited_one_is_lowered() -> None:
+    def look() -> list[object]:
+        children._lower(resource.RLIMIT_NOFILE, 64)
+        return [resource.getrlimit(resource.RLIMIT_NOFILE)]
+
+    assert told(look) == [[64, 64]]
+
+
+def kinds() -> dict[int, str]:
+    """What every descriptor of this process is: null, file, folder, device or other."""
+    null = os.stat(os.devnull).st_rdev
+    found = {}
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        try:
+            about = os.fstat(descriptor)
+        except OSError:  # the listing's own
+            continue
+        if stat.S_ISCHR(about.st_mode):
+            found[descriptor] = "null" if about.st_rdev == null else "device"
+        else:
+            found[descriptor] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder"}.get(stat.S_IFMT(about.st_mode), "other")
+    return found
+
+
+def test_what_a_child_holds_open(tmp_path: Path) -> None:
+    """Files, folders and devices stay, and what is to be kept; pipes, sockets and the standard streams go."""
+    (tmp_path / "file").write_text("x")
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    device = os.open("/dev/zero", os.O_RDONLY)
+    memory = os.memfd_create("x")
+    pipe = os.pipe()
+    kept = os.pipe()
+    ours, theirs = socket.socketpair()
+
+    def look() -> dict[int, object]:
+        found = kinds()
+        chosen = [file, folder, device, memory, *pipe, *kept, ours.fileno(), theirs.fileno()]
+        return {
+            **{number: found.get(each) for number, each in enumerate(chosen)},
+            10: [found.get(each) for each in (0, 1, 2)],
+            11: [os.get_inheritable(each) for each in (0, 1, 2, pipe[0])],
+            12: sum(kind == "other" for kind in found.values()),
+        }
+
+    try:
+        assert told(look, keep=kept) == {
+            "0": "file",
+            "1": "folder",
+            "2": "device",
+            "3": "file",
+            "4": "null",
+            "5": "null",
+            "6": "other",
+            "7": "other",
+            "8": "null",
+            "9": "null",
+            "10": ["null", "null", "null"],
+            "11": [True, True, True, False],
+            "12": 3,  # what is kept, and the child's own end
+        }
+    finally:
+        for descriptor in (file, folder, device, memory, *pipe, *kept):
+            os.close(descriptor)
+        ours.close()
+        theirs.close()
+
+
+def test_standard_streams_that_are_files_go_too(tmp_path: Path) -> None:
+    """`cleave query > out.csv`: a child has no business in there. It can write to /dev/null and read its end."""
+    saved = os.dup(1)
+    with (tmp_path / "out").open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            assert told(lambda: [kinds()[1], os.write(1, b"secret value"), os.read(1, 9) == b""]) == ["null", 12, True]
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+    assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_no_code_of_the_parents_is_run_after_the_work() -> None:
+    """Neither handlers of its exit nor blocks that are being left: the child ends where its work does."""
+    reading, writing = os.pipe()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.write, writing, b"x")
+        child = stack.enter_context(children.fork(lambda _: None, keep=[writing]))
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 0
+        failing = stack.enter_context(children.fork(lambda _: 1 / 0, keep=[writing]))  # type: ignore[arg-type, return-value]
+        assert os.waitstatus_to_exitcode(os.waitpid(failing.pid, 0)[1]) == 1
+    os.close(writing)
+    assert os.read(reading, 10) == b"x"
+    os.close(reading)
+
+
+def test_an_orphan_by_the_time_it_starts_ends_at_once() -> None:
+    def late(channel: Channel) -> None:
+        channel.send([b"before"])
+        children.die_with(os.getppid() + 1)
+        channel.send([b"after"])
+
+    with children.fork(late) as child:
+        assert child.receive(5) == [b"before"]
+        with pytest.raises(ProcessDied) as died:
+            child.receive(5)
+    assert died.value.signal is None
+    assert os.WEXITSTATUS(child._status or 0) == 1
+
+
+ERRORS = [
+    WireError("a", hint="b", status=415),
+    WireError("a"),
+    ServiceError("a", status=503),
+    ServiceError("a"),
+    CheckFailed("total", "a", hint="b"),
+    CheckFailed("total", "a", hint=None),
+    InputError("a", hint="b"),
+    KeyFileError("a"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_errors_cross_over_as_they_are(error: ServiceError) -> None:
+    rebuilt = children._rebuilt(children._dumped(error))
+    assert type(rebuilt) is type(error)
+    assert vars(rebuilt) == vars(error)
+    assert rebuilt.args == error.args
+
+
+def test_what_an_error_says_on_its_way() -> None:
+    assert [json.loads(part) for part in children._dumped(CheckFailed("total", "a", hint="b"))] == [
+        {"kind": "CheckFailed", "message": "a", "hint": "b", "check": "total", "status": None}
+    ]
+    assert [json.loads(part) for part in children._dumped(ValueError("secret value"))] == [{"kind": "ValueError"}]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [b""],
+        [b"\xff"],
+        [b"[]"],
+        [b"5"],
+        [b"{}"],
+        [b'{"kind":"WireError"}'],
+        [b'{"kind":"WireError","message":"a","hint":null,"check":null}'],
+        [b'{"kind":"WireError","message":"a","hint":null,"check":"total","status":null}'],  # takes no check
+        [b'{"kind":[],"message":"a","hint":null,"check":null,"status":null}'],
+        [b'{"kind":"annotations","message":"a","hint":null,"check":null,"status":null}'],
+    ],
+)
+def test_an_error_that_is_none_is_one_of_the_service(parts: list[bytes]) -> None:
+    error = children._rebuilt(parts)
+    assert type(error) is ServiceError
+    assert error.status == 500
+
+
+def test_an_unknown_error_is_told_by_its_class() -> None:
+    error = children._rebuilt([b'{"kind":"ZeroDivisionError"}'])
+    assert (type(error), error.message) == (ServiceError, "a forked process failed: ZeroDivisionError")
+    assert isinstance(error, ServiceError)
+    assert error.status == 500
+
+
+def ends() -> tuple[Channel, socket.socket]:
+    ours, theirs = socket.socketpair()
+    return Channel(ours), theirs
+
+
+def frame(kind: int, *parts: bytes) -> bytes:
+    return struct.pack(f"<BI{len(parts)}Q", kind, len(parts), *map(len, parts)) + b"".join(parts)
+
+
+def test_frames_on_the_way() -> None:
+    channel, other = ends()
+    with contextlib.closing(channel), other:
+        channel.send([b"a", memoryview(b"bc"), b""])
+        assert other.recv(100) == frame(0, b"a", b"bc", b"")
+        assert channel.fileno() == channel._socket.fileno()
+        other.sendall(frame(0, b"x", b"") + frame(0) + frame(1, b'{"kind":"KeyError"}') + frame(0, b"y"))
+        assert channel.receive(5) == [b"x", b""]
+        assert channel.receive() == []
+        with pytest.raises(ServiceError, match="failed: KeyError"):
+            channel.receive(5)
+        assert channel.receive(5, most=1) == [b"y"]
+        other.sendall(frame(0, b"abc", b"d"))
+        assert channel.receive(5, most=4) == [b"abc", b"d"]
+        other.sendall(frame(0, b"abc", b"de"))
+        with pytest.raises(ServiceError, match="more than 4 bytes") as caught:
+            channel.receive(5, most=4)
+        assert caught.value.status == 500
+
+
+@pytest.mark.parametrize(
+    ("head", "refused"),
+    [(struct.pack("<BI", 2, 0), True), (struct.pack("<BI", 0, (1 << 20) + 1), True), (struct.pack("<BI", 0, 0), False)],
+)
+def test_heads_of_frames(head: bytes, refused: bool) -> None:
+    channel, other = ends()
+    with contextlib.closing(channel), other:
+        other.sendall(head)
+        if not refused:
+            assert channel.receive(5) == []
+            return
+        with pytest.raises(ServiceError, match="sent no frame") as caught:
+            channel.receive(5)
+        assert caught.value.status == 500
+
+
+def test_as_many_parts_as_a_frame_may_have() -> None:
+    channel, other = ends()
+    with contextlib.closing(channel), other:
+        writer = threading.Thread(target=other.sendall, args=(struct.pack("<BI", 0, 1 << 20) + bytes(8 << 20),))
+        writer.start()
+        assert channel.receive(30) == [b""] * (1 << 20)
+        writer.join()
+
+
+def test_a_frame_that_drips_has_one_deadline() -> None:
+    channel, other = ends()
+
+    def drip() -> None:
+        with contextlib.suppress(OSError):
+            for byte in frame(0, b"a" * 100):
+                other.sendall(bytes([byte]))
+                time.sleep(0.05)
+
+    with contextlib.closing(channel), other:
+        writer = threading.Thread(target=drip)
+        writer.start()
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            channel.receive(0.3)
+        assert 0.3 <= time.monotonic() - started < 1.0
+        with pytest.raises(TimeoutError):
+            channel.receive(0)
+        with pytest.raises(TimeoutError):
+            channel.receive(-1)
+        other.close()
+        writer.join()
+
+
+def test_who_does_not_read_is_not_sent_to_for_ever() -> None:
+    channel, other = ends()
+    with contextlib.closing(channel), other, pytest.raises(TimeoutError):
+        channel.send([bytes(10 << 20)], 0.1)
+    channel, other = ends()
+    with contextlib.closing(channel):
+        other.close()
+        with pytest.raises(BrokenPipeError):
+            channel.send([b"x"])
+        with pytest.raises(EOFError):
+            channel.receive(5)
+
+
+def sleep(_: Channel) -> None:
+    time.sleep(FOREVER)
+
+
+def test_a_child_that_does_not_read_is_killed() -> None:
+    with children.fork(sleep) as child:
+        with pytest.raises(ProcessDied) as died:
+            child.send([bytes(10 << 20)], 0.1)
+        assert (died.value.late, died.value.signal, died.value.status) == (True, None, 500)
+        assert not Path(f"/proc/{child.pid}").exists()
+
+
+def test_a_child_that_is_gone_cannot_be_sent_to() -> None:
+    with children.fork(lambda _: os.kill(os.getpid(), signal.SIGSEGV)) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessDied) as died:
+            child.send([b"x"], 5)
+    assert (died.value.late, died.value.signal) == (False, signal.SIGSEGV)
+    assert died.value.message == "a forked process died (SIGSEGV)"
+
+
+def test_a_child_that_leaves_without_a_word_has_died() -> None:
+    with children.fork(lambda _: None) as child, pytest.raises(ProcessDied) as died:
+        child.receive(5)
+    assert (died.value.message, died.value.late, died.value.signal) == ("a forked process died", False, None)
+
+
+def test_a_frame_too_large_for_a_child_to_send() -> None:
+    with children.fork(lambda channel: channel.send([bytes(100)])) as child, pytest.raises(ServiceError, match="99"):
+        child.receive(5, 99)
+
+
+def test_killing_twice_kills_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda pid, number: (killed.append((pid, number)), kill(pid, number))[1])
+    with children.fork(sleep) as child:
+        child.kill()
+        child.kill()
+        assert os.WTERMSIG(child._status or 0) == signal.SIGKILL
+    assert killed == [(child.pid, signal.SIGKILL)]  # never a number that is somebody else's by now
+
+
+def test_whoever_else_reaped_it() -> None:
+    """SIGCHLD ignored: the kernel reaps."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with children.fork(sleep) as child:
+            child.kill()
+        assert child._status == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_child_that_takes_long_to_go_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel frees gigabytes slowly: a thread reaps it then."""
+    monkeypatch.setattr(children, "_is_gone", lambda *_: False)
+    reaped = threading.Event()
+    reap = Child._reap
+    where: list[threading.Thread] = []
+
+    def watched(self: Child) -> None:
+        where.append(threading.current_thread())
+        reap(self)
+        reaped.set()
+
+    monkeypatch.setattr(Child, "_reap", watched)
+    with children.fork(sleep) as child:
+        child.kill()
+        assert reaped.wait(5)
+    assert where[0] is not threading.main_thread()
+    assert where[0].daemon
+    assert os.WTERMSIG(child._status or 0) == signal.SIGKILL
+
+
+def test_who_is_gone() -> None:
+    with children.fork(sleep) as child:
+        started = time.monotonic()
+        assert not children._is_gone(child.pid, 0.2)
+        assert 0.2 <= time.monotonic() - started < 1.0
+        os.kill(child.pid, signal.SIGKILL)
+        assert children._is_gone(child.pid, 5)
+        descriptors = len(os.listdir("/proc/self/fd"))
+        children._is_gone(child.pid, 5)
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_where_the_kernel_cannot_tell_who_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", none)
+    with children.fork(sleep) as child:
+        assert children._is_gone(child.pid, 5)
+        child.kill()  # waits for it, as ever
+        assert os.WTERMSIG(child._status or 0) == signal.SIGKILL
+
+
+def test_the_parents_end_is_its_own() -> None:
+    """Else a child would never see that its parent is gone, nor a parent its child."""
+    before = set(os.listdir("/proc/self/fd"))
+    with children.fork(lambda channel: channel.send(channel.receive(5), 5)) as child:
+        assert len(set(os.listdir("/proc/self/fd")) - before) == 1
+        child.send([b"x"], 5)
+        assert child.receive(5) == [b"x"]
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_fork_over_a_socket_that_is_there() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pid = children.fork_onto(theirs, lambda channel: channel.send([str(os.getpid()).encode()]))
+        assert Channel(ours).receive(5) == [str(pid).encode()]
+        os.waitpid(pid, 0)
