@@ -177,16 +177,14 @@ def _seconds(service: Service, work: Work) -> float:
 
 
 def _seen(service: Service, work: Work, lasting: list[int], enough: int) -> int:
-    """The most workers seen during one request."""
-    most = 0
+    """The most workers seen at once."""
+    most = [0]
     for _ in range(10):
-        met: set[int] = set()
-        with _watched(service, met.update, lasting):
+        with _watched(service, lambda pids: most.append(len(pids)), lasting):
             service.ask(work.path, work.body, work.kind)
-        most = max(most, len(met))
-        if most >= enough:
+        if max(most) >= enough:
             break
-    return most
+    return max(most)
 
 
 def _with_one_killed(service: Service, work: Work, lasting: list[int], nth: int) -> tuple[int, bytes]:

@@ -61,26 +61,32 @@ class Evaluation(Protocol[Item_contra]):
 
 
 def evaluate_in_parallel(evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int) -> Totals:
-    """`evaluation` over `workers` processes. Raises what `spread` raises."""
+    """`evaluation` over `workers` processes, whose results one more adds up. Raises what `spread` raises."""
+    deadline = time.monotonic() + limits.SENSITIVE_SECONDS
     count = max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
-    parts = spread(lambda share: _dumped(evaluation.evaluate(share)), chunks, count)
-    return evaluation.merge([_loaded(part) for part in parts])
+    parts = spread(lambda share: _dumped(evaluation.evaluate(share)), chunks, count, deadline)
+    if len(parts) > 1:
+        parts = spread(lambda _: _dumped(evaluation.merge(list(map(_loaded, parts)))), [None], 1, deadline)
+    return _loaded(parts[0])
 
 
-def spread(work: Callable[[Sequence[Item]], list[bytes]], items: Sequence[Item], count: int) -> list[list[bytes]]:
+def spread(
+    work: Callable[[Sequence[Item]], list[bytes]], items: Sequence[Item], count: int, deadline: float | None = None
+) -> list[list[bytes]]:
     """What `work` makes of `count` consecutive shares of `items`, each in a forked process, in order.
 
-    Raises the WireError of a share that is refused; ServiceError (500) where a process dies or works longer than
-    limits.SENSITIVE_SECONDS. Whatever happens, no process is left.
+    Raises the WireError of a share that is refused; ServiceError (500) where a process dies or works past `deadline`
+    (of time.monotonic; None: limits.SENSITIVE_SECONDS from now). Whatever happens, no process is left.
     """
     size = -(-len(items) // max(1, min(count, len(items))))
     shares = [items[start : start + size] for start in range(0, len(items), size)]
-    bounds = Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES)
-    deadline = time.monotonic() + limits.SENSITIVE_SECONDS + _SPARE
+    left = limits.SENSITIVE_SECONDS if deadline is None else max(_SPARE, deadline - time.monotonic())
+    bounds = Bounds(seconds=left, memory=limits.WORKER_BYTES)
+    until = time.monotonic() + left + _SPARE
     with contextlib.ExitStack() as stack:
         forked = [stack.enter_context(children.fork(_working(work, share), bounds)) for share in shares]
         try:
-            return [child.receive(deadline - time.monotonic(), limits.WORKER_BYTES) for child in forked]
+            return [child.receive(until - time.monotonic(), limits.WORKER_BYTES) for child in forked]
         except ProcessDied as died:
             raise _told(died) from None
 
