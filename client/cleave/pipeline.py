@@ -26,6 +26,7 @@ from cleave.split import Halves, PlainPart
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import rejoin
+from cleave.sql.sets import regroup
 from cleave.suppress import suppress_small
 from cleave.table.asked import limited, run_select
 from cleave.table.table import Table
@@ -187,11 +188,13 @@ def run_query(
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
         halves.close()
-        figures = [
-            columns.figures(job.estimates(group) if job else [Estimate(Fraction(0))] * len(columns.types), rows)
+        moments = [
+            columns.read(job.estimates(group) if job else [Estimate(Fraction(0))] * len(columns.types), rows)
             for group, rows in enumerate(groups.counts)
         ]
-        shown, shown_figures, suppressed = suppress_small(groups, figures, options.min_group)
+        answered = regroup(plan, groups, responses)
+        figures = [columns.finish(columns.added([moments[place] for place in each])) for each in answered.members]
+        shown, shown_figures, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
         result = finish(plan, shown, shown_figures)
     checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
     checks |= dict.fromkeys(CHECKS, "passed" if job else "not needed")

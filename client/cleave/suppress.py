@@ -3,6 +3,9 @@
 Before, not after: HAVING, ORDER BY and LIMIT then see only what is shown, and no total over groups can hold a
 suppressed one. A size is the number of rows the group has after WHERE. What one answer cannot cover: two questions
 whose difference is a small group, and expressions that pick rows within a large one.
+
+With GROUPING SETS, ROLLUP or CUBE one answer holds sums of sums, and a suppressed group could be had by subtraction. So
+more rows are left out until none can: see `_exposed`.
 """
 
 from __future__ import annotations
@@ -10,22 +13,87 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from flint import fmpz_mat
+
 from cleave.aggregates.base import Figure
 from cleave.sql.rejoin import Groups
+from cleave.sql.sets import Members, Regrouped
+
+_ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
 
 
 def suppress_small(
-    groups: Groups, answers: Sequence[Sequence[Figure]], min_group: int
+    answered: Regrouped, figures: Sequence[Sequence[Figure]], sizes: Sequence[int], min_group: int
 ) -> tuple[Groups, list[Sequence[Figure]], int]:
-    """The groups of at least `min_group` rows, their answers, and how many others there were.
+    """The groups that may be shown, their figures, and how many others there were; `sizes` are the finest groups'.
 
     Without GROUP BY the selected rows are one group.
     """
+    groups = answered.groups
     kept = [place for place, rows in enumerate(groups.counts) if rows >= min_group]
+    if groups.sets and min_group:
+        kept = _unexposed(kept, answered.members, sizes, min_group)
     shown = replace(
         groups,
         keys=[groups.keys[place] for place in kept],
         counts=[groups.counts[place] for place in kept],
         plain=[groups.plain[place] for place in kept],
+        sets=[groups.sets[place] for place in kept] if groups.sets else [],
     )
-    return shown, [answers[place] for place in kept], len(groups.counts) - len(kept)
+    return shown, [figures[place] for place in kept], len(groups.counts) - len(kept)
+
+
+def _unexposed(shown: Sequence[int], members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[int]:
+    """Those of the rows `shown` that may be: the smallest that holds an exposed class is left out, until none does."""
+    kept = list(shown)
+    rows_of = {row: sum(sizes[place] for place in members[row]) for row in kept}
+    while True:
+        classes = _classes(kept, members)
+        exposed = _exposed(kept, classes, sizes, min_group)
+        if not exposed:
+            return kept
+        smallest = {min(rows, key=lambda row: (rows_of[row], row)) for rows in exposed}
+        kept = [row for row in kept if row not in smallest]
+
+
+def _classes(shown: Sequence[int], members: Sequence[Members]) -> dict[tuple[int, ...], list[int]]:
+    """The finest groups by the rows shown that hold them: what is shown cannot tell those of one class apart."""
+    holding: dict[int, list[int]] = {}
+    for row in shown:
+        for place in members[row]:
+            holding.setdefault(place, []).append(row)
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for place, rows in holding.items():
+        classes.setdefault(tuple(rows), []).append(place)
+    return classes
+
+
+def _exposed(
+    shown: Sequence[int], classes: dict[tuple[int, ...], list[int]], sizes: Sequence[int], min_group: int
+) -> list[tuple[int, ...]]:
+    """The classes of fewer than `min_group` rows of which something follows from the rows shown.
+
+    What can be had of the rows shown by adding and subtracting is the row space of the matrix that says which row holds
+    which class. Nothing of the small classes alone can be had if no vector of it, but 0, vanishes on all large ones:
+    where the matrix is reduced with the large classes first, such vectors are the rows without a pivot among those.
+    Some that are refused would still be of `min_group` rows together; that is the safe side.
+    """
+    small = [rows for rows, places in classes.items() if sum(sizes[place] for place in places) < min_group]
+    if not small:
+        return []
+    if len(shown) * len(classes) > _ENTRIES:
+        return small
+    large = list(classes.keys() - set(small))
+    place = {row: number for number, row in enumerate(shown)}
+    ordered = [*large, *small]
+    matrix = [[0] * len(ordered) for _ in shown]
+    for column, rows in enumerate(ordered):
+        for row in rows:
+            matrix[place[row]][column] = 1
+    reduced, _, rank = fmpz_mat(matrix).rref()
+    found = set()
+    for row in range(rank):
+        entries = [int(reduced[row, column]) for column in range(len(ordered))]
+        if not any(entries[: len(large)]):
+            found |= {column for column in range(len(large), len(ordered)) if entries[column]}
+    return [ordered[column] for column in sorted(found)]

@@ -37,6 +37,7 @@ FILTERED = -1
 MAX_PLAIN_GROUPS = 100_000
 MAX_SQL_CHARS = 20_000
 MAX_EXPRESSIONS = 500
+MAX_GROUPING_SETS = 1 << 10  # of one question; put together from one set of groups, here
 MAX_PLAIN_COLUMNS = 2_000
 PLAIN_MEMORY = "1GB"  # DuckDB's tables
 PLAIN_BYTES = (

@@ -19,6 +19,7 @@ from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups, merge
+from cleave.sql.sets import regroup
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.wire import PlainResponse, TypedColumn
 
@@ -40,8 +41,10 @@ def simulate(
 ) -> ResultTable:
     """The answer to `sql` over `table`, its plain half asked in `parts` requests."""
     plan = plan_query(sql, schema, table)
-    groups = merge(plan, ask_plain(plan, connection, parts))
-    return finish(plan, groups, answer(plan, groups, connection))
+    responses = ask_plain(plan, connection, parts)
+    groups = merge(plan, responses)
+    answered = regroup(plan, groups, responses)
+    return finish(plan, answered.groups, answer(plan, groups, connection, answered.members))
 
 
 def ask_plain(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, parts: int = 1) -> list[PlainResponse]:
@@ -77,8 +80,10 @@ def _ask(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, start: int, sto
     )
 
 
-def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> list[list[Figure]]:
-    """The figures of every group, from totals of the columns that would be encrypted."""
+def answer(
+    plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection, members: Sequence[tuple[int, ...]]
+) -> list[list[Figure]]:
+    """The figures of every group, from totals of the columns that would be encrypted; `members` are of `groups`."""
     of_row = _groups_of_rows(plan, groups, connection)
     selected = of_row >= 0
     values = [_values(argument, plan, connection, selected) for argument in plan.arguments]
@@ -88,9 +93,10 @@ def answer(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnectio
     )
     encoded = columns.encode([argument.sql for argument in plan.arguments], values)
     of_row = of_row[selected]
-    return [
-        columns.figures(totals(columns, encoded, of_row == number), size) for number, size in enumerate(groups.counts)
+    moments = [
+        columns.read(totals(columns, encoded, of_row == number), size) for number, size in enumerate(groups.counts)
     ]
+    return [columns.finish(columns.added([moments[place] for place in each])) for each in members]
 
 
 def _groups_of_rows(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> np.ndarray:

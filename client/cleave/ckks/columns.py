@@ -7,7 +7,7 @@ SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -43,6 +43,15 @@ class _Key:
     moment: str
     arguments: Places
     presence: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What the totals of some rows say: how many rows count, and the moments over them."""
+
+    rows: int
+    counts: Mapping[frozenset[int], int]
+    estimates: Mapping[_Key, Estimate]
 
 
 class Columns:
@@ -111,24 +120,43 @@ class Columns:
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""
-        estimates: dict[_Key, Estimate] = {}
+        return self.finish(self.read(totals, rows))
+
+    def read(self, totals: Sequence[Estimate], rows: int) -> Moments:
+        counts = {presence: int(totals[column].value) for presence, column in self._flags.items()}
+        estimates = {}
+        for key, (_, column) in self._columns.items():
+            if column is None:
+                estimates[key] = Estimate(Fraction(0))
+            else:
+                count = counts[key.presence] if key.presence else rows
+                estimates[key] = self.readings[column].estimate(totals[column], count)
+        return Moments(rows, counts, estimates)
+
+    def added(self, parts: Sequence[Moments]) -> Moments:
+        """The moments of groups taken together, bounds added: made of what each part may show, nothing else is told."""
+        if len(parts) == 1:
+            return parts[0]
+        return Moments(
+            sum(part.rows for part in parts),
+            {presence: sum(part.counts[presence] for part in parts) for presence in self._flags},
+            {
+                key: Estimate(
+                    sum((part.estimates[key].value for part in parts), Fraction(0)),
+                    sum((part.estimates[key].bound for part in parts), Fraction(0)),
+                )
+                for key in self._columns
+            },
+        )
+
+    def finish(self, moments: Moments) -> list[Figure]:
         figures = []
         for each in self._asked:
             presence = self._presence(each)
-            count = int(totals[self._flags[presence]].value) if presence else rows
-            moments = {}
-            for moment in each.aggregate.moments:
-                key = self._key(each, moment)
-                if key not in estimates:
-                    _, column = self._columns[key]
-                    estimates[key] = (
-                        Estimate(Fraction(0))
-                        if column is None
-                        else self.readings[column].estimate(totals[column], count)
-                    )
-                moments[moment] = estimates[key]
+            count = moments.counts[presence] if presence else moments.rows
+            found = {moment: moments.estimates[self._key(each, moment)] for moment in each.aggregate.moments}
             facts = [
                 self._known.get((place, presence), Facts(self._domains[place], Fraction(0))) for place in each.arguments
             ]
-            figures.append(each.aggregate.finish(count, moments, facts))
+            figures.append(each.aggregate.finish(count, found, facts))
         return figures

@@ -17,7 +17,7 @@ from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan, Source
 from cleave.sql.ranges import Range
-from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate
+from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate, is_grouping
 from cleave.sql.uncut import Uncut
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
@@ -39,6 +39,7 @@ class Cutter:
         self._arguments: dict[str, exp.Expression] = {}  # by identity
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
         self._plain: dict[str, exp.Expression] = {}
+        self._groupings: list[tuple[int, ...]] = []
         self._mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
         self._selecting = [*resolved.keys, *([resolved.where] if resolved.where is not None else [])]
         # the encrypted column that tells which rows are meant, if one does: then the plain service must not
@@ -90,6 +91,8 @@ class Cutter:
             order_by=tuple(order_by),
             limit=question.limit,
             offset=question.offset,
+            sets=resolved.sets,
+            groupings=tuple(self._groupings),
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
             raise QueryRefused(
@@ -135,6 +138,8 @@ class Cutter:
         place = self._keys.get(identity(node))
         if place is None and is_aggregate(node):
             place = self._aggregate(node)
+        if place is None and is_grouping(node):
+            place = self._grouping(node)
         if place is not None:
             node.replace(exp.column(place))
             return
@@ -147,6 +152,20 @@ class Cutter:
             )
         for child in list(node.iter_expressions()):
             self._cut(child)
+
+    def _grouping(self, node: exp.Expression) -> str:
+        """GROUPING(a, b): which of these keys a row's set leaves out, the last as the lowest bit; none named: all."""
+        named = tuple(self._place_of_key(argument) for argument in node.expressions)
+        named = named or tuple(range(len(self._resolved.keys)))
+        if named not in self._groupings:
+            self._groupings.append(named)
+        return f"g{self._groupings.index(named)}"
+
+    def _place_of_key(self, node: exp.Expression) -> int:
+        for place, key in enumerate(self._resolved.keys):
+            if identity(key) == identity(node):
+                return place
+        raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")
 
     def _ordering(self, ordered: exp.Ordered) -> str:
         direction = "DESC" if ordered.args.get("desc") else "ASC"
@@ -236,6 +255,13 @@ class Cutter:
         nodes = list(self._plain.values())
         types = self._catalog.types([write(node) for node in nodes])
         decomposed = [decompose(node, type_) for node, type_ in zip(nodes, types, strict=True)]
+        if self._resolved.sets is not None:
+            for node, each in zip(nodes, decomposed, strict=True):
+                if each.combine is None:
+                    raise Uncut(
+                        f"{write(node)} cannot be put together from smaller groups, as sets of keys need",
+                        hint="ask once for each set of keys",
+                    )
         part_types = iter(self._catalog.types([part for each in decomposed for part in each.parts]))
         return tuple(
             _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts), certificates.get(place))
@@ -273,6 +299,7 @@ class Cutter:
             GROUPS,
             [(f"k{i}", type_) for i, type_ in enumerate(key_types)]
             + [("n", "BIGINT")]
+            + [(f"g{i}", "BIGINT") for i in range(len(self._groupings))]
             + [(f"p{i}", each.type) for i, each in enumerate(plain)]
             + [(f"e{i}", each.type) for i, each in enumerate(encrypted)],
         )
@@ -330,9 +357,11 @@ def _source(final: Final, item: exp.Expression, elsewhere: Source) -> Source:
         return "encrypted"
     if final.plain:
         return "plain"
-    return "key" if any(column.name[0] == "k" for column in item.find_all(exp.Column)) else elsewhere
+    return "key" if any(column.name[0] in "kg" for column in item.find_all(exp.Column)) else elsewhere
 
 
 def _refuse_aggregate(node: exp.Expression, clause: str, hint: str) -> None:
     if has_aggregate(node):
         raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
+    if any(is_grouping(each) for each in node.walk()):
+        raise QueryRefused(f"{clause} cannot hold GROUPING()", hint="use it in SELECT, HAVING or ORDER BY")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
+from cleave.sql import grouping
 from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.functions import SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.uncut import Uncut, no_service
@@ -31,7 +32,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The clauses of one SELECT. `keys` None: GROUP BY ALL; an ordering's `this` may be the word ALL."""
+    """The clauses of one SELECT. `keys` None: GROUP BY ALL; an ordering's `this` may be the word ALL.
+
+    `sets`: by place in `keys`, those of each set of GROUPING SETS, ROLLUP and CUBE; None where there is none of them.
+    """
 
     text: str
     rewritten: str  # by sqlglot: what of the statement it understood
@@ -40,6 +44,7 @@ class Question:
     items: tuple[Item, ...]
     where: exp.Expression | None
     keys: tuple[exp.Expression, ...] | None
+    sets: tuple[tuple[int, ...], ...] | None
     is_grouped: bool
     having: exp.Expression | None
     orderings: tuple[exp.Ordered, ...]
@@ -61,6 +66,7 @@ def parse(sql: str, table: str, columns: Collection[str] = ()) -> Question:
     source = _source(select, table)
     group = select.args.get("group")
     is_all = bool(group and group.args.get("all"))
+    keys, sets = _keys(group)
     order = select.args.get("order")
     return Question(
         text=sql,
@@ -69,13 +75,14 @@ def parse(sql: str, table: str, columns: Collection[str] = ()) -> Question:
         alias=source.alias or None,
         items=tuple(_item(expression) for expression in select.expressions),
         where=_condition(select, "where"),
-        keys=None if is_all else tuple(_keys(group)),
+        keys=None if is_all else keys,
+        sets=sets,
         is_grouped=group is not None,
         having=_condition(select, "having"),
         orderings=tuple(order.expressions) if order else (),
         limit=_limit(select.args.get("limit")),
         offset=_number(select.args["offset"].expression, "OFFSET") if select.args.get("offset") else 0,
-        functions=tuple(dict.fromkeys(call.name.lower() for call in select.find_all(exp.Anonymous))),
+        functions=tuple(_functions(select)),
     )
 
 
@@ -171,7 +178,6 @@ _NODES: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
     ((exp.Dot,), "a call or field after a dot", "write function(column) instead of column.function()"),
     ((exp.IgnoreNulls, exp.RespectNulls), "IGNORE or RESPECT NULLS", "use FILTER (WHERE x IS NOT NULL)"),
     ((exp.WithinGroup,), "WITHIN GROUP", "write quantile_cont(x, 0.5) or mode(x)"),
-    ((exp.GroupingSets, exp.Rollup, exp.Cube), "GROUPING SETS, ROLLUP or CUBE", "ask once for each set of keys"),
     ((exp.TableSample,), "TABLESAMPLE", "sample the CSV beforehand"),
     ((exp.Command,), "this statement", ONE_TABLE),
 )
@@ -199,8 +205,6 @@ def _refuse_function(name: str) -> None:
         raise unsteady(f"{name}()")
     if name in SET_RETURNING:
         raise no_service(f"{name}(), which makes rows", "reshape the CSV beforehand")
-    if name in ("grouping", "grouping_id"):
-        raise no_service(f"{name.upper()}()", "ask once for each set of keys")
 
 
 def unsteady(name: str) -> QueryRefused:
@@ -244,12 +248,20 @@ def _item(expression: exp.Expression) -> Item:
     return Item(expression, None)
 
 
-def _keys(group: exp.Group | None) -> Iterator[exp.Expression]:
-    for expression in group.expressions if group else ():
-        if isinstance(expression, exp.Tuple):
-            yield from expression.expressions
-        else:
-            yield expression
+def _keys(group: exp.Group | None) -> tuple[tuple[exp.Expression, ...], tuple[tuple[int, ...], ...] | None]:
+    elements = group.expressions if group else []
+    sets = grouping.expanded(elements)
+    keys = tuple({write(key): key for keys in sets for key in keys}.values())
+    if not grouping.has_sets(elements):
+        return keys, None
+    places = {write(key): place for place, key in enumerate(keys)}
+    return keys, tuple(tuple(places[write(key)] for key in keys) for keys in sets)
+
+
+def _functions(select: exp.Select) -> dict[str, None]:
+    """Names of calls; GROUPING is one in spelling only."""
+    names = (call.name.lower() for call in select.find_all(exp.Anonymous))
+    return dict.fromkeys(name for name in names if name not in ("grouping", "grouping_id"))
 
 
 def _condition(select: exp.Select, clause: str) -> exp.Expression | None:

@@ -135,7 +135,12 @@ class Final:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name."""
+    """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name.
+
+    `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
+    set, of all keys. Whatever the sets, rows are grouped by all keys, and their groups put together here. `groupings`:
+    the keys of each GROUPING(...), column g0.. of the table of groups.
+    """
 
     sql: str
     table: str
@@ -154,6 +159,8 @@ class QueryPlan:
     limit: int | None
     offset: int
     local: tuple[LocalAggregate, ...] = ()
+    sets: tuple[tuple[int, ...], ...] | None = None
+    groupings: tuple[tuple[int, ...], ...] = ()
 
     @property
     def asks_plain(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 
@@ -22,13 +22,17 @@ _ANOTHER = "is it Cleave's plain service, of the same release?"
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One entry per group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them."""
+    """One entry per group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them.
+
+    `sets`: of each group, the place of its set in `QueryPlan.sets`, none where that is None.
+    """
 
     key_types: tuple[str, ...]
     keys: list[Texts]
     counts: list[int]
     plain: list[Texts]
     plain_types: tuple[str, ...]
+    sets: list[int] = field(default_factory=list)
 
 
 def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts], counts: list[int]) -> Groups:
@@ -88,18 +92,22 @@ def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
     Raises QueryRefused where a group lies in several parts and one of its aggregates cannot be put together from them,
     ServiceError for an answer that does not fit the plan.
     """
-    part_types = tuple(type_ for each in plan.plain for type_ in each.part_types)
+    part_types = part_types_of(plan)
     for response in responses:
         _check(plan.key_types, part_types, response)
     if len(responses) == 1:
         return _single(plan, responses[0])
     with closing(connect()) as connection:
         try:
-            return _Merger(plan, part_types, connection).merge(responses)
+            return Merger(plan, part_types, connection).merge(responses)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
                 f"the plain service's answers cannot be merged ({type(error).__name__})", hint=_ANOTHER
             ) from None
+
+
+def part_types_of(plan: QueryPlan) -> tuple[str, ...]:
+    return tuple(type_ for each in plan.plain for type_ in each.part_types)
 
 
 def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: PlainResponse) -> None:
@@ -137,7 +145,7 @@ def _rows(columns: Sequence[TypedColumn], rows: int) -> list[Texts]:
     return list(zip(*(column.values for column in columns), strict=True)) if columns else [()] * rows
 
 
-class _Merger:
+class Merger:
     """Does it in DuckDB, so that decimals and 128-bit integers stay exact and keys are compared by value.
 
     Table `partials` has a row for each group of each response: response, number, n, k0.., a0..
@@ -150,7 +158,7 @@ class _Merger:
         self._keys = [f"k{i}" for i in range(len(plan.keys))]
 
     def merge(self, responses: Sequence[PlainResponse]) -> Groups:
-        self._load(responses)
+        self.load(responses)
         if not self._keys:
             self._connection.execute("CREATE TABLE groups AS SELECT 0 AS place")
         else:
@@ -172,7 +180,7 @@ class _Merger:
             key_types=self._plan.key_types,
             keys=keys,
             counts=[int(row[0] or 0) for row in self._fetch("SELECT sum(n) FROM placed GROUP BY place ORDER BY place")],
-            plain=self._combined(len(keys)),
+            plain=self.combined(len(keys)),
             plain_types=tuple(aggregate.type for aggregate in self._plan.plain),
         )
 
@@ -182,7 +190,7 @@ class _Merger:
     def _fetch(self, sql: str) -> list[tuple[str | None, ...]]:
         return self._connection.execute(sql).fetchall()
 
-    def _load(self, responses: Sequence[PlainResponse]) -> None:
+    def load(self, responses: Sequence[PlainResponse]) -> None:
         columns = [("response", "BIGINT"), ("number", "BIGINT"), ("n", "BIGINT")]
         columns += list(zip(self._keys, self._plan.key_types, strict=True))
         columns += list(zip(self._names(), self._part_types, strict=True))
@@ -204,7 +212,7 @@ class _Merger:
                 hint="ask for it by itself so that fewer columns are sent, narrow WHERE, or group more finely",
             )
 
-    def _combined(self, groups: int) -> list[Texts]:
+    def combined(self, groups: int) -> list[Texts]:
         if not self._plan.plain:
             return [()] * groups
         means, selected, first = [], [], 0

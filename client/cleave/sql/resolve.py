@@ -29,6 +29,7 @@ class Resolved:
     items: tuple[Item, ...]
     where: exp.Expression | None
     keys: tuple[exp.Expression, ...]
+    sets: tuple[tuple[int, ...], ...] | None  # see Question
     having: exp.Expression | None
     orderings: tuple[exp.Ordered, ...]
 
@@ -60,6 +61,10 @@ def has_aggregate(node: exp.Expression) -> bool:
     return any(is_aggregate(each) for each in node.find_all(exp.Anonymous))
 
 
+def is_grouping(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name in ("grouping", "grouping_id")
+
+
 class _Resolver:
     def __init__(self, question: Question, schema: Schema, settle: Callable[[str], exp.Expression]) -> None:
         self._question = question
@@ -78,13 +83,13 @@ class _Resolver:
             if item.name is not None:
                 self._aliases.setdefault(item.name.lower(), expression)
         where = self._expand(question.where, self._column_first) if question.where else None
-        keys = self._group_keys()
+        keys, sets = self._group_keys()
         self._keys = frozenset(identity(key) for key in keys)
         having = self._expand(question.having, self._key_first) if question.having else None
         orderings = tuple(each for term in question.orderings for each in self._ordering(term))
-        return Resolved(tuple(self._items), where, keys, having, orderings)
+        return Resolved(tuple(self._items), where, keys, sets, having, orderings)
 
-    def _group_keys(self) -> tuple[exp.Expression, ...]:
+    def _group_keys(self) -> tuple[tuple[exp.Expression, ...], tuple[tuple[int, ...], ...] | None]:
         written = self._question.keys
         if written is None:
             keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
@@ -92,7 +97,12 @@ class _Resolver:
                 keys = []  # constants beside aggregates: one group even of no rows
         else:
             keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
-        return tuple({identity(key): key for key in keys}.values())
+        different = {identity(key): key for key in keys}
+        if self._question.sets is None:
+            return tuple(different.values()), None
+        places = {name: place for place, name in enumerate(different)}
+        sets = tuple(tuple(sorted({places[identity(keys[i])] for i in each})) for each in self._question.sets)
+        return tuple(different.values()), None if sets == (tuple(range(len(different))),) else sets
 
     def _ordering(self, term: exp.Ordered) -> Iterator[exp.Ordered]:
         if isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL":

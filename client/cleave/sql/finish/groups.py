@@ -1,4 +1,5 @@
-"""The table of groups in a private DuckDB: place, size n, keys k0.., plain aggregates p0.., encrypted ones e0.. .
+"""The table of groups in a private DuckDB: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted
+ones e0.. .
 
 What needs no bound is asked of it as SQL: keys, plain figures, text, and arithmetic over exact types.
 """
@@ -47,6 +48,10 @@ class GroupTable:
         ]
         for letter, types, rows in (("k", plan.key_types, groups.keys), ("p", groups.plain_types, groups.plain)):
             columns += [(f"{letter}{i}", type_, [row[i] for row in rows]) for i, type_ in enumerate(types)]
+        columns += [
+            (f"g{i}", "BIGINT", [str(_left_out(each, plan, number)) for number in groups.sets or [0] * self.size])
+            for i, each in enumerate(plan.groupings)
+        ]
         columns += [
             (f"e{i}", each.type, [_text(published(row[i])) for row in figures]) for i, each in enumerate(plan.encrypted)
         ]
@@ -99,6 +104,12 @@ class GroupTable:
 
     def _execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
+
+
+def _left_out(keys: Sequence[int], plan: QueryPlan, number: int) -> int:
+    """GROUPING() of `keys` in a set: a bit for each that it leaves out, the last one's lowest."""
+    kept = plan.sets[number] if plan.sets is not None else range(len(plan.keys))
+    return sum((key not in kept) << place for place, key in enumerate(reversed(keys)))
 
 
 def _text(value: int | float | Decimal | Fraction | bool | None) -> str | None:
