@@ -13,7 +13,7 @@ from typing import Protocol
 
 import duckdb
 
-from cleave.aggregates.base import Estimate
+from cleave.aggregates.base import Estimate, Figure
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
@@ -264,8 +264,10 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
     with clock.stage("finish"):
         groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
         halves.close()
-        shown, figures, suppressed = suppress_small(groups, [()] * len(groups.counts), options.min_group)
-        result = finish(plan, shown, figures)
+        answered = regroup(plan, groups, [])
+        figures: list[list[Figure]] = [[] for _ in answered.members]
+        shown, shown_figures, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
+        result = finish(plan, shown, shown_figures)
     hides = options.min_group > 0
     usage = replace(
         _nothing_sent(None if hides else table.rows),
