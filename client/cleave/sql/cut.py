@@ -34,8 +34,12 @@ class Cutter:
         self._resolved = resolved
         self._schema = schema
         self._catalog = catalog
-        # a constant stays one: some functions take nothing else
-        self._keys = {identity(key): f"k{i}" for i, key in enumerate(resolved.keys) if key.find(exp.Column)}
+
+        # a constant stays one, unless a set leaves it out: some functions take nothing else
+        def kept(key: exp.Expression) -> bool:
+            return key.find(exp.Column) is not None or resolved.sets is not None
+
+        self._keys = {identity(key): f"k{i}" for i, key in enumerate(resolved.keys) if kept(key)}
         self._arguments: dict[str, exp.Expression] = {}  # by identity
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
         self._plain: dict[str, exp.Expression] = {}
