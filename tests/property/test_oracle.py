@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from cleave.aggregates.base import Figure
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Result, run_query
+from cleave.pipeline import DEFAULTS, Options, Result, run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
@@ -30,6 +30,7 @@ from tests.property.conftest import Tally
 from tests.property.tables import ENCRYPTED, Draw, draws, lists, oracle, query, write
 
 Row = Sequence[Any]
+WARDS = (("A", "f", 8), ("A", "m", 2), ("B", "f", 5), ("B", "m", 5))
 Item = tuple[str, str]  # aggregate, expression
 
 
@@ -38,12 +39,12 @@ class Silent:
         return lambda _: None
 
 
-def ask(path: Path, sql: str, key: SecretKey) -> Result:
+def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Result:
     schema = load_schema(schema_path(path))
     with open_table(path, schema) as table:
         transport = embedded_services()
         try:
-            return run_query(table, plan_query(sql, schema, table.name), key, transport, Silent())
+            return run_query(table, plan_query(sql, schema, table.name), key, transport, Silent(), options)
         finally:
             transport.close()
 
@@ -163,3 +164,26 @@ def test_decimals_come_back_as_decimals(key: SecretKey, tmp_path: Path) -> None:
     with oracle(path) as connection:
         assert total == connection.execute('SELECT SUM(d) FROM "table"').fetchall()[0][0]
     assert isinstance(total, Decimal)
+
+
+def test_a_minimum_group_size_holds_against_subtraction(key: SecretKey, tmp_path: Path) -> None:
+    """Ward A has 8 and 2 rows, B 5 and 5: A's second group would follow from A, and with B from all."""
+    path = tmp_path / "table.csv"
+    rows = [f"{ward},{sex},{number}" for ward, sex, size in WARDS for number in range(size)]
+    path.write_text("\n".join(["ward,sex,age", *rows]) + "\n")
+    lines = ["[columns.ward]", 'kind = "plain"', 'type = "VARCHAR"', "[columns.sex]", 'kind = "plain"']
+    lines += ['type = "VARCHAR"', "[columns.age]", 'kind = "encrypted"', 'type = "INTEGER"']
+    path.with_suffix(".schema.toml").write_text("\n".join(lines) + "\n")
+    items = "ward, sex, grouping(ward, sex), count(*), sum(age)"
+    sql = f'SELECT {items} FROM "table" GROUP BY ROLLUP (ward, sex) ORDER BY ALL'
+    everything = ask(path, sql, key).result.rows
+    assert [row[3] for row in everything] == [8, 2, 10, 5, 5, 10, 20]
+    shown = ask(path, sql, key, Options(min_group=3))
+    assert [row[:4] for row in shown.result.rows] == [
+        ["A", "f", 0, 8],
+        ["B", "f", 0, 5],
+        ["B", "m", 0, 5],
+        ["B", None, 1, 10],
+    ]
+    assert shown.usage.suppressed_groups == 3
+    assert all(row in everything for row in shown.result.rows)

@@ -160,6 +160,8 @@ def test_result_types_are_duckdbs(engine: duckdb.DuckDBPyConnection, type_: str)
     for name, aggregate in AGGREGATES.items():
         if (type_ == "BOOLEAN") != (name in OF_BOOLEANS) and name not in ("COUNT", "SUM"):
             continue  # DuckDB has none of these
+        if name == "SUM_NO_OVERFLOW" and type_ in ("FLOAT", "DOUBLE"):
+            continue  # nor this
         arguments = ", ".join([f"NULL::{type_}"] * aggregate.arity)
         (expected,) = engine.execute(f"SELECT typeof({name}({arguments}))").fetchone()
         assert aggregate.result_type(*[type_] * aggregate.arity) == expected, name

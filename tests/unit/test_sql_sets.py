@@ -23,9 +23,7 @@ ELEMENTS = (
 PLAIN = (
     "count(*), count(v), sum(v), avg(v), var_pop(v), min(v), max(w), bool_or(v > 7), count_if(v > 7), product(v / 9)"
 )
-ENCRYPTED = (
-    "sum(x), count(x), avg(n), stddev(n), sem(n), regr_sxx(x, n), bool_and(n > 2), sum(n) FILTER (WHERE v > 3)"
-)
+ENCRYPTED = "sum(x), count(x), avg(n), stddev(n), sem(n), regr_sxx(x, n), bool_and(n > 2), sum(n) FILTER (WHERE v > 3)"
 
 
 @pytest.fixture(scope="module")

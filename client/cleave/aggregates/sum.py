@@ -15,7 +15,7 @@ _SUM = SumOf()
 class Sum:
     """Integers, booleans and decimals: exact, typed as DuckDB types them. NULL where no value is left."""
 
-    names = ("SUM",)
+    names = ("SUM", "SUM_NO_OVERFLOW")
     arity = 1
     moments: tuple[Moment, ...] = (_SUM,)
 
