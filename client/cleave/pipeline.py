@@ -22,6 +22,7 @@ from cleave.ckks.encryptors import Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
+from cleave.quantities import counted
 from cleave.split import Halves, PlainPart
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -74,7 +75,8 @@ _UNASKED = dict.fromkeys(("plain groups", *CHECKS), "not needed")
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What one query took. None where a minimum group size hides it, since with the counts that are shown it could
-    tell the size of a suppressed group; the last two are None where none was asked for.
+    tell the size of a suppressed group; the last three are None where none was asked for. `withheld_groups` are large
+    enough, but a suppressed one would follow from them.
     """
 
     profile: str | None  # None where nothing was sent: no key was needed
@@ -91,6 +93,17 @@ class Usage:
     bytes_received: int
     min_group: int | None = None
     suppressed_groups: int | None = None
+    withheld_groups: int | None = None
+
+    @property
+    def suppression(self) -> str:
+        """A sentence on what a minimum group size left out, "" where none was asked for."""
+        if self.suppressed_groups is None:
+            return ""
+        small = f"{counted(self.suppressed_groups, 'group')} of fewer than {self.min_group} rows"
+        if not self.withheld_groups:
+            return f"{small} not shown."
+        return f"{small} and {counted(self.withheld_groups, 'group')} from which one of them would follow not shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +226,8 @@ def run_query(
         bytes_sent=transport.sent,
         bytes_received=transport.received,
         min_group=options.min_group if hides else None,
-        suppressed_groups=suppressed if hides else None,
+        suppressed_groups=suppressed.small if hides else None,
+        withheld_groups=suppressed.withheld if hides else None,
     )
     return Result(result, checks, usage, clock.seconds)
 
@@ -274,7 +288,8 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
         selected_rows=None if hides else int(halves.counts.sum()),
         groups=None if hides else len(groups.keys),
         min_group=options.min_group if hides else None,
-        suppressed_groups=suppressed if hides else None,
+        suppressed_groups=suppressed.small if hides else None,
+        withheld_groups=suppressed.withheld if hides else None,
     )
     return Result(result, _UNASKED, usage, clock.seconds)
 

@@ -11,7 +11,7 @@ more rows are left out until none can: see `_exposed`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from flint import fmpz_mat
 
@@ -22,10 +22,18 @@ from cleave.sql.sets import Members, Regrouped
 _ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
 
 
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """How many groups are left out: too small, and large enough but telling of a small one."""
+
+    small: int
+    withheld: int
+
+
 def suppress_small(
     answered: Regrouped, figures: Sequence[Sequence[Figure]], sizes: Sequence[int], min_group: int
-) -> tuple[Groups, list[Sequence[Figure]], int]:
-    """The groups that may be shown, their figures, and how many others there were; `sizes` are the finest groups'.
+) -> tuple[Groups, list[Sequence[Figure]], Suppressed]:
+    """The groups that may be shown, their figures, and the others; `sizes` are the finest groups'.
 
     Without GROUP BY the selected rows are one group.
     """
@@ -40,7 +48,8 @@ def suppress_small(
         plain=[groups.plain[place] for place in kept],
         sets=[groups.sets[place] for place in kept] if groups.sets else [],
     )
-    return shown, [figures[place] for place in kept], len(groups.counts) - len(kept)
+    small = sum(rows < min_group for rows in groups.counts)
+    return shown, [figures[place] for place in kept], Suppressed(small, len(groups.counts) - len(kept) - small)
 
 
 def _unexposed(shown: Sequence[int], members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[int]:

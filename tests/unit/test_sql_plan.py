@@ -156,7 +156,6 @@ REFUSED = {
     "SELECT sum(age) FROM patients WHERE EXISTS (SELECT 1)": ("subquery", "literal"),
     "SELECT sum(age) FROM patients WHERE ward IN (SELECT 'x')": ("subquery", "literal"),
     "SELECT sum(age) FROM patients UNION SELECT 1": ("UNION", "one at a time"),
-    "SELECT sum(age) FROM patients GROUP BY GROUPING SETS ((ward), ())": ("GROUPING SETS", "each set"),
     "SELECT ward FROM patients GROUP BY ward QUALIFY true": ("QUALIFY", "HAVING"),
     "SELECT sum(age) FROM patients USING SAMPLE 10": ("SAMPLE", None),
     "SELECT sum(age) FROM patients TABLESAMPLE 10%": ("SAMPLE", None),

@@ -23,7 +23,8 @@ def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> l
     kept, kept_figures, suppressed = suppress_small(Regrouped(groups, list(members)), figures, sizes, min_group)
     places = [int(keys[0] or 0) for keys in kept.keys]
     assert [each[0].value for each in kept_figures] == kept.counts == kept.sets == [counts[place] for place in places]
-    assert suppressed == len(members) - len(places)
+    assert suppressed.small == sum(count < min_group for count in counts)
+    assert suppressed.small + suppressed.withheld == len(members) - len(places)
     return [members[place] for place in places]
 
 

@@ -153,8 +153,8 @@ def footer(answer: Result, seconds: float) -> str:
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     usage = answer.usage
     lines = []
-    if usage.suppressed_groups is not None:
-        lines.append(f"{counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown.")
+    if usage.suppression:
+        lines.append(usage.suppression)
     for reason in _reasons([each for each in answer.result.columns if each.reason]):
         lines.append(f"local, nothing of it sent: {printable(reason)}")
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"

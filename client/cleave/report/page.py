@@ -140,10 +140,7 @@ def _tiles(answer: Result, facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def _suppressed(answer: Result) -> str:
-    usage = answer.usage
-    if usage.suppressed_groups is None:
-        return ""
-    return f"{counted(usage.suppressed_groups, 'group')} of fewer than {usage.min_group} rows not shown."
+    return answer.usage.suppression
 
 
 def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:
