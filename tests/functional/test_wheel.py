@@ -105,6 +105,18 @@ def test_only_our_own_names_reach_a_users_site_packages(wheel: Path) -> None:
     assert [name for name in names if name.endswith("/licenses/LICENSE")]
 
 
+def test_what_a_report_is_made_of_is_in_the_wheel(wheel: Path) -> None:
+    folder = ROOT / "client" / "cleave" / "report"
+    with zipfile.ZipFile(wheel) as built:
+        names = [name for name in built.namelist() if name.startswith("cleave/report/") and not name.endswith(".py")]
+        assert {name.rpartition("/")[2] for name in names} == {
+            *("page.html", "style.css", "draw.js"),
+            *("plot.js", "licences.txt", "vendor.toml"),
+        }
+        for name in names:
+            assert built.read(name) == (folder / name.removeprefix("cleave/report/")).read_bytes()
+
+
 def test_readmes_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
     homes = installed.python("-c", WHERE).split()
     assert all(Path(home).is_relative_to(installed.site) for home in homes), homes  # not this repository's
