@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cleave.pipeline import Options, Progress, Result
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.lazy import LazyTable
+    from cleave.table.schema import Schema
     from cleave.table.table import Table
     from cleave.transport.base import Transport
     from cleave.transport.connect import Target
@@ -88,6 +89,12 @@ class Session:
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
+        self._deadline: Deadline | None = None  # of the question under way
+
+    @property
+    def schemas(self) -> dict[str, Schema]:
+        """Of every table a question may name; the one that is split comes first."""
+        return {self.name: self.schema} | {each.name: each.schema for each in self._others}
 
     def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """`cloud_only`: what no service can answer is refused. Raises QueryRefused. Opens nothing."""
@@ -139,18 +146,37 @@ class Session:
             raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         if isinstance(plan, LocalPlan) or plan.sends_nothing:
             table = self.table
-            return run_local(table, plan, options or DEFAULTS, Deadline(seconds or QUERY_SECONDS))
+            self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
+            return run_local(table, plan, options or DEFAULTS, deadline)
         access = self._checked()
         table = self.table
         key = self._secret(access)  # may prompt: no bars then
         with marking(access.key) if access.remote else contextlib.nullcontext():
-            deadline = Deadline(seconds or QUERY_SECONDS)
+            self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
             transport = self._connected(access, deadline).begin(deadline)
             try:
                 with self._bars() as progress:
                     return run_query(table, plan, key, transport, progress, options or DEFAULTS)
             finally:
                 transport.stop()
+
+    def unlock(self, plan: QueryPlan | LocalPlan) -> None:
+        """Open the key, if `plan` needs one: may ask for a passphrase, now and in this thread.
+
+        Raises KeyFileError.
+        """
+        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
+
+        if not (isinstance(plan, LocalPlan) or plan.sends_nothing):
+            self._secret(self._checked())
+
+    def stop(self) -> None:
+        """Make what another thread does here fail soon. To be said again until it has: it may be between two waits."""
+        deadline, table = self._deadline, self._table
+        if deadline is not None:
+            deadline.stop()
+        if table is not None:
+            table.connection.interrupt()
 
     @property
     def table(self) -> Table:

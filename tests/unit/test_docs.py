@@ -9,6 +9,7 @@ import pytest
 
 from cleave.cli import group
 from cleave.cli.output import _ENDINGS, Format
+from cleave.cli.shell.commands import COMMANDS
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
 from cleave_shared import errors, limits
@@ -74,3 +75,14 @@ def test_formats() -> None:
 def test_the_schemas_keys() -> None:
     named = set(re.findall(r"`(\w+)`", " ".join(row[0] for row in rows("schema.md"))))
     assert named >= {*_COLUMN_KEYS, *CsvDialect.__slots__}
+
+
+def test_the_shells_commands() -> None:
+    stated = {command.strip("`").replace("\\", ""): does for command, does in _pairs("shell.md")}
+    known = {f"{name} {argument}".strip(): about for name, (about, argument) in COMMANDS.items()}
+    assert {command: re.sub(r" \(\[.*", "", does) for command, does in stated.items()} == known
+
+
+def _pairs(page: str) -> list[list[str]]:
+    lines = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("| `.")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]

@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cleave.cli import console, passphrase
+from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
 from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
 from cleave.cli.group import Group, Serve, Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.options import (
+    AwsProfile,
+    Digits,
+    Endpoint,
+    Functions,
+    InsecureHttp,
+    MinGroup,
+    Pad,
+    Region,
+    Sign,
+    Strict,
+    SuspectKey,
+    Timeout,
+    access_by,
+    bars_of,
+)
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
 from cleave.cli.schema import schema
+from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
 from cleave.printable import printable
-from cleave.session import DEFAULT_KEY, LONGEST_TIMEOUT, Access, Bars, Session
+from cleave.session import DEFAULT_KEY, Session
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -33,18 +50,6 @@ EPILOG = (
     "or the way to it failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was "
     "given, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
 )
-Pad = Annotated[
-    bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
-]
-Digits = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=17,
-        metavar="D",
-        help="Digits that sums of floats must keep where their declared bounds let them share.",
-    ),
-]
 
 
 def create_cli(
@@ -78,6 +83,7 @@ def create_cli(
     app.add_typer(key_commands(), name="key")
     app.command()(plan)
     app.command()(query)
+    app.command()(shell)
     app.command()(serve)
     return app
 
@@ -103,7 +109,7 @@ def plan(
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
-    with Session(asked.table, bars=_bars(ctx.obj), others=asked.others) as session:
+    with Session(asked.table, bars=bars_of(ctx.obj), others=asked.others) as session:
         plan = session.plan(asked.sql, cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
@@ -127,43 +133,24 @@ def query(
     raw: Annotated[
         bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Print nothing and fail if the error bounds leave a decision open.")
-    ] = False,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Base URL of both services, or SENSITIVE_URL,PLAIN_URL."),
-    ] = None,
-    functions: Annotated[
-        str | None, typer.Option("--lambda", metavar="SENSITIVE,PLAIN", help="Invoke two Lambda functions instead.")
-    ] = None,
-    profile: Annotated[str | None, typer.Option(metavar="NAME", help="AWS profile to sign with.")] = None,
-    region: Annotated[str | None, typer.Option(metavar="NAME", help="AWS region to sign for.")] = None,
-    sign: Annotated[
-        bool, typer.Option("--sign", help="Sign with AWS credentials though the host is not API Gateway's own.")
-    ] = False,
-    insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")
-    ] = False,
-    min_group: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave out groups of fewer than N rows; the answer says how many.")
-    ] = 0,
+    strict: Strict = False,
+    endpoint: Endpoint = None,
+    functions: Functions = None,
+    profile: AwsProfile = None,
+    region: Region = None,
+    sign: Sign = False,
+    insecure_http: InsecureHttp = False,
+    min_group: MinGroup = 0,
     pad: Pad = False,
     digits: Digits = 9,
-    suspect_key: Annotated[
-        bool, typer.Option("--suspect-key", help="Ask remote services under a key that a failed check made suspect.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Give up after so long, connections and repetitions included.")
-    ] = 600.0,
+    suspect_key: SuspectKey = False,
+    timeout: Timeout = 600.0,
 ) -> None:
     """Answer a question through both services.
 
     The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
     bounds do not decide a HAVING, LIMIT, CASE, comparison or rounding, rows and values are marked as undecided.
     """
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise typer.BadParameter(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
     chosen = chosen_format(written, output, as_json=as_json, report=report)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
@@ -172,38 +159,34 @@ def query(
     if endpoint is None and functions is None:
         settings.prepare()
     asked = read_question(words, sql_file, op, schema, table, others or ())
-    from cleave.cli.formats import answer_bytes  # noqa: PLC0415
-    from cleave.cli.report import footer  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
-    from cleave.transport.connect import Target  # noqa: PLC0415
 
-    target = Target(endpoint, functions, profile, region, sign, insecure_http)
-    access = Access(key, passphrase.current(passphrase_fd), target, suspect_key)
-    with Session(asked.table, access, settings.embedded, _bars(settings), asked.others) as session:
+    shown = Shown(chosen, raw=raw, quiet=settings.quiet)
+    access = access_by(
+        key,
+        passphrase.current(passphrase_fd),
+        *(endpoint, functions, profile, region),
+        sign=sign,
+        insecure_http=insecure_http,
+        suspect_key=suspect_key,
+    )
+    with Session(asked.table, access, settings.embedded, bars_of(settings), asked.others) as session:
         question = session.plan(asked.sql, cloud_only=cloud_only)
         options = Options(pad, digits, min_group)
         answer = session.ask(question, options, timeout, strict=strict)
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None
-    warnings = answer.result.warnings
-    content = answer_bytes(answer, chosen, raw=raw)
+    content = answer_content(answer, shown)
     if report is not None:
-        from cleave.report.page import Facts, page  # noqa: PLC0415 - templates
-
-        facts = Facts(asked.sql, session.name, datetime.now(UTC), seconds)
-        write_answer(report, page(answer, facts, description).encode())
+        write_page(report, answer, description, asked.sql, session.name, seconds)
     if output is not None:
         write_answer(output, content)
-    elif content:
-        console.out(content.decode().removesuffix("\n"))
-    if not settings.quiet:
-        for warning in warnings:
-            console.say(f"warning: {printable(warning)}")
-        if chosen is not Format.JSON:  # which holds all of it
-            console.say(footer(answer, seconds))
-        for path in (output, report):
-            if path is not None:
-                console.say(f"wrote {printable(str(path))}")
+    else:
+        print_content(content)
+    tell_about(answer, shown, seconds)
+    for path in (output, report):
+        if path is not None and not settings.quiet:
+            console.say(f"wrote {printable(str(path))}")
 
 
 def serve(
@@ -229,10 +212,6 @@ def serve(
             console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
 
     settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or ())
-
-
-def _bars(settings: Settings) -> Bars:
-    return lambda: console.progress(quiet=settings.quiet)
 
 
 def _show_version(wanted: bool) -> None:

@@ -89,13 +89,20 @@ def read_question(
     if "-" in files and str(sql_file) == "-":
         raise typer.BadParameter("standard input cannot hold both the table and the SQL")
     from cleave.sql.planner import operation_sql  # noqa: PLC0415 - what the command's --help does without
-    from cleave.table.lazy import of_files  # noqa: PLC0415
 
-    unread = of_files(files, schema, table)
-    further = tuple(map(_other, others))
+    unread, further = read_tables(files, schema, table, others)
     if operation is not None:
         return Asked(unread, further, operation_sql(operation, unread.schema, unread.name))
     return Asked(unread, further, words[-1] if sql_file is None else read_sql(sql_file))
+
+
+def read_tables(
+    files: Sequence[str], schema: Path | None, table: str | None, others: Sequence[str] = ()
+) -> tuple[LazyTable, tuple[LazyTable, ...]]:
+    """The table and those of --with. Raises InputError as `read_question` does."""
+    from cleave.table.lazy import of_files  # noqa: PLC0415 - as above
+
+    return of_files(files, schema, table), tuple(map(_other, others))
 
 
 def _other(word: str) -> LazyTable:

@@ -121,6 +121,10 @@ class BarProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Show nothing any more. Does nothing a second time; any thread may call it."""
         self._bars.stop()
 
     def stage(self, name: str, total: int) -> Callable[[int], None]:

@@ -62,9 +62,9 @@ class Group(TyperGroup):
             console.abandon_stdout()
             code = READER_LEFT
         except CleaveError as error:
-            code = _report(error)
+            code = tell(error)
         except OSError as error:
-            code = _report(console.unwritable(error))
+            code = tell(console.unwritable(error))
         if standalone_mode or code:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -91,9 +91,7 @@ class Group(TyperGroup):
             except Exception as error:  # noqa: BLE001 - the last place before the user
                 if signals.number:  # what breaks after a signal breaks because of it
                     raise typer.Exit(signals.code) from None
-                if ctx.obj is not None and ctx.obj.debug:
-                    console.say(traceback.format_exc().rstrip())
-                raise typer.Exit(_report(error)) from None
+                raise typer.Exit(tell(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
 
 
 def _usage(error: typer.TyperException) -> int:
@@ -107,8 +105,10 @@ def _usage(error: typer.TyperException) -> int:
     return error.exit_code
 
 
-def _report(error: Exception) -> int:
+def tell(error: Exception, *, debug: bool = False) -> int:
     """Tell the error; give its exit code."""
+    if debug:
+        console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, CleaveError):
         console.report_error(error.message, error.hint)
         return error.exit_code

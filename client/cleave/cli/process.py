@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -38,11 +39,28 @@ def leave(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    for listing in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in listing.read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+    end_descendants()
     os._exit(code)
+
+
+def descendants() -> set[int]:
+    """Every process that this one has started, and those that these have."""
+    found = {os.getpid()}
+    rest = [os.getpid()]
+    while rest:
+        for listing in Path(f"/proc/{rest.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # gone since
+                children = set(map(int, listing.read_text().split())) - found
+                found |= children
+                rest += children
+    return found - {os.getpid()}
+
+
+def end_descendants(but: Collection[int] = ()) -> None:
+    """At once, save for `but`."""
+    for each in descendants().difference(but):
+        with contextlib.suppress(OSError):
+            os.kill(each, signal.SIGKILL)
 
 
 class Signals:

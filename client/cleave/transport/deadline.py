@@ -35,8 +35,8 @@ class Deadline:
         self._reason: Exception | None = None
 
     def left(self) -> float:
-        """Seconds, never negative."""
-        return max(0.0, self._end - time.monotonic())
+        """Seconds, never negative; none once it is stopped."""
+        return 0.0 if self._reason is not None else max(0.0, self._end - time.monotonic())
 
     def check(self) -> None:
         """Raises why nothing more may be sent: the reason given to `stop`, else OutOfTime."""

@@ -1,0 +1,56 @@
+"""What was asked before, for this user alone: SQL may hold values that nobody else should read.
+
+In $XDG_STATE_HOME/cleave (~/.local/state/cleave), readable by its owner only. A line that begins with a space is not
+kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from cleave_shared.errors import InputError
+
+_OURS_ALONE = 0o600
+
+
+class _Kept(FileHistory):
+    def store_string(self, string: str) -> None:
+        if not string.startswith(" "):
+            super().store_string(string)
+
+
+def history_path(environment: Mapping[str, str]) -> Path:
+    """Raises InputError where there is neither a state folder nor a home."""
+    state = environment.get("XDG_STATE_HOME", "")
+    try:
+        # the specification: a relative path is to be ignored
+        folder = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
+    except RuntimeError:
+        raise InputError("history: this account has no home directory", hint="--no-history does without") from None
+    return folder / "cleave" / "history"
+
+
+def open_history(path: Path | None) -> History:
+    """The history in `path`, made for its owner only; None: of this session.
+
+    Raises InputError where it cannot be written, or is no file of this user's.
+    """
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # O_NOFOLLOW: what is asked here must not end up in a file that somebody else has put a link to
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, _OURS_ALONE)
+        try:
+            os.fchmod(handle, _OURS_ALONE)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise InputError(
+            f"history {path}: cannot be written ({error.strerror})", hint="--no-history does without"
+        ) from None
+    return _Kept(str(path))

@@ -1,0 +1,160 @@
+"""What a line means: a command of the shell's own, or statements, each planned, asked and shown.
+
+Nothing here knows where lines come from; see cleave.cli.shell.interactive and cleave.cli.shell.piped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from cleave.cli import console
+from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
+from cleave.cli.console import Heading
+from cleave.cli.output import Format
+from cleave.cli.shell.commands import help_text, read_command
+from cleave.printable import printable
+from cleave.session import Session
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.pipeline import Options, Result
+    from cleave.sql.plan import LocalPlan, QueryPlan
+
+T = TypeVar("T")
+
+
+class Left(Exception):  # noqa: N818 - named for what happened
+    """`.exit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How every question is asked."""
+
+    options: Options
+    seconds: float
+    cloud_only: bool
+    strict: bool
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    sql: str
+    plan: QueryPlan | LocalPlan
+    answer: Result
+    seconds: float
+
+
+class Shell:
+    """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
+
+    def __init__(self, session: Session, asking: Asking, run: Callable[[Callable[[], object]], object]) -> None:
+        self._session = session
+        self._asking = asking
+        self._run = run
+        self._format = Format.TABLE
+        self._timer = False
+        self._last: Last | None = None
+
+    def statement(self, sql: str) -> None:
+        """Ask and show. Raises what planning and asking raise, Undecided under --strict."""
+        session, asking = self._session, self._asking
+        started = time.perf_counter()
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
+        session.unlock(plan)  # may ask for a passphrase: by the thread that has the terminal
+        answer = self._do(lambda: session.ask(plan, asking.options, asking.seconds, strict=asking.strict))
+        seconds = time.perf_counter() - started
+        shown = Shown(self._format, quiet=asking.quiet)
+        print_content(answer_content(answer, shown))
+        tell_about(answer, shown, seconds)
+        self._last = Last(sql, plan, answer, seconds)
+        if self._timer:
+            stages = ", ".join(f"{name} {spent:.3f} s" for name, spent in answer.timings.items())
+            console.say(f"{stages}, in all {seconds:.3f} s")
+
+    def command(self, line: str) -> None:
+        """Raises Left, InputError for what is no command, and what the command itself raises."""
+        name, argument = read_command(line)
+        match name:
+            case ".plan":
+                self._plan(argument.rstrip(";"))
+            case ".report":
+                self._report(Path(argument))
+            case ".format":
+                self._choose(argument)
+            case ".timer":
+                self._time(argument)
+            case ".tables":
+                console.out(self._tables())
+            case ".schema":
+                console.out(self._schema())
+            case ".help":
+                console.out(help_text())
+            case ".exit":
+                raise Left
+
+    def _do(self, work: Callable[[], T]) -> T:
+        result: T = self._run(work)  # type: ignore[assignment]  # whatever runs it gives back what it gave
+        return result
+
+    def _plan(self, sql: str) -> None:
+        from cleave.cli.report import plan_text  # noqa: PLC0415
+
+        session, asking = self._session, self._asking
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
+        console.out(plan_text(self._do(lambda: session.describe(plan, asking.options))))
+
+    def _report(self, path: Path) -> None:
+        last = self._last
+        if last is None:
+            raise InputError("there is no answer yet to report on", hint="ask a question first")
+        description = self._do(lambda: self._session.describe(last.plan, self._asking.options))
+        write_page(path, last.answer, description, last.sql, self._session.name, last.seconds)
+        console.say(f"wrote {printable(str(path))}")
+
+    def _choose(self, name: str) -> None:
+        known = [str(each) for each in Format if each is not Format.PARQUET]
+        if name and name not in known:
+            raise InputError(f"there is no format {name}", hint=f"known are {', '.join(known)}")
+        if name:
+            self._format = Format(name)
+        else:
+            console.out(str(self._format))
+
+    def _time(self, word: str) -> None:
+        if word not in ("", "on", "off"):
+            raise InputError(f".timer is on or off, not {word}")
+        if word:
+            self._timer = word == "on"
+        else:
+            console.out("on" if self._timer else "off")
+
+    def _tables(self) -> str:
+        session = self._session
+        rows = self._do(lambda: session.table.rows)
+        headings = [Heading("table"), Heading("columns", justify="right"), Heading("rows", justify="right")]
+        cells = [
+            [name, str(len(schema.columns)), f"{rows:,}" if name == session.name else "read here only"]
+            for name, schema in session.schemas.items()
+        ]
+        return console.table(headings, cells)
+
+    def _schema(self) -> str:
+        headings = [Heading(name) for name in ("column", "kind", "type", "NULL")]
+        bounds = [Heading(name, justify="right") for name in ("lower", "upper")]
+        rows = [
+            [
+                column.name,
+                str(column.kind),
+                column.type,
+                "yes" if column.nullable else "no",
+                *("" if bound is None else str(bound) for bound in (column.lower, column.upper)),
+            ]
+            for column in self._session.schema.columns
+        ]
+        return console.table([*headings, *bounds], rows)

@@ -1,0 +1,252 @@
+"""`cleave shell` with a program before it, and what its commands say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleave.cli.shell.piped import run_lines
+from cleave.cli.shell.shell import Asking, Shell
+from cleave.local.embedded import embedded_services
+from cleave.pipeline import DEFAULTS
+from cleave.session import Access, Session
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.reading import Progress
+from cleave.table.table import Table
+from cleave_shared.errors import InputError, QueryRefused
+from tests.cli.runner import Cli, Result
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+AGES = "SELECT ward, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"
+
+
+@pytest.fixture
+def ready(cli: Cli, key_file: Path) -> Cli:
+    cli.environment["CLEAVE_KEY"] = str(key_file)
+    return cli
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    for name in ("patients.csv", "patients.schema.toml"):
+        shutil.copy(SAMPLES / name, tmp_path)
+    return tmp_path / "patients.csv"
+
+
+def asked(cli: Cli, table: Path, typed: str, *options: object) -> Result:
+    return cli.run("--quiet", "shell", table, *options, typed=typed)
+
+
+def test_statements_are_answered_one_after_the_other(ready: Cli, table: Path) -> None:
+    second = "SELECT COUNT(*) AS n\n  FROM patients -- all; of them\n"
+    typed = f".format csv\n{AGES};\n{second}; SELECT MAX(ward) m FROM patients"
+    result = asked(ready, table, typed)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "ward,age,age_bound"
+    assert lines[1].startswith("Cardiology,60.767")
+    assert lines[7:10] == ["n", "600", "m"]
+
+
+def test_the_answers_are_those_of_query(ready: Cli, table: Path) -> None:
+    for format_ in ("table", "json", "markdown", "ndjson"):
+        shell = asked(ready, table, f".format {format_}\n{AGES};").stdout
+        query = ready.run("--quiet", "query", table, AGES, "--format", format_).stdout
+        if format_ == "json":
+            assert json.loads(shell)["rows"] == json.loads(query)["rows"]
+        else:
+            assert shell == query
+
+
+def test_the_first_error_ends_it_with_its_own_code(ready: Cli, table: Path) -> None:
+    result = asked(ready, table, f"SELECT COUNT(*) AS before FROM patients; SELECT nothing FROM patients;\n{AGES};")
+    assert result.exit_code == 4
+    assert "before" in result.stdout
+    assert "Cardiology" not in result.stdout
+    assert "there is no column 'nothing'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "told"),
+    [
+        (".nothing\n", 3, "there is no command .nothing"),
+        (".plan\n", 3, ".plan needs an argument"),
+        (".schema of\n", 3, ".schema takes no argument"),
+        (".format parquet\n", 3, "there is no format parquet"),
+        (".timer maybe\n", 3, ".timer is on or off"),
+        (".report page.html\n", 3, "there is no answer yet"),
+        ("SELECT 'open", 4, "error"),
+        (f"SELECT '{'x' * 41_000}\n", 3, "line 1: a statement does not end"),
+    ],
+)
+def test_what_is_wrong_is_told(ready: Cli, table: Path, typed: str, code: int, told: str) -> None:
+    result = asked(ready, table, typed)
+    assert result.exit_code == code, result.output
+    assert told in result.stderr
+
+
+def test_what_is_no_text_is_told_by_its_line(session: Session) -> None:
+    with pytest.raises(InputError, match="standard input, line 2: is not UTF-8"):
+        run_lines(shell_over(session), [b".timer on\n", b"SELECT '\xff';\n"])
+
+
+def test_a_mark_at_the_beginning_is_no_part_of_the_first_statement(session: Session) -> None:
+    run_lines(shell_over(session), ["\ufeff.timer on\n".encode()])
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "\n\n", "-- nothing\n", ";;\n", ".exit\nSELECT nothing;", ".quit\nSELECT nothing;"]
+)
+def test_nothing_is_asked_of_nothing(ready: Cli, table: Path, typed: str) -> None:
+    result = asked(ready, table, typed)
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_commands_may_follow_comments_and_stand_between_statements(ready: Cli, table: Path) -> None:
+    result = asked(ready, table, "-- first\n.timer\nSELECT COUNT(*) AS n FROM patients;\n\n.timer on\n.timer\n.format")
+    assert result.exit_code == 0, result.output
+    assert [line for line in result.stdout.splitlines() if line in ("off", "on", "table")] == ["off", "on", "table"]
+
+
+def test_the_timer_tells_the_stages(ready: Cli, table: Path) -> None:
+    assert "split 0." not in asked(ready, table, f"{AGES};").stderr
+    assert "split 0." in asked(ready, table, f".timer on\n{AGES};").stderr
+
+
+def test_plan_asks_nobody_and_needs_no_key(cli: Cli, table: Path, tmp_path: Path) -> None:
+    result = asked(cli, table, f".plan {AGES};\n", "--key", tmp_path / "none.json")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == cli.run("plan", table, AGES).stdout
+
+
+def test_what_the_table_is_like_is_told(ready: Cli, table: Path) -> None:
+    shown = asked(ready, table, ".tables\n.schema\n").stdout
+    assert [line.split() for line in shown.splitlines()[:3]][2] == ["patients", "9", "600"]
+    columns = [line.split() for line in shown.splitlines()]
+    assert ["patient_name", "sealed", "VARCHAR", "yes"] in columns
+    (bill,) = [line for line in columns if line[0] == "bill"]
+    assert bill[1:3] == ["encrypted", "DECIMAL(18,2)"]
+
+
+def test_further_tables_are_joined_here(ready: Cli, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "wards.csv").write_text("ward,beds\nCardiology,12\nSurgery,30\n")
+    typed = ".tables\n.format csv\nSELECT SUM(beds) AS beds FROM patients JOIN wards USING (ward);"
+    result = asked(ready, table, typed, "--with", tmp_path / "wards.csv")
+    assert result.exit_code == 0, result.output
+    assert "wards           2  read here only" in result.stdout
+    assert result.stdout.splitlines()[-1] == str(99 * 12 + 95 * 30)
+
+
+def test_help_names_every_command(ready: Cli, table: Path) -> None:
+    shown = asked(ready, table, ".help").stdout
+    for command in (".plan SQL", ".report FILE", ".format [FORMAT]", ".timer", ".tables", ".schema", ".exit"):
+        assert command in shown
+
+
+def test_the_last_answer_becomes_a_page(ready: Cli, table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    typed = f"{AGES};\nSELECT nothing_here;\n"
+    assert asked(ready, table, f"{AGES};\n.report {page}\n").exit_code == 0
+    assert AGES in page.read_text("utf-8")
+    again = asked(ready, table, f"{AGES};\n.report {page}\n")
+    assert again.exit_code == 3
+    assert "is there already" in again.stderr
+    assert asked(ready, table, typed).exit_code == 4
+
+
+def test_options_are_those_of_query(ready: Cli, table: Path) -> None:
+    told = asked(ready, table, "SELECT MEDIAN(age) FROM patients;", "--cloud-only")
+    assert told.exit_code == 4
+    suppressed = ready.run("shell", table, "--min-group", 100, typed=f"{AGES};")
+    assert "3 groups of fewer than 100 rows not shown." in suppressed.stderr
+    undecided = "SELECT ward FROM patients GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0;"
+    assert asked(ready, table, undecided, "--strict").exit_code == 8
+    assert "above 0" in ready.run("shell", table, "--timeout", 0, typed="").stderr
+    help_of = {name: ready.run(name, "--help").stdout for name in ("query", "shell")}
+    for option in (
+        "--endpoint",
+        "--lambda",
+        "--profile",
+        "--region",
+        "--sign",
+        "--key",
+        "--passphrase-fd",
+        "--with",
+        "--pad",
+    ):
+        assert option in help_of["query"]
+        assert option in help_of["shell"]
+
+
+def test_a_table_on_standard_input_leaves_no_room_for_questions(ready: Cli) -> None:
+    assert "cannot hold both" in ready.fails(2, "shell", "-")
+
+
+def test_a_key_that_is_missing_is_told_when_it_is_needed(cli: Cli, table: Path, tmp_path: Path) -> None:
+    result = asked(cli, table, f"SELECT MEDIAN(age) FROM patients;\n{AGES};", "--key", tmp_path / "none.json")
+    assert result.exit_code == 5
+    assert "52.0" in result.stdout  # the median: nothing of it was sent
+    assert "no such key" in result.stderr
+
+
+def test_no_history_is_kept_of_what_a_program_asks(ready: Cli, table: Path, tmp_path: Path) -> None:
+    ready.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    assert asked(ready, table, f"{AGES};").exit_code == 0
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.fixture
+def reads() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
+    patients = of_files([SAMPLES / "patients.csv"])
+
+    def read(progress: Progress | None) -> Table:
+        reads.append("read")
+        return patients.read(progress)
+
+    def embedded() -> object:
+        reads.append("services")
+        return embedded_services()
+
+    def passphrase() -> bytes:
+        reads.append("passphrase")
+        return b""
+
+    lazy = LazyTable(patients.name, patients.schema, read)
+    with Session(lazy, Access(key_file, passphrase), embedded) as opened:  # type: ignore[arg-type]
+        yield opened
+
+
+def shell_over(session: Session) -> Shell:
+    asking = Asking(DEFAULTS, 60.0, cloud_only=False, strict=False, quiet=True)
+    return Shell(session, asking, lambda work: work())
+
+
+def test_table_key_and_services_are_opened_once(session: Session, reads: list[str], capsys: object) -> None:
+    shell = shell_over(session)
+    shell.command(".help")
+    assert reads == []
+    for _ in range(3):
+        shell.statement(AGES)
+        shell.command(f".plan {AGES}")
+    with pytest.raises(QueryRefused):
+        shell.statement("SELECT nothing FROM patients")
+    shell.statement(AGES)
+    assert reads == ["read", "services"]
+
+
+def test_what_fails_keeps_the_last_answer(session: Session, tmp_path: Path, capsys: object) -> None:
+    shell = shell_over(session)
+    shell.statement(AGES)
+    with pytest.raises(QueryRefused):
+        shell.statement("SELECT nothing FROM patients")
+    shell.command(f".report {tmp_path / 'page.html'}")
+    assert AGES in (tmp_path / "page.html").read_text("utf-8")

@@ -1,0 +1,250 @@
+"""The shell in a real terminal: Ctrl-C, signals, the history, the passphrase, and what a killed one leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from cleave.ckks.key_file import create_key
+from tests.functional.processes import descendants, end_within, is_alive
+from tests.functional.scripted import Reply, scripted
+
+CLEAVE = str(Path(sys.executable).with_name("cleave"))
+SAMPLES = Path(__file__).parents[1] / "samples"
+PASSPHRASE = "a-passphrase-of-the-shell"
+# computed by the plain service, in a child of its own, for longer than any test waits
+LONG = "SELECT AVG(age), SUM(list_sum(range(LENGTH(ward) * 9000000))) FROM patients;"
+PROMPT = "patients>"
+
+
+class Terminal:
+    """A shell on a terminal of its own. What it shows is matched as it comes, colours and movements left out."""
+
+    def __init__(self, folder: Path, key: Path, *options: str, **environment: str) -> None:
+        known = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
+        self.state = folder / "state"
+        self.lasting: list[int] = []
+        self.child = pexpect.spawn(
+            CLEAVE,
+            ["shell", str(folder / "patients.csv"), "--key", str(key), *options],
+            env={
+                **known,
+                "XDG_STATE_HOME": str(self.state),
+                "PROMPT_TOOLKIT_NO_CPR": "1",  # a terminal would tell where its cursor is
+                "TERM": "xterm",
+                **environment,
+            },
+            dimensions=(50, 160),
+            timeout=60,
+            encoding="utf-8",
+        )
+
+    def ask(self, line: str, *expected: str) -> None:
+        self.child.send(f"{line}\r")
+        for each in expected:
+            self.child.expect_exact(each)
+
+    def interrupt(self) -> float:
+        """Seconds from Ctrl-C to the next prompt."""
+        started = time.monotonic()
+        self.child.sendintr()
+        self.child.expect_exact("cancelled")
+        self.child.expect_exact(PROMPT)
+        return time.monotonic() - started
+
+    def settle(self) -> None:
+        """Past the greeting: what runs now, a fork server, is there to stay."""
+        self.child.expect_exact("patients: 600 rows, 9 columns.")
+        self.child.expect_exact(PROMPT)
+        self.lasting = descendants(self.child.pid)
+
+    def children(self) -> list[int]:
+        return [each for each in descendants(self.child.pid) if each not in self.lasting]
+
+    def leave(self) -> int | None:
+        self.child.sendeof()
+        return self.ended()
+
+    def ended(self) -> int | None:
+        self.child.expect(pexpect.EOF)
+        self.child.close()
+        status: int | None = self.child.exitstatus
+        return status
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("patients.csv", "patients.schema.toml"):
+        shutil.copy(SAMPLES / name, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder: Path, key_file: Path) -> Iterator[Callable[..., Terminal]]:
+    begun: list[Terminal] = []
+
+    def begin(*options: str, key: Path = key_file, **environment: str) -> Terminal:
+        begun.append(Terminal(folder, key, *options, **environment))
+        begun[-1].settle()
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.child.close(force=True)
+
+
+def wait_for(met: Callable[[], object]) -> None:
+    until = time.monotonic() + 30
+    while not met():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_errors_leave_it_standing_and_ctrl_d_leaves(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.ask("SELECT nothing FROM patients;", "error: there is no column 'nothing'", "hint: ", PROMPT)
+    terminal.ask(".nothing", "error: there is no command .nothing", PROMPT)
+    terminal.ask("SELECT AVG(age)\rFROM patients;", "checks passed", PROMPT)
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_ends_what_is_computed_here_within_a_second(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.ask(LONG)
+    wait_for(terminal.children)
+    children = terminal.children()
+    assert terminal.interrupt() < 1
+    assert end_within(children, 1.0)
+    terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_ends_a_wait_for_a_service_within_a_second(start: Callable[..., Terminal]) -> None:
+    with scripted([Reply(stall=30)]) as server:
+        terminal = start("--endpoint", server.url)
+        terminal.ask("SELECT AVG(age) FROM patients;")
+        wait_for(lambda: server.asked)
+        assert terminal.interrupt() < 1
+        terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", "Nothing was sent", PROMPT)
+        assert terminal.leave() == 0
+
+
+def test_ctrl_c_ends_a_question_that_duckdb_answers_here(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.ask(
+        "SELECT COUNT(*) FROM patients a, patients b, patients c, patients d WHERE a.age + b.age < c.age + d.age;"
+    )
+    time.sleep(1.5)
+    assert terminal.interrupt() < 1
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_at_the_prompt_gives_up_the_line(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.child.send("SELECT nothing")
+    terminal.child.sendintr()
+    terminal.child.expect_exact(PROMPT)
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert terminal.leave() == 0
+
+
+def test_what_was_asked_is_recalled_by_the_next_shell(start: Callable[..., Terminal]) -> None:
+    first = start()
+    first.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert first.leave() == 0
+    kept = first.state / "cleave" / "history"
+    assert "+SELECT MEDIAN(age) FROM patients;" in kept.read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    second = start()
+    second.child.send("\x1b[A")
+    second.ask("", "52.0", PROMPT)
+    assert second.leave() == 0
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_the_history_can_be_switched_off(start: Callable[..., Terminal], how: str) -> None:
+    terminal = start("--no-history") if how == "option" else start(CLEAVE_NO_HISTORY="1")
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert terminal.leave() == 0
+    assert not terminal.state.exists()
+
+
+def test_a_history_that_cannot_be_kept_is_told_and_no_more(start: Callable[..., Terminal], folder: Path) -> None:
+    (folder / "state").write_text("no folder")
+    terminal = Terminal(folder, folder / "none.json")
+    terminal.child.expect_exact("warning: history")
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert terminal.leave() == 0
+
+
+def test_the_passphrase_is_asked_for_once_and_not_shown(start: Callable[..., Terminal], folder: Path) -> None:
+    create_key(folder / "key.json", PASSPHRASE.encode())
+    terminal = start(key=folder / "key.json")
+    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
+    terminal.ask("a wrong one", "error: ", PROMPT)
+    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
+    terminal.ask(PASSPHRASE, "checks passed", PROMPT)
+    assert PASSPHRASE not in terminal.child.before
+    terminal.ask("SELECT AVG(weight) FROM patients;", "checks passed", PROMPT)
+    assert terminal.leave() == 0
+    assert PASSPHRASE not in (terminal.state / "cleave" / "history").read_text()
+
+
+def test_ctrl_c_at_the_passphrase_stays_in_the_shell(start: Callable[..., Terminal], folder: Path) -> None:
+    create_key(folder / "key.json", PASSPHRASE.encode())
+    terminal = start(key=folder / "key.json")
+    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
+    terminal.interrupt()
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("busy", [False, True])
+def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], number: int, busy: bool) -> None:
+    terminal = start()
+    if busy:
+        terminal.ask(LONG)
+        wait_for(terminal.children)
+    processes = [*descendants(terminal.child.pid), terminal.child.pid]
+    terminal.child.kill(number)
+    started = time.monotonic()
+    assert terminal.ended() == 128 + number
+    assert time.monotonic() - started < 2
+    assert end_within(processes, 1.0)
+
+
+def test_a_killed_shell_leaves_no_process(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.ask(LONG)
+    wait_for(terminal.children)
+    children = descendants(terminal.child.pid)
+    terminal.child.kill(signal.SIGKILL)
+    assert end_within(children, 1.0)
+    assert not [each for each in children if is_alive(each)]
+
+
+def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., Terminal]) -> None:
+    """One vector of DuckDB's, which no interrupt reaches."""
+    terminal = start()
+    terminal.ask("SELECT COUNT(*) FROM patients WHERE list_sum(range(LENGTH(ward) * 9000000)) > 0 AND age > 0;")
+    time.sleep(1.5)
+    assert terminal.interrupt() < 1
+    assert terminal.leave() == 0
+
+
+def test_the_table_is_read_once(start: Callable[..., Terminal], folder: Path) -> None:
+    terminal = start()
+    (folder / "patients.csv").unlink()
+    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
+    terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
+    assert terminal.leave() == 0
