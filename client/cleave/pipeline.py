@@ -8,17 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Protocol
 
 import duckdb
 
-from cleave.aggregates.base import Estimate, Figure
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.encryptors import Encryptors
+from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
@@ -201,14 +200,9 @@ def run_query(
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
         halves.close()
-        moments = [
-            columns.read(job.estimates(group) if job else [Estimate(Fraction(0))] * len(columns.types), rows)
-            for group, rows in enumerate(groups.counts)
-        ]
         answered = regroup(plan, groups, responses)
-        figures = [columns.finish(columns.added([moments[place] for place in each])) for each in answered.members]
-        shown, shown_figures, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
-        result = finish(plan, shown, shown_figures)
+        shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, options.min_group)
+        result = finish(plan, shown, Figures(columns, job, members, groups.counts))
     checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
     checks |= dict.fromkeys(CHECKS, "passed" if job else "not needed")
     hides = options.min_group > 0
@@ -279,9 +273,8 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
         groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
         halves.close()
         answered = regroup(plan, groups, [])
-        figures: list[list[Figure]] = [[] for _ in answered.members]
-        shown, shown_figures, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
-        result = finish(plan, shown, shown_figures)
+        shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, options.min_group)
+        result = finish(plan, shown, [()] * len(members))
     hides = options.min_group > 0
     usage = replace(
         _nothing_sent(None if hides else table.rows),

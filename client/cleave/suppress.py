@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from flint import fmpz_mat
 
-from cleave.aggregates.base import Figure
 from cleave.sql.rejoin import Groups
 from cleave.sql.sets import Members, Regrouped
 
+Kept = TypeVar("Kept")
 _ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
 
 
@@ -31,9 +32,11 @@ class Suppressed:
 
 
 def suppress_small(
-    answered: Regrouped, figures: Sequence[Sequence[Figure]], sizes: Sequence[int], min_group: int
-) -> tuple[Groups, list[Sequence[Figure]], Suppressed]:
-    """The groups that may be shown, their figures, and the others; `sizes` are the finest groups'.
+    answered: Regrouped, figures: Sequence[Kept], sizes: Sequence[int], min_group: int
+) -> tuple[Groups, list[Kept], Suppressed]:
+    """The groups that may be shown, their `figures` (or what those are made of), and the others.
+
+    `sizes` are the finest groups'.
 
     Without GROUP BY the selected rows are one group.
     """

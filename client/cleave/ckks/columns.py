@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
+from cleave.aggregates.avg import Avg
 from cleave.aggregates.base import Aggregate, Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
+from cleave.aggregates.count import Count
 from cleave.aggregates.operand import operand, present_in, require_values
+from cleave.aggregates.sum import Sum
 
+Kind = Literal["count", "sum", "mean"]
+_LINEAR: dict[type, Kind] = {Count: "count", Sum: "sum", Avg: "mean"}
 Places = tuple[int, ...]  # the arguments of an aggregate, by number
 
 
@@ -52,6 +58,17 @@ class Moments:
     rows: int
     counts: Mapping[frozenset[int], int]
     estimates: Mapping[_Key, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A count, sum or mean: what it is read from. `flags` is the column that counts the rows, None: all count."""
+
+    kind: Kind
+    flags: int | None
+    column: int
+    reading: Reading
+    decimals: int
 
 
 class Columns:
@@ -117,6 +134,25 @@ class Columns:
                 if column is not None:
                     out[column], self.readings[column] = moment.encode([made[place] for place in key.arguments])
         return out
+
+    def linear(self, number: int) -> Linear | None:
+        """How the figure of an aggregate follows from a total alone. None: it is not as simple as that."""
+        asked = self._asked[number]
+        kind = _LINEAR.get(type(asked.aggregate))
+        presence = self._presence(asked)
+        flags = self._flags[presence] if presence else None
+        if kind is None:
+            return None
+        if kind == "count":
+            return Linear(kind, flags, -1, Reading(), 0)
+        (moment,) = asked.aggregate.moments
+        _, column = self._columns[self._key(asked, moment)]
+        domain = self._domains[asked.arguments[0]]
+        if column is None or (reading := self.readings[column]).void or reading.share:
+            return None
+        if domain.is_exact != isinstance(self.types[column], Exact):
+            return None
+        return Linear(kind, flags, column, reading, domain.decimals or 0)
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""

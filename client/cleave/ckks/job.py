@@ -80,8 +80,13 @@ class Job:
         """The sum of each piece's plaintexts (pieces, N)."""
         return np.stack([self._plaintexts[piece.start : piece.stop].sum(axis=0) for piece in part.pieces])
 
-    def estimates(self, group: int) -> list[Estimate]:
-        """The total of every encrypted column over one group. Raises CheckFailed unless every answer was accepted."""
+    @property
+    def totals(self) -> Totals:
+        """Raises CheckFailed unless every answer was accepted."""
         if len(self._accepted) != self.packing.chunks:
             raise CheckFailed("envelope", "not every chunk has been answered")
-        return self._totals.estimates(group)
+        return self._totals
+
+    def estimates(self, group: int) -> list[Estimate]:
+        """The total of every encrypted column over one group. Raises CheckFailed unless every answer was accepted."""
+        return self.totals.estimates(group)

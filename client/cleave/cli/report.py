@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from cleave import figures
@@ -222,16 +223,39 @@ def _indented(text: str) -> str:
 
 def dump(value: Any) -> str:
     """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which JSON does not have."""
+    if (write := _BY_TYPE.get(type(value))) is not None:
+        return write(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(str(key))}: {dump(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "[" + ", ".join(map(dump, value)) + "]"
-    if value is None or isinstance(value, bool | int):
-        return json.dumps(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return repr(value)
-    if isinstance(value, Decimal) and value.is_finite():
-        return f"{value:f}" if abs(value.adjusted()) < _FAR else str(value).replace("E+", "e").replace("E", "e")
+        return _dump_list(value)
     if isinstance(value, Fraction):
         return dump(value.numerator) if value.denominator == 1 else dump(float(value))
     return json.dumps(figures.plain(value))
+
+
+def _dump_list(value: Sequence[Any]) -> str:
+    return "[" + ", ".join(map(dump, value)) + "]"
+
+
+def _dump_float(value: float) -> str:
+    return repr(value) if math.isfinite(value) else json.dumps(figures.plain(value))
+
+
+def _dump_decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        return json.dumps(figures.plain(value))
+    return f"{value:f}" if abs(value.adjusted()) < _FAR else str(value).replace("E+", "e").replace("E", "e")
+
+
+# An answer has as many of these as it has cells, several times over.
+_BY_TYPE: dict[type, Callable[[Any], str]] = {
+    NoneType: lambda _: "null",
+    bool: lambda value: "true" if value else "false",
+    int: repr,
+    float: _dump_float,
+    Decimal: _dump_decimal,
+    str: json.dumps,
+    list: _dump_list,
+    tuple: _dump_list,
+}

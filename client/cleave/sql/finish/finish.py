@@ -10,11 +10,12 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+from cleave.aggregates.answers import Answers, Rows
 from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Figure
 from cleave.sql.dialect import FaithfulDuckDB, write
-from cleave.sql.finish import order
-from cleave.sql.finish.cells import Cell, needs_guess, of_figure, of_value
+from cleave.sql.finish import bare, order
+from cleave.sql.finish.cells import Cell, needs_guess, of_value
 from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain, published
 from cleave.sql.finish.evaluate import Columns, Evaluator
 from cleave.sql.finish.groups import GroupTable
@@ -30,17 +31,19 @@ from cleave_shared.errors import QueryRefused
 _TRY = "TRY_CAST and NULLIF(x, 0) give NULL instead of an error"
 
 
-def finish(plan: QueryPlan, groups: Groups, answers: Sequence[Sequence[Figure]]) -> ResultTable:
-    """`answers[g][i]` is the answer of `plan.encrypted[i]` for group g.
+def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence[Figure]]) -> ResultTable:
+    """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`.
 
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
     plain figures that are not of their types.
     """
     with closing(connect()) as connection, precision():
+        columns = Rows(answers) if isinstance(answers, Sequence) else answers
+        evaluated = bare.evaluated(plan)
         table = GroupTable(connection)
-        table.load(plan, groups, answers, published)
+        table.load(plan, groups, {i: map(published, columns.column(i)) for i in evaluated})
         try:
-            return _Finisher(plan, answers, table).result()
+            return _Finisher(plan, columns, evaluated, table).result()
         except duckdb.Error as error:  # its message may quote values
             raise _failed(type(error).__name__) from None
 
@@ -50,9 +53,10 @@ def _failed(reason: str) -> QueryRefused:
 
 
 class _Finisher:
-    def __init__(self, plan: QueryPlan, answers: Sequence[Sequence[Figure]], table: GroupTable) -> None:
+    def __init__(self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable) -> None:
         self._plan = plan
         self._answers = answers
+        self._evaluated_aggregates = evaluated
         self._table = table
         self._finals = [_parsed(final.sql) for final in plan.finals]
         self._having = _parsed(f"CAST(({plan.having}) AS BOOLEAN)") if plan.having is not None else None
@@ -66,9 +70,9 @@ class _Finisher:
 
     def _columns(self) -> Columns:
         values, exact = {}, {}
-        for i, each in enumerate(self._plan.encrypted):
-            figures = [row[i] for row in self._answers]
-            values[f"e{i}"] = [certified(figure, each.aggregate.names) for figure in figures]
+        for i in self._evaluated_aggregates:
+            figures, names = self._answers.column(i), self._plan.encrypted[i].aggregate.names
+            values[f"e{i}"] = [certified(figure, names) for figure in figures]
             exact[f"e{i}"] = [figure.exact for figure in figures]
         for i, plain in enumerate(self._plan.plain):
             if not plain.exact:
@@ -151,7 +155,7 @@ class _Finisher:
         if not final.encrypted:
             return self._plain_cells(number, rows)
         if final.is_bare:
-            return [of_figure(self._answers[row][final.encrypted[0]], final.type) for row in rows]
+            return bare.cells(self._answers, final.encrypted[0], final.type, rows)
         return self._evaluated(node, rows)
 
     def _plain_cells(self, number: int, rows: Sequence[int]) -> list[Cell]:

@@ -6,14 +6,13 @@ What needs no bound is asked of it as SQL: keys, plain figures, text, and arithm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import duckdb
 
-from cleave.aggregates.base import Figure
 from cleave.sql.finish.casts import is_numeric
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
@@ -34,10 +33,9 @@ class GroupTable:
         self,
         plan: QueryPlan,
         groups: Groups,
-        figures: Sequence[Sequence[Figure]],
-        published: Callable[[Figure], int | float | Fraction | bool | None],
+        figures: Mapping[int, Iterable[int | float | Fraction | bool | None]],
     ) -> None:
-        """`published` is the value of a figure as it may be shown.
+        """`figures` are encrypted ones as they may be shown, by their numbers; nothing asks for the others.
 
         Raises ServiceError for plain figures that are not of their types.
         """
@@ -53,7 +51,8 @@ class GroupTable:
             for i, each in enumerate(plan.groupings)
         ]
         columns += [
-            (f"e{i}", each.type, [_text(published(row[i])) for row in figures]) for i, each in enumerate(plan.encrypted)
+            (f"e{i}", each.type, [_text(value) for value in figures.get(i, [None] * self.size)])
+            for i, each in enumerate(plan.encrypted)
         ]
         selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}" for name, type_, _ in columns)
         try:
@@ -79,7 +78,8 @@ class GroupTable:
         shown = f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)"
         if rows is None:
             return [value for (value,) in self._execute(f"SELECT {shown} FROM groups ORDER BY place")]
-        found = dict(self._execute(f"SELECT place, {shown} FROM groups WHERE list_contains(?, place)", [list(rows)]))
+        wanted = "SELECT unnest(?::BIGINT[])"
+        found = dict(self._execute(f"SELECT place, {shown} FROM groups WHERE place IN ({wanted})", [list(rows)]))
         return [found[row] for row in rows]
 
     def guesses(self, sql: str, type_: str) -> list[Any]:

@@ -1,0 +1,191 @@
+"""Every aggregate's figure of every group, a column at a time and made when it is asked for.
+
+`Columns.figures` makes the figures of one group with fractions and balls, whatever the aggregates are: some 100 us a
+group. Here the sums, means and counts of all groups are made together, in integers over one common denominator, and a
+ball only where a total has a bound. They are the same to the last bit (tests/unit/test_figure_columns.py).
+Other aggregates are left to `Columns.figures`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from flint import arb, fmpq
+
+from cleave.aggregates.answers import ExactColumn
+from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
+from cleave.aggregates.base import Estimate, Figure
+from cleave.aggregates.snap import grid
+from cleave.ckks.columns import Columns, Linear
+from cleave.ckks.job import Job
+from cleave.ckks.totals import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """`numerators` / `denominator` is a group's sum, off by its radius at most; no radii: the sums are exact."""
+
+    numerators: list[int]
+    denominator: int
+    radii: list[arb] | None
+
+
+class Figures:
+    """Of groups each made of `members` among the job's, which have `sizes` rows. No job: nothing was encrypted.
+
+    Raises CheckFailed unless the job has been answered.
+    """
+
+    def __init__(
+        self, columns: Columns, job: Job | None, members: Sequence[Sequence[int]], sizes: Sequence[int]
+    ) -> None:
+        self._columns = columns
+        self._job = job
+        self._members = members
+        self._sizes = sizes
+        single = all(len(each) == 1 for each in members)
+        self._totals = job.totals if job and single else None  # groups put together are left to `Columns`
+        self._groups = [each[0] for each in members] if single else []
+        self._rows = [sizes[group] for group in self._groups]
+        self._made: dict[int, list[Figure]] = {}
+        self._summed: dict[int, _Sums | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def column(self, number: int) -> Sequence[Figure]:
+        """The figures of an aggregate, by its number."""
+        if number not in self._made:
+            with precision():
+                made = self._linear_column(number)
+            self._made[number] = [row[number] for row in self._others] if made is None else made
+        return self._made[number]
+
+    def exact(self, number: int) -> ExactColumn | None:
+        """The values of an aggregate where all of them are exact, None where that is not known beforehand."""
+        linear = self._columns.linear(number)
+        if linear is None or self._totals is None:
+            return None
+        counts = self._counts(linear, self._totals)
+        if linear.kind == "count":
+            return ExactColumn(list(counts), 0)
+        sums = self._sums(number, linear, self._totals)
+        if sums is None or sums.radii is not None:
+            return None
+        pairs = zip(sums.numerators, counts, strict=True)
+        if linear.kind == "mean":
+            try:  # an integer divided by an integer is correctly rounded
+                return ExactColumn([each / (sums.denominator * n) if n else None for each, n in pairs], None)
+            except OverflowError:
+                return None
+        times, rest = divmod(10**linear.decimals, sums.denominator)
+        return None if rest else ExactColumn([each * times if n else None for each, n in pairs], linear.decimals)
+
+    @cached_property
+    def _others(self) -> list[list[Figure]]:
+        nothing, job = [Estimate(Fraction(0))] * len(self._columns.types), self._job
+        moments = {
+            place: self._columns.read(job.estimates(place) if job else nothing, self._sizes[place])
+            for place in dict.fromkeys(place for each in self._members for place in each)
+        }
+        return [self._columns.finish(self._columns.added([moments[place] for place in each])) for each in self._members]
+
+    def _linear_column(self, number: int) -> list[Figure] | None:
+        linear = self._columns.linear(number)
+        if linear is None or self._totals is None:
+            return None
+        counts = self._counts(linear, self._totals)
+        if linear.kind == "count":
+            return [Figure(count, 0.0, exact=True, ball=rational(Fraction(count))) for count in counts]
+        sums = self._sums(number, linear, self._totals)
+        if sums is None:
+            return None
+        mean, below = linear.kind == "mean", sums.denominator
+        if sums.radii is not None:
+            return [
+                (inexact(arb(fmpq(above, below), radius) / count if mean else arb(fmpq(above, below), radius)))
+                if count
+                else null()
+                for above, radius, count in zip(sums.numerators, sums.radii, counts, strict=True)
+            ]
+        make: Callable[[Fraction, int], Figure] = _mean if mean else _decimal if linear.decimals else _integer
+        return [
+            make(Fraction(above, below), count) if count else null()
+            for above, count in zip(sums.numerators, counts, strict=True)
+        ]
+
+    def _counts(self, linear: Linear, totals: Totals) -> Sequence[int]:
+        return self._rows if linear.flags is None else self._chosen(totals.whole(linear.flags).totals)
+
+    def _chosen(self, every: Sequence[int]) -> list[int]:
+        return [every[group] for group in self._groups]
+
+    def _sums(self, number: int, linear: Linear, totals: Totals) -> _Sums | None:
+        if number not in self._summed:
+            self._summed[number] = self._sums_of(linear, totals)
+        return self._summed[number]
+
+    def _sums_of(self, linear: Linear, every: Totals) -> _Sums | None:
+        """As `Reading.estimate` says, for all groups."""
+        whole, reading = every.whole(linear.column), linear.reading
+        totals, counts = self._chosen(whole.totals), self._counts(linear, every)
+        if whole.bound is None:
+            if reading.each:
+                return None
+            below = math.lcm(reading.unit.denominator, reading.shift.denominator)
+            each, shift = int(reading.unit * below), int(reading.shift * below)
+            return _Sums([each * total + shift * n for total, n in zip(totals, counts, strict=True)], below, None)
+        terms = self._chosen(every.terms)
+        snaps = {each: _Snap.of(whole.bound(each), whole.exponent) for each in dict.fromkeys(terms)}
+        steps = {each: snap.unit * reading.unit for each, snap in snaps.items()}
+        below = math.lcm(reading.shift.denominator, *(step.denominator for step in steps.values()))
+        times, shift = {each: int(step * below) for each, step in steps.items()}, int(reading.shift * below)
+        kinds = list(zip(terms, counts if reading.each else [0] * len(terms), strict=True))
+        radii = {
+            (each, n): rational(reading.unit * snaps[each].bound + n * reading.each) for each, n in dict.fromkeys(kinds)
+        }
+        return _Sums(
+            [
+                snaps[each].nearest(total) * times[each] + shift * n
+                for total, each, n in zip(totals, terms, counts, strict=True)
+            ],
+            below,
+            [radii[kind] for kind in kinds],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Snap:
+    """What `snapped` does to totals of one bound, counted in 2^-exponent."""
+
+    unit: Fraction
+    bound: Fraction
+    bits: int  # the unit is 2^bits of those a total is counted in
+
+    @classmethod
+    def of(cls, bound: Fraction, exponent: int) -> _Snap:
+        unit = grid(bound)
+        return cls(unit, bound + unit / 2, unit.numerator.bit_length() - unit.denominator.bit_length() + exponent)
+
+    def nearest(self, total: int) -> int:
+        """`total` in units, half to even."""
+        if self.bits <= 0:
+            return total << -self.bits
+        whole, rest, half = total >> self.bits, total & ((1 << self.bits) - 1), 1 << (self.bits - 1)
+        return whole + (rest > half or (rest == half and whole & 1))
+
+
+def _integer(value: Fraction, _count: int) -> Figure:
+    return Figure(int(value), 0.0, exact=True, ball=rational(value))
+
+
+def _decimal(value: Fraction, _count: int) -> Figure:
+    return Figure(value, 0.0, exact=True, ball=rational(value))
+
+
+def _mean(value: Fraction, count: int) -> Figure:
+    return exact_double(value / count)
