@@ -70,7 +70,7 @@ SELECT g, SUM(mid) / COUNT(*) FROM numbers GROUP BY ROLLUP (g) ORDER BY g;
 -- gaps: key, key, encrypted
 SELECT g, GROUPING(g), SUM(hollow) FROM gaps GROUP BY ROLLUP (g) ORDER BY 2, 1;
 
--- gaps: key, key, encrypted, encrypted
+-- gaps: key, key, encrypted, plain
 SELECT g, part, SUM(sparse), COUNT(*) FROM gaps GROUP BY CUBE (g, part) ORDER BY GROUPING(g), GROUPING(part), g, part;
 
 -- dates: key, key, encrypted
