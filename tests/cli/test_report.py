@@ -134,6 +134,8 @@ DESCRIPTION = Description(
     rows=3,
     selected_rows=2,
     groups=1,
+    local=(),
+    hint="",
     columns=(ColumnFate("age", "encrypted", "BIGINT", "encrypted", "sensitive", 1234),),
     encrypted=(EncryptedColumn('"age"', "BIGINT", "sum", exact=False, log2_scale=-3, bytes=1234, bound=math.inf),),
     profile=Parameters("p", 8192, 60, 128, 59, 1, 0),

@@ -35,6 +35,7 @@ def of_values(*cells: Cell, type_: str = "DOUBLE", source: Source = "encrypted")
         ("lines", ["line"] * 2),
         ("total", []),
         ("empty", []),
+        ("local", ["columns"]),
     ],
 )
 def test_each_numeric_output_of_a_grouped_question_has_a_chart_of_its_kind(case: str, kinds: list[str]) -> None:
@@ -161,6 +162,17 @@ def test_two_values_at_one_time_are_no_line() -> None:
     rows = [[key("2024-01-01"), certain(1)], [key("2024-01-01"), certain(9)]]
     (chart,) = charts_of(table((("t", "key", "DATE"), ("x", "plain", "BIGINT")), rows))
     assert chart.kind == "columns"
+
+
+def test_rows_answered_here_as_a_whole_are_named_by_what_is_no_number() -> None:
+    (chart,) = charts("local").values()
+    assert (chart.name, chart.by, chart.source) == ("rank", "ward, best", "local")
+    assert chart.names == ("A \N{MIDDLE DOT} true", "B \N{MIDDLE DOT} false")
+
+
+def test_rows_that_names_do_not_tell_apart_have_no_chart() -> None:
+    names: list[tuple[str, Source, str]] = [("k", "local", "VARCHAR"), ("x", "local", "BIGINT")]
+    assert charts_of(table(names, [[certain("a"), certain(1)], [certain("a"), certain(2)]])) == []
 
 
 def test_names_are_made_printable() -> None:

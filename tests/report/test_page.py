@@ -151,7 +151,12 @@ def test_suppressed_groups_leave_no_trace_but_their_number() -> None:
 
 
 def test_a_page_without_anything_sent_says_so() -> None:
-    assert "nothing: they were not asked" in made("local")
+    text = made("local")
+    assert "nothing: they were not asked" in text
+    assert "nothing was sent, and no key was needed" in text
+    assert "a window function is no sum over rows. Nothing of it was sent." in text
+    for unused in ("Key id", "Profile", "Rows selected", "None"):
+        assert unused not in text
 
 
 def test_columns_that_stayed_unread_are_counted_and_not_named() -> None:

@@ -15,10 +15,11 @@ from cleave import figures
 from cleave.cli.console import Heading, table
 from cleave.printable import printable
 from cleave.quantities import counted, sized
+from cleave.sql.plan import reasons_of
 from cleave.table.types import is_shown_as_it_is
 
 if TYPE_CHECKING:
-    from cleave.describe import ColumnFate, Description, EncryptedColumn, LocalOutput
+    from cleave.describe import ColumnFate, Description, EncryptedColumn
     from cleave.pipeline import Result
     from cleave.sql.finish import ResultTable
     from cleave.sql.plan import Output
@@ -122,7 +123,9 @@ def plan_text(plan: Description) -> str:
     sections = [f"{printable(plan.table)}: {counted(plan.rows, 'row')}{cut}. Nothing has been sent."]
     if plan.local:
         hint = [f"for the services instead: {plan.hint}"] if plan.hint else []
-        lines = "\n".join(f"  - {printable(line)}" for line in [*_reasons(plan.local), *hint])
+        lines = "\n".join(
+            f"  - {printable(line)}" for line in [*reasons_of((each.name, each.reason) for each in plan.local), *hint]
+        )
         sections.append(f"Answered on this machine (local), nothing of it sent\n{lines}")
     sections.append("Columns\n" + _indented(_column_table(plan.columns)))
     if plan.encrypted:
@@ -156,7 +159,7 @@ def footer(answer: Result, seconds: float) -> str:
     lines = []
     if usage.suppression:
         lines.append(usage.suppression)
-    for reason in _reasons([each for each in answer.result.columns if each.reason]):
+    for reason in reasons_of((each.name, each.reason) for each in answer.result.columns):
         lines.append(f"local, nothing of it sent: {printable(reason)}")
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
     lines.append(
@@ -164,16 +167,6 @@ def footer(answer: Result, seconds: float) -> str:
         f"{sized(usage.bytes_received)} down, {seconds:.2f} s."
     )
     return "\n".join(lines)
-
-
-def _reasons(outputs: Sequence[Output | LocalOutput]) -> list[str]:
-    """Why outputs are computed here: those of one reason together, their names where there are several reasons."""
-    names: dict[str, list[str]] = {}
-    for output in outputs:
-        names.setdefault(output.reason, []).append(output.name)
-    if len(names) == 1:
-        return list(names)
-    return [f"{', '.join(several)}: {reason}" for reason, several in names.items()]
 
 
 def _column_table(columns: Iterable[ColumnFate]) -> str:

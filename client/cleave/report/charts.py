@@ -25,6 +25,7 @@ _MOST_COLUMNS, _MOST_BARS = 12, 40  # upright with a name under each; lying with
 _LINE = 60  # characters that fit under all upright bars together
 _PIXELS = 240  # about the height of a chart: a bound shorter than one of them cannot be seen
 _TIMES = ("DATE", "TIMESTAMP")
+_NAMING = ("VARCHAR", "ENUM", "BOOLEAN", "UUID", *_TIMES)
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -77,7 +78,7 @@ class _Groups:
 
 
 def charts_of(result: ResultTable) -> list[Chart]:
-    """Nothing where the answer shows no group's key, or no row."""
+    """Nothing where the answer names no group, or has no row."""
     groups = _groups_of(result)
     if groups is None:
         return []
@@ -91,7 +92,7 @@ def charts_of(result: ResultTable) -> list[Chart]:
 
 
 def _groups_of(result: ResultTable) -> _Groups | None:
-    keys = [place for place, column in enumerate(result.columns) if column.source == "key"]
+    keys = _keys_of(result)
     if not keys or not result.rows:
         return None
     timed = [place for place in keys if result.types[place].startswith(_TIMES)]
@@ -111,6 +112,18 @@ def _groups_of(result: ResultTable) -> _Groups | None:
     left_out = 0 if times is not None else max(0, len(rows) - MOST_DRAWN)
     names = [_name(row, keys) for row in rows]
     return _Groups(by, names, times, series, left_out)
+
+
+def _keys_of(result: ResultTable) -> list[int]:
+    """The columns that name a group. Of an answer that this machine gave as a whole those that are no numbers, if no
+    two rows have the same names.
+    """
+    keys = [place for place, column in enumerate(result.columns) if column.source == "key"]
+    if keys or any(column.source != "local" for column in result.columns):
+        return keys
+    named = [place for place, type_ in enumerate(result.types) if type_.startswith(_NAMING)]
+    names = {tuple(row[place] for place in named) for row in result.rows}
+    return named if len(names) == len(result.rows) else []
 
 
 def _chart(result: ResultTable, column: int, groups: _Groups) -> Chart:

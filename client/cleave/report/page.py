@@ -25,6 +25,7 @@ from cleave.printable import printable
 from cleave.quantities import counted, sized
 from cleave.report.answer import cells_of, headings_of
 from cleave.report.charts import Chart, charts_of
+from cleave.sql.plan import reasons_of
 
 if TYPE_CHECKING:
     from cleave.describe import Description
@@ -36,6 +37,7 @@ _STAGES = {
     "ask": "Ask both services, side by side",
     "plain": "the plain service",
     "sensitive": "encryption and the sensitive service",
+    "local": "Answer on this machine",
     "finish": "Decrypt, check, rejoin and finish",
 }
 _PARTS = ("plain", "sensitive")  # of `ask`
@@ -75,6 +77,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         doubtful=any(answer.result.doubts),
         charts=charts,
         plan=description,
+        reasons=[printable(each) for each in reasons_of((each.name, each.reason) for each in answer.result.columns)],
         fates=_fates(answer, description),
         unread=_unread(description),
         checks=answer.checks,

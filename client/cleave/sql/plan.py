@@ -16,6 +16,7 @@ a time beside the others (`l0..`), or the question as a whole, which then has a 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -112,6 +113,20 @@ class Output:
     name: str
     source: Source
     reason: str = ""
+
+
+def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
+    """Why outputs, by name and reason, are computed on this machine, in sentences: one for each reason.
+
+    The names are told where there are several reasons; no reason needs no sentence.
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in outputs:
+        if reason:
+            names.setdefault(reason, []).append(name)
+    if len(names) == 1:
+        return list(names)
+    return [f"{', '.join(several)}: {reason}" for reason, several in names.items()]
 
 
 @dataclass(frozen=True, slots=True)
