@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from cleave import figures
 from cleave.printable import printable
+from cleave.report.charts import is_numeric
 from cleave.sql.finish import ResultTable
-
-_TEXTS = ("VARCHAR", "ENUM", "UUID", "BLOB", "BIT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class PageHeading:
     name: str
     source: str
     type: str
-    is_text: bool
+    is_number: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class PageRow:
 
 def headings_of(result: ResultTable) -> list[PageHeading]:
     return [
-        PageHeading(printable(column.name), column.source, printable(type_), type_.startswith(_TEXTS))
+        PageHeading(printable(column.name), column.source, printable(type_), is_numeric(type_))
         for column, type_ in zip(result.columns, result.types, strict=True)
     ]
 

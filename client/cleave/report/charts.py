@@ -85,10 +85,15 @@ def charts_of(result: ResultTable) -> list[Chart]:
     drawn = [
         place
         for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
-        if column.source != "key" and _is_numeric(type_)
+        if column.source != "key" and is_numeric(type_)
     ]
     charts = (_chart(result, place, groups) for place in drawn[:MOST_CHARTS])
     return [chart for chart in charts if chart.points]
+
+
+def is_numeric(type_: str) -> bool:
+    """Of DuckDB's names of types."""
+    return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
 
 
 def _groups_of(result: ResultTable) -> _Groups | None:
@@ -256,10 +261,6 @@ def _kind(groups: _Groups, count: int) -> Kind:
     if count <= _MOST_COLUMNS and count * (max(map(len, groups.names[:count])) + 1) <= _LINE:
         return "columns"
     return "bars" if count <= _MOST_BARS else "columns"
-
-
-def _is_numeric(type_: str) -> bool:
-    return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
 
 
 def _name(row: Sequence[Any], keys: Sequence[int]) -> str:
