@@ -70,7 +70,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         version=version("cleave"),
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
-        suppressed=_suppressed(answer),
+        suppressed=answer.usage.suppression,
         headings=headings_of(answer.result),
         rows=cells_of(answer.result),
         downwards=len(answer.result.rows) == 1 and len(answer.result.columns) > 1,
@@ -140,10 +140,6 @@ def _tiles(answer: Result, facts: Facts) -> list[tuple[str, str, str]]:
         (sized(usage.bytes_sent), "sent", f"{sized(usage.bytes_received)} received"),
         (f"{facts.seconds:.2f} s", "time", counted(usage.requests, "request")),
     ]
-
-
-def _suppressed(answer: Result) -> str:
-    return answer.usage.suppression
 
 
 def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:
