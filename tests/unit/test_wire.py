@@ -160,7 +160,8 @@ def test_a_blob_may_be_text_beside_frames() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, True, None, 1.5, "a", "?AAA", "AA\nAA", "é", [], {}])
 def test_json_has_no_frames(value: object) -> None:
-    refused(json.dumps({"enclosed": [value]}).encode(), JSON_TYPE)
+    told = "is not base64" if isinstance(value, str) else "must be base64 text"
+    assert refused(json.dumps({"enclosed": [value]}).encode(), JSON_TYPE).message == f"enclosed.0: {told}"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"nothing", b"[" * 100_000, b'{"text":"a"}{'])

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 from cleave.propose.harmless_words import (
     BESIDE,
@@ -102,7 +103,7 @@ _ANSWERS = words(
 def harmless_name(name: str, different: int) -> str | None:
     """What a name speaks of, where all of it is known to be harmless; its column has `different` values."""
     found = _words(name)
-    if not found or not is_legible(name):
+    if not found or not is_legible(name) or _is_numbered_itself(name):
         return None
     if not QUARTERS_OR_TRIMESTERS.isdisjoint(found) and different != _QUARTERS:
         return None
@@ -121,12 +122,16 @@ def numbered(name: str) -> bool:
 
     `hospital` 0 or 1 is about someone.
     """
-    return not (CODE | CALENDAR | STOCK | QUANTITY | SYSTEM).isdisjoint(_words(name))
+    return of_system(name) or not (CODE | CALENDAR | QUANTITY).isdisjoint(_words(name))
 
 
 def of_system(name: str) -> bool:
-    """Whether a harmless name may be one of a truth value or of a moment: `is_deleted`, `loaded_at`."""
-    return not (SYSTEM | STOCK).isdisjoint(_words(name))
+    """Whether a harmless name may be one of a truth value, a moment or any number: `is_deleted`, `loaded_at`, `stock`.
+
+    A system is not known by one word: `api` and `cpu` are short for other things, too.
+    """
+    said = _words(name)
+    return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
 
 
 def of_people_too(name: str) -> bool:
@@ -160,6 +165,12 @@ def contradicts(sample: Sequence[str]) -> bool:
     values = [value.strip() for value in sample]
     told = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _ANSWERS for value in values)
     return 2 * told >= len(values)
+
+
+def _is_numbered_itself(name: str) -> bool:
+    """`item 9` is a question that somebody was asked; `country iso2` is a code of ISO 3166."""
+    found = parts(name)
+    return any(part.isdecimal() and before != "iso" for before, part in pairwise(["", *found]))
 
 
 def _words(name: str) -> list[str]:

@@ -8,8 +8,9 @@ that are held out.
 
 Left out on purpose: colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of
 treatment), locations, companies (that employ), carriers (of a gene), releases (from prison), latencies (of nerves),
-nodes, protocols, jobs, depots (that are injected); and words that are short for, or mean in another language, what is
-not: `dia` (diastolic), `ar`, `genre` (sex, in French), `النوع` (sex, in Arabic).
+nodes, protocols, jobs, depots (that are injected), inventories (of symptoms), articles (of a penal code); and words
+that are short for, or mean in another language, what is not: `dia` (diastolic), `ar`, `genre` (sex, in French),
+`النوع` (sex, in Arabic).
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ PLACE = words(
 TRADE = words(
     "product item sku brand manufacturer supplier vendor ship shipping shipment shipmode channel carton container"
     " currency fiscal catalog mktsegment"
-    " Produkt Produktgruppe produit produto prodotto товар उत्पाद 产品 ürün Waren Artikel article artículo articolo صنف"
+    " Produkt Produktgruppe produit produto prodotto товар उत्पाद 产品 ürün Waren Artikelnummer Artikelgruppe صنف"
     " valuta moeda валюта मुद्रा العملة Währung devise moneda waluta para_birimi 货币 通貨"
     " Lieferant fournisseur proveedor fornitore fornecedor leverancier dostawca leverantör tedarikçi sağlayıcı"
     " поставщик 供应商 仕入先 المورد مورد"
     " Hersteller fabricant fabricante produttore fabrikant producent tillverkare üretici производитель 制造商 製造元"
 )
 STOCK = words(
-    "stock inventory reorder backorder in_stock out_of_stock on_hand stock_on_hand qty_on_hand quantity_on_hand"
-    " Lagerbestand Bestand inventaire existencia existencias inventario estoque voorraad stok запасы 库存 المخزون"
+    "stock reorder backorder in_stock out_of_stock on_hand stock_on_hand qty_on_hand quantity_on_hand"
+    " Lagerbestand Bestand existencias estoque voorraad stok запасы 库存 المخزون"
 )
 CALENDAR = words(
     "year month quarter week weekday day hour Jahr Monat Quartal Woche Wochentag année mois trimestre semaine año mes"
@@ -59,7 +60,7 @@ SYSTEM = words(
     " synced_at extracted_at extraction_date extraction_time processed_at imported_at exported_at snapshot_date"
 )
 # Beside a word of the lists above these are harmless: `product type`, `ward no`.
-CODE = words("id ids key code no nr num number nummer numero numer номер kod iso iso2 iso3 编号 番号")
+CODE = words("id ids key code no nr num number nummer numero numer номер kod iso 编号 番号")
 BESIDE = CODE | words(
     "name type group category kind size unit units label level order line mode method web catégorie de"
     " Gruppe Name typ tipo grupo groupe Kategorie categoría categoria categorie kategoria kategori категория 类别 分类"
