@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ def every_test() -> None:
         collect(*arguments, **named)
         for function in state().current_function_hashes:
             state().tests_by_mangled_function_name[function] = set(state().duration_by_test)
+        # nor must what a test starts as a process of its own import the originals
+        os.environ["PYTHONPATH"] = str(Path("mutants/src").absolute())
 
     mutmut.collect_or_load_stats = collected
 

@@ -318,3 +318,12 @@ def test_there_is_always_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "processors", lambda: 1)
     with fair_share(), fair_share() as second:
         assert second == 1
+
+
+def test_what_a_process_answers_is_whole() -> None:
+    """Hostile input may have taken it over: a number without its sum is no answer, nor is a sum without a number."""
+    head = b'{"numbers":[3,5],"seconds":{"load":0.5}}'
+    assert workers._loaded([head, b"x", b"y"]) == Totals({3: b"x", 5: b"y"}, {"load": 0.5})
+    for blobs in ([b"x"], [b"x", b"y", b"z"]):
+        with pytest.raises(ValueError, match="zip"):
+            workers._loaded([head, *blobs])
