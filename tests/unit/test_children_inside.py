@@ -318,28 +318,20 @@ def test_frames_on_the_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "refused"),
-    [(struct.pack("<BI", 2, 0), True), (struct.pack("<BI", 0, (1 << 20) + 1), True), (struct.pack("<BI", 0, 0), False)],
+    ("kind", "parts", "refused"), [(0, 0, False), (0, 3, False), (0, 4, True), (0, 1 << 31, True), (2, 0, True)]
 )
-def test_heads_of_frames(head: bytes, refused: bool) -> None:
+def test_heads_of_frames(kind: int, parts: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert children._MOST_PARTS == 1 << 20
+    monkeypatch.setattr(children, "_MOST_PARTS", 3)
     channel, other = ends()
     with contextlib.closing(channel), other:
-        other.sendall(head)
+        other.sendall(struct.pack("<BI", kind, parts) + bytes(24))
         if not refused:
-            assert channel.receive(5) == []
+            assert channel.receive(5) == [b""] * parts
             return
         with pytest.raises(ServiceError, match="sent no frame") as caught:
             channel.receive(5)
         assert caught.value.status == 500
-
-
-def test_as_many_parts_as_a_frame_may_have() -> None:
-    channel, other = ends()
-    with contextlib.closing(channel), other:
-        writer = threading.Thread(target=other.sendall, args=(struct.pack("<BI", 0, 1 << 20) + bytes(8 << 20),))
-        writer.start()
-        assert channel.receive(30) == [b""] * (1 << 20)
-        writer.join()
 
 
 def test_a_frame_that_drips_has_one_deadline() -> None:

@@ -131,7 +131,7 @@ def test_processes_add_up_to_one(count: int, processes: int, forks: list, monkey
     assert seen(totals.files) == EXPECTED
     assert totals.seconds.keys() == {"load", "evaluate", "save"}
     assert all(spent >= 0 for spent in totals.seconds.values())
-    assert len(forks) == processes
+    assert len(forks) == processes + (processes > 1)  # one more adds up what several found
 
 
 @pytest.mark.parametrize(("work", "processes"), [(1, 1), (47, 1), (48, 2), (71, 2), (72, 3), (500, 3)])
@@ -142,7 +142,7 @@ def test_few_chunks_are_no_work_for_many(
     assert workers.MIN_WORK == 24
     monkeypatch.setattr(BlockSums, "work", lambda *_: work)
     assert seen(evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 3).files) == EXPECTED
-    assert len(forks) == processes
+    assert len(forks) == processes + (processes > 1)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +236,46 @@ def test_who_answers_too_late_is_not_waited_for(forks: list, monkeypatch: pytest
     with pytest.raises(WireError, match=r"^stopped after 0.3 s$"):
         spread(work, range(3), 3)
     assert 0.4 <= time.monotonic() - started < 0.8
+
+
+def test_all_rounds_have_one_deadline(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What adding up may take is what evaluating has left, and a second at least."""
+    monkeypatch.setattr(workers, "MIN_WORK", 1)
+    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 5.0)
+
+    class Slow(BlockSums):
+        def evaluate(self, chunks: Sequence[Chunk]) -> Totals:
+            time.sleep(0.5)
+            return super().evaluate(chunks)
+
+    assert seen(evaluate_in_parallel(Slow(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
+    *first, last = [bounds.seconds for _, bounds in forks]
+    assert all(4.8 < (seconds or 0) <= 5.0 for seconds in first)
+    assert 3.0 < (last or 0) < 4.5
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(-10.0, 1.0), (0.5, 1.0), (3.0, 3.0)])
+def test_a_deadline_that_is_near_leaves_a_second(left: float, seconds: float, forks: list) -> None:
+    assert spread(lambda _: [b"done"], range(2), 2, time.monotonic() + left) == [[b"done"]] * 2
+    for _, bounds in forks:
+        assert bounds.memory == limits.WORKER_BYTES
+        assert seconds - 0.2 < (bounds.seconds or 0) <= seconds
+
+
+def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum that crashes or stalls SEAL ends one request as well as a chunk does."""
+    monkeypatch.setattr(workers, "MIN_WORK", 1)
+    here = os.getpid()
+
+    class Elsewhere(BlockSums):
+        def merge(self, parts: Sequence[Totals]) -> Totals:
+            if os.getpid() != here:
+                os.kill(os.getpid(), signal.SIGSEGV)
+            return super().merge(parts)
+
+    with pytest.raises(ProcessDied, match="a worker process died") as died:
+        evaluate_in_parallel(Elsewhere(EVALUATOR), chunks_of(*SUMS), 2)
+    assert died.value.signal == signal.SIGSEGV
 
 
 def test_an_answer_within_the_spare_second_is_taken(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
