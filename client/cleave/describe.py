@@ -180,6 +180,7 @@ def _local(plan: QueryPlan | LocalPlan) -> tuple[LocalOutput, ...]:
 
 def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> Iterator[ColumnFate]:
     read = {name for argument in plan.arguments for name in argument.columns}
+    here = {name for each in plan.local for name in each.columns}
     encrypted = Counter[str]()
     for made, size in zip(columns.names, _bytes(packing), strict=True):
         for number in made.arguments:
@@ -196,7 +197,7 @@ def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, pa
             fate = "read here to select and group rows"
         elif name in read and column.kind is Kind.PLAIN:
             fate = "read here for an encrypted column"
-        elif name in read:  # its NULLs and its range are declared: nothing is left to ask
+        elif name in read or name in here:  # an argument of declared NULLs and range asks nothing more
             fate = _READ
         else:
             fate = _UNREAD

@@ -26,7 +26,7 @@ from cleave.split import Halves, PlainPart
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import rejoin
-from cleave.sql.sets import regroup
+from cleave.sql.sets import Regrouped, regroup
 from cleave.suppress import suppress_small
 from cleave.table.asked import limited, run_select
 from cleave.table.table import Table
@@ -200,7 +200,7 @@ def run_query(
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
         halves.close()
-        answered = regroup(plan, groups, responses)
+        answered = _with_local(regroup(plan, groups, responses), halves)
         shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, options.min_group)
         result = finish(plan, shown, Figures(columns, job, members, groups.counts))
     checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
@@ -272,7 +272,7 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
     with clock.stage("finish"):
         groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
         halves.close()
-        answered = regroup(plan, groups, [])
+        answered = _with_local(regroup(plan, groups, []), halves)
         shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, options.min_group)
         result = finish(plan, shown, [()] * len(members))
     hides = options.min_group > 0
@@ -285,6 +285,10 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
         withheld_groups=suppressed.withheld if hides else None,
     )
     return Result(result, _UNASKED, usage, clock.seconds)
+
+
+def _with_local(answered: Regrouped, halves: Halves) -> Regrouped:
+    return replace(answered, groups=replace(answered.groups, local=halves.local))
 
 
 def _nothing_sent(rows: int | None) -> Usage:

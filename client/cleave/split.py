@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Values
-from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.plan import Argument, QueryPlan, grouped_by
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
@@ -65,6 +65,7 @@ class Halves:
             if named
             else "CREATE OR REPLACE TABLE grouped AS SELECT 0::BIGINT AS number, count(*) AS size FROM selected"
         )
+        self.local = self._local()
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
         self.counts: NDArray[np.int64] = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(
             np.int64
@@ -73,6 +74,38 @@ class Halves:
             self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall() if texts else [()]
         )
 
+    def _local(self) -> list[Texts]:
+        """DuckDB's text of the local aggregates of each group, of set after set; nothing where there are none."""
+        plan = self._plan
+        if not plan.local:
+            return []
+        named = [f"({key}) AS {name}" for key, name in zip(plan.keys, self._keys, strict=True)]
+        named += [f"({each.sql}) AS l{i}" for i, each in enumerate(plan.local)]
+        left_out = f"GROUPING({', '.join(plan.keys)})" if plan.sets is not None and plan.keys else "0"
+        self._run(
+            f"CREATE OR REPLACE TABLE computed AS SELECT {left_out} AS left_out, {', '.join(named)} "
+            f"FROM {self._table.relation}"
+            + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
+            + grouped_by(plan.keys, plan.sets)
+        )
+        every = tuple(range(len(plan.keys)))
+        return [row for each in ((every,) if plan.sets is None else plan.sets) for row in self._of_set(each)]
+
+    def _of_set(self, kept: Sequence[int]) -> list[Texts]:
+        """Of the groups by the keys `kept`, in the order of the finest groups they are made of."""
+        texts = ", ".join(f"CAST(l{i} AS VARCHAR)" for i in range(len(self._plan.local)))
+        mask = sum(1 << place for place, i in enumerate(reversed(range(len(self._keys)))) if i not in kept)
+        if not kept:  # one group, even of no rows
+            statement = f"SELECT {texts} FROM computed WHERE left_out = {mask}"
+        else:
+            names = [self._keys[i] for i in kept]
+            same = " AND ".join(f"computed.{name} IS NOT DISTINCT FROM first.{name}" for name in names)
+            statement = (
+                f"SELECT {texts} FROM computed JOIN (SELECT {', '.join(names)}, min(number) AS number FROM grouped "
+                f"GROUP BY ALL) AS first ON {same} WHERE left_out = {mask} ORDER BY first.number"
+            )
+        return self._table.connection.execute(statement).fetchall()
+
     def _fetch(self, sql: str) -> dict[str, NDArray[np.generic]]:
         return self._table.connection.execute(sql).fetchnumpy()
 
@@ -80,20 +113,28 @@ class Halves:
         failure = None
         try:
             self._table.connection.execute(statement)
+        except duckdb.InterruptException:
+            raise
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
             failure = type(error).__name__
         if failure:
             raise self._blame(failure)
 
     def _blame(self, kind: str) -> InputError:
-        """Which expression DuckDB could not compute in some row."""
+        """Which expression DuckDB could not compute in some row, or over the rows of some group."""
         expressions = {argument.sql: _fetchable(argument)[0] for argument in self._plan.arguments}
         expressions |= {
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
-        for sql, expression in expressions.items():
+        relation = self._table.relation
+        asked = {sql: f"SELECT count({expression}) FROM {relation}" for sql, expression in expressions.items()}
+        groups = grouped_by(self._plan.keys, self._plan.sets)
+        asked |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
+        for sql, statement in asked.items():
             try:
-                self._table.connection.execute(f"SELECT count({expression}) FROM {self._table.relation}").fetchall()
+                self._table.connection.execute(statement).fetchall()
+            except duckdb.InterruptException:
+                raise
             except duckdb.Error as error:
                 return InputError(
                     f"{sql} cannot be computed in some row ({type(error).__name__})",
@@ -167,7 +208,7 @@ class Halves:
         return [_values([columns[name] for name in words], order) for words in self._arguments]
 
     def close(self) -> None:
-        for name in ("selected", "grouped", "plain_half"):
+        for name in ("selected", "grouped", "computed", "plain_half"):
             self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 

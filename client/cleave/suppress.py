@@ -50,6 +50,7 @@ def suppress_small(
         counts=[groups.counts[place] for place in kept],
         plain=[groups.plain[place] for place in kept],
         sets=[groups.sets[place] for place in kept] if groups.sets else [],
+        local=[groups.local[place] for place in kept] if groups.local else [],
     )
     small = sum(rows < min_group for rows in groups.counts)
     return shown, [figures[place] for place in kept], Suppressed(small, len(groups.counts) - len(kept) - small)

@@ -87,12 +87,12 @@ class Catalog:
             except duckdb.Error:  # it is there and wants arguments
                 continue
 
-    def types(self, expressions: Sequence[str]) -> tuple[str, ...]:
-        """The types of expressions, all scalar or all aggregates, over the table."""
+    def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
+        """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""
         if not expressions:
             return ()
         selected = ", ".join(f"({sql})" for sql in expressions)
-        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}"))
+        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}"))
 
 
 def _pivots(statement: str) -> bool:

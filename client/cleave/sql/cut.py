@@ -11,14 +11,33 @@ from cleave.aggregates import AGGREGATES
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.dialect import identity, write
-from cleave.sql.encryptable import SUPPORTED, not_declared, over, require_encodable, selected_by, single_value
+from cleave.sql.encryptable import (
+    SUPPORTED,
+    not_declared,
+    over,
+    require_encodable,
+    selected_by,
+    single_value,
+    stays_here,
+)
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
+from cleave.sql.here import LocalParts
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
-from cleave.sql.plan import Argument, EncryptedAggregate, Final, Output, PlainAggregate, QueryPlan, Source
+from cleave.sql.plan import (
+    Argument,
+    EncryptedAggregate,
+    Final,
+    LocalAggregate,
+    Output,
+    PlainAggregate,
+    QueryPlan,
+    Source,
+    grouped_by,
+)
 from cleave.sql.ranges import Range
 from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate, is_grouping
-from cleave.sql.uncut import Uncut
+from cleave.sql.uncut import OnlyHere, Uncut
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import decimals_of
@@ -29,8 +48,13 @@ GROUPS = "the groups of an answer"  # a table name no file's stem will clash wit
 
 
 class Cutter:
-    def __init__(self, question: Question, resolved: Resolved, schema: Schema, catalog: Catalog) -> None:
+    """`cloud_only`: what no service can compute is refused, else it is computed here."""
+
+    def __init__(
+        self, question: Question, resolved: Resolved, schema: Schema, catalog: Catalog, *, cloud_only: bool = False
+    ) -> None:
         self._question = question
+        self._cloud_only = cloud_only
         self._resolved = resolved
         self._schema = schema
         self._catalog = catalog
@@ -46,10 +70,26 @@ class Cutter:
         self._groupings: list[tuple[int, ...]] = []
         self._mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
         self._selecting = [*resolved.keys, *([resolved.where] if resolved.where is not None else [])]
-        # the encrypted column that tells which rows are meant, if one does: then the plain service must not
-        self._hidden = next((name for node in self._selecting if (name := self._encrypted_in(node))), None)
+        # the column that tells which rows are meant and is not plain, if there is one: the plain service must not know
+        self._hidden = next(
+            (c for node in self._selecting for c in columns_of(node, schema) if c.kind != Kind.PLAIN), None
+        )
+        self._here = LocalParts(schema, catalog)
+        # identities of arguments and aggregates that no service can take, which is known only when all types are
+        self._refused: dict[str, OnlyHere] = {}
 
     def plan(self) -> QueryPlan:
+        while True:
+            known = len(self._refused)
+            try:
+                return self._plan()
+            except OnlyHere:
+                if self._cloud_only or len(self._refused) == known:
+                    raise
+                self._arguments, self._encrypted, self._plain, self._groupings, self._mixed = {}, {}, {}, [], set()
+                self._here = LocalParts(self._schema, self._catalog)
+
+    def _plan(self) -> QueryPlan:
         question, resolved = self._question, self._resolved
         self._refuse_rows()
         for key in resolved.keys:
@@ -71,11 +111,13 @@ class Cutter:
         arguments = self._typed_arguments()
         encrypted = self._typed_encrypted(arguments)
         plain = self._typed_plain()
-        finals = self._typed_finals(items, described, key_types, plain, encrypted)
-        sent = [] if self._hidden else [*self._selecting, *self._plain.values()]
+        local = self._here.typed(grouped_by(keys, resolved.sets))
+        finals = self._typed_finals(items, described, key_types, plain, encrypted, local)
+        asked = self._encrypted or self._plain or not local or any(_reads(item, "n") for item in items)
+        sent = [*self._selecting, *self._plain.values()] if asked and not self._hidden else []
         elsewhere: Source = "plain" if sent else "local"
         outputs = tuple(
-            Output(name, _source(final, item, elsewhere))
+            Output(name, _source(final, item, elsewhere), str(self._here.reasons.get(final.sql, "")))
             for (name, _), final, item in zip(described, finals, items, strict=True)
         )
         plan = QueryPlan(
@@ -97,6 +139,7 @@ class Cutter:
             offset=question.offset,
             sets=resolved.sets,
             groupings=tuple(self._groupings),
+            local=local,
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
             raise QueryRefused(
@@ -128,8 +171,21 @@ class Cutter:
 
     # expressions over keys and aggregates
 
-    def _final(self, node: exp.Expression) -> exp.Expression:
-        """`node` over the table of groups."""
+    def _final(self, node: exp.Expression, here: str = "") -> exp.Expression:
+        """`node` over the table of groups: of the services' aggregates, or as a whole one that is computed here.
+
+        `here`: the SQL of what is then computed, if not `node` itself.
+        """
+        before = dict(self._arguments), dict(self._encrypted), dict(self._plain)
+        try:
+            return self._of_services(node)
+        except OnlyHere as reason:
+            if self._cloud_only:
+                raise
+            self._arguments, self._encrypted, self._plain = before  # nothing is asked for the sake of this one
+            return self._here.add(node, here or write(node), reason)
+
+    def _of_services(self, node: exp.Expression) -> exp.Expression:
         root = exp.Paren(this=node.copy())
         self._cut(root.this)
         cut: exp.Expression = root.this.pop()
@@ -174,7 +230,12 @@ class Cutter:
     def _ordering(self, ordered: exp.Ordered) -> str:
         direction = "DESC" if ordered.args.get("desc") else "ASC"
         nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
-        return f"{write(self._final(ordered.this))} {direction} NULLS {nulls}"
+        # ranked where its values are: as text they might stand in another order
+        ranked = f"dense_rank() OVER (ORDER BY {write(ordered.this)} {direction} NULLS {nulls})"
+        final = self._final(ordered.this, ranked)
+        if _places(final, "l"):
+            return f"{write(final)} ASC NULLS LAST"
+        return f"{write(final)} {direction} NULLS {nulls}"
 
     def _aggregate(self, node: exp.Expression) -> str:
         call = call_of(node)
@@ -187,10 +248,15 @@ class Cutter:
             and (not call.expressions or isinstance(call.expressions[0], exp.Star))
         ):
             return "n"
+        for column in columns_of(node, self._schema):
+            if column.kind in (Kind.SEALED, Kind.LOCAL):
+                raise stays_here(column)
+        if identity(node) in self._refused:
+            raise self._refused[identity(node)]
         if self._hidden is not None or self._encrypted_in(node) is not None:
             return self._encrypted_aggregate(node, call)
         if call.name in FOLLOWS_ROW_ORDER and not any(each.find(exp.Order) for each in call.expressions):
-            raise QueryRefused(
+            raise OnlyHere(
                 f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
                 hint=f"order inside the call: {call.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
             )
@@ -199,7 +265,7 @@ class Cutter:
 
     def _encrypted_aggregate(self, node: exp.Expression, call: exp.Anonymous) -> str:
         name, column = call.name.upper(), self._encrypted_in(node)
-        why = over(column) if column is not None else selected_by(str(self._hidden))
+        why = selected_by(self._hidden) if column is None and self._hidden is not None else over(str(column))
         declared = AGGREGATES.get(name)
         if declared is None:
             raise not_declared(name, why)
@@ -213,16 +279,18 @@ class Cutter:
     def _argument(self, name: str, why: str, node: exp.Expression, argument: exp.Expression) -> str:
         """The identity of one argument of the call `node` of `name`, kept; `why` it is encrypted."""
         if isinstance(argument, exp.Distinct):
-            raise QueryRefused(
+            raise OnlyHere(
                 f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
             )
         if argument.find(exp.Order):
-            raise QueryRefused(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
+            raise OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
         if isinstance(argument, exp.Star):
             argument = exp.Literal.number(1)
         if isinstance(node, exp.Filter):
             argument = exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=argument.copy())])
         key = identity(argument)
+        if key in self._refused:
+            raise self._refused[key]
         self._arguments.setdefault(key, argument.copy())
         return key
 
@@ -235,7 +303,11 @@ class Cutter:
         typed: list[Argument] = []
         for (key, node), sql, type_ in zip(self._arguments.items(), texts, types, strict=True):
             if key in measured:
-                require_encodable(type_)
+                try:
+                    require_encodable(type_)
+                except OnlyHere as reason:
+                    self._refused[key] = reason
+                    raise
             decimals = decimals_of(type_)
             names = tuple(column.name for column in columns_of(node, self._schema))
             known = known_of(node, type_, self._schema, self._catalog.types)
@@ -262,10 +334,11 @@ class Cutter:
         if self._resolved.sets is not None:
             for node, each in zip(nodes, decomposed, strict=True):
                 if each.combine is None:
-                    raise Uncut(
+                    self._refused[identity(node)] = OnlyHere(
                         f"{write(node)} cannot be put together from smaller groups, as sets of keys need",
                         hint="ask once for each set of keys",
                     )
+                    raise self._refused[identity(node)]
         part_types = iter(self._catalog.types([part for each in decomposed for part in each.parts]))
         return tuple(
             _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts), certificates.get(place))
@@ -297,6 +370,7 @@ class Cutter:
         key_types: tuple[str, ...],
         plain: tuple[PlainAggregate, ...],
         encrypted: tuple[EncryptedAggregate, ...],
+        local: tuple[LocalAggregate, ...],
     ) -> tuple[Final, ...]:
         """Raises QueryRefused where our reading of an item has another type than DuckDB's own."""
         self._catalog.create(
@@ -305,7 +379,8 @@ class Cutter:
             + [("n", "BIGINT")]
             + [(f"g{i}", "BIGINT") for i in range(len(self._groupings))]
             + [(f"p{i}", each.type) for i, each in enumerate(plain)]
-            + [(f"e{i}", each.type) for i, each in enumerate(encrypted)],
+            + [(f"e{i}", each.type) for i, each in enumerate(encrypted)]
+            + [(f"l{i}", each.type) for i, each in enumerate(local)],
         )
         texts = [write(item) for item in items]
         ours = self._catalog.describe(f"SELECT {', '.join(texts)} FROM {identifier(GROUPS)}")
@@ -316,7 +391,7 @@ class Cutter:
                     hint="write its constants and casts more plainly",
                 )
         return tuple(
-            Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()))
+            Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()), _places(item, "l"))
             for sql, (_, type_), item in zip(texts, described, items, strict=True)
         )
 
@@ -350,6 +425,10 @@ def _plain_aggregate(
     )
 
 
+def _reads(item: exp.Expression, name: str) -> bool:
+    return any(column.name == name for column in item.find_all(exp.Column))
+
+
 def _places(final: exp.Expression, letter: str) -> tuple[int, ...]:
     names = {column.name for column in final.find_all(exp.Column)}
     return tuple(sorted(int(name[1:]) for name in names if name[0] == letter))
@@ -357,6 +436,8 @@ def _places(final: exp.Expression, letter: str) -> tuple[int, ...]:
 
 def _source(final: Final, item: exp.Expression, elsewhere: Source) -> Source:
     """`elsewhere` is where numbers of rows come from."""
+    if final.local:
+        return "local"
     if final.encrypted:
         return "encrypted"
     if final.plain:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cleave.aggregates import DECLARED
 from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
-from cleave.sql.uncut import Uncut
+from cleave.sql.uncut import OnlyHere, Uncut
+from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused
 
@@ -22,11 +23,23 @@ def over(column: str) -> str:
     return f"over {column!r}, which is encrypted"
 
 
-def selected_by(column: str) -> str:
-    return f"over rows that {column!r} selects, which is encrypted: only you may know them, so they can only be summed"
+def selected_by(column: Column) -> str:
+    return (
+        f"over rows that {column.name!r} selects, which is {column.kind}: only you may know them, so they can only be "
+        "summed"
+    )
 
 
-def not_declared(name: str, why: str) -> QueryRefused:
+def stays_here(column: Column) -> OnlyHere:
+    """The reason against sending anything of a sealed or local column."""
+    reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
+    return OnlyHere(
+        f"column {column.name!r} is {column.kind}: {reason}",
+        hint="make it plain or encrypted in the schema to ask the services about it",
+    )
+
+
+def not_declared(name: str, why: str) -> OnlyHere:
     """`why` the aggregate would have to be computed under encryption: see `over` and `selected_by`."""
     if name.lower() in COMPARES_VALUES:
         reason = "values cannot be compared under encryption"
@@ -34,18 +47,16 @@ def not_declared(name: str, why: str) -> QueryRefused:
         reason = "equal values cannot be recognised under encryption"
     else:
         reason = "it is not one of the aggregates that can be computed under encryption"
-    return QueryRefused(f"{name} {why}: {reason}", hint=SUPPORTED)
+    return OnlyHere(f"{name} {why}: {reason}", hint=SUPPORTED)
 
 
 def require_encodable(type_: str) -> None:
-    """Raises QueryRefused for a type no value of which fits."""
+    """Raises OnlyHere for a type no value of which fits."""
     if decimals_of(type_) is not None or type_ in FLOATS:
         return
     if type_ == "BIGNUM":
-        raise QueryRefused(
+        raise OnlyHere(
             f"an encrypted argument is {type_}, at most 128 bits can be encrypted",
             hint="cast it to HUGEINT or to DOUBLE",
         )
-    raise QueryRefused(
-        f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT"
-    )
+    raise OnlyHere(f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT")

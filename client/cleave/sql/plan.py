@@ -16,7 +16,7 @@ a time beside the others (`l0..`), or the question as a whole, which then has a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,10 +91,7 @@ class PlainAggregate:
 
 @dataclass(frozen=True, slots=True)
 class LocalAggregate:
-    """An expression of aggregates and keys that DuckDB computes here for every group, over the rows WHERE selects.
-
-    `type` is that of its value in the table of groups: what is neither number nor boolean stands there as text.
-    """
+    """An expression of aggregates and keys that DuckDB computes here for every group, over the rows WHERE selects."""
 
     sql: str
     type: str
@@ -186,6 +183,14 @@ class QueryPlan:
     def sends_nothing(self) -> bool:
         """Whether no service is asked: then neither key nor transport is needed."""
         return not self.asks_plain and not self.encrypted
+
+
+def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str:
+    """The GROUP BY of rows by `keys`, or by every one of `sets` of places in `keys`."""
+    if sets is None:
+        return f" GROUP BY {', '.join(keys)}" if keys else ""
+    different = ", ".join(f"({', '.join(keys[place] for place in each)})" for each in dict.fromkeys(map(tuple, sets)))
+    return f" GROUP BY GROUPING SETS ({different})"
 
 
 @dataclass(frozen=True)

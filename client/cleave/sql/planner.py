@@ -26,7 +26,7 @@ def plan_query(
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
     try:
         try:
-            return _cut(sql, schema, table)
+            return _cut(sql, schema, table, cloud_only=cloud_only)
         except QueryRefused as error:
             if cloud_only:
                 raise
@@ -36,7 +36,7 @@ def plan_query(
         raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 
 
-def _cut(sql: str, schema: Schema, table: str) -> QueryPlan:
+def _cut(sql: str, schema: Schema, table: str, *, cloud_only: bool) -> QueryPlan:
     # sqlglot takes 60 ms to import: what only handles plans need not wait for it
     from cleave.sql.catalog import Catalog  # noqa: PLC0415
     from cleave.sql.cut import Cutter  # noqa: PLC0415
@@ -44,11 +44,13 @@ def _cut(sql: str, schema: Schema, table: str) -> QueryPlan:
     from cleave.sql.resolve import resolve  # noqa: PLC0415
 
     question = parse(sql, table, [column.name for column in schema.columns])
-    usable = [column for column in schema.columns if column.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+    asked = (Kind.PLAIN, Kind.ENCRYPTED) if cloud_only else tuple(Kind)
+    usable = [column for column in schema.columns if column.kind in asked]
     with closing(Catalog(question.table, usable)) as catalog:
         catalog.require_same(question.text, question.rewritten)
         try:
-            return Cutter(question, resolve(question, schema, catalog.settle), schema, catalog).plan()
+            resolved = resolve(question, schema, catalog.settle, cloud_only=cloud_only)
+            return Cutter(question, resolved, schema, catalog, cloud_only=cloud_only).plan()
         except QueryRefused:
             catalog.require_functions(question.functions)  # a misspelled one explains more
             raise

@@ -22,9 +22,10 @@ _ANOTHER = "is it Cleave's plain service, of the same release?"
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One entry per group in `keys`, `counts` and `plain`, whose values are DuckDB's text of them.
+    """One entry per group in `keys`, `counts`, `plain` and `local`, whose values are DuckDB's text of them.
 
-    `sets`: of each group, the place of its set in `QueryPlan.sets`, none where that is None.
+    `sets`: of each group, the place of its set in `QueryPlan.sets`, none where that is None. `local` is empty where
+    nothing is computed here.
     """
 
     key_types: tuple[str, ...]
@@ -33,6 +34,7 @@ class Groups:
     plain: list[Texts]
     plain_types: tuple[str, ...]
     sets: list[int] = field(default_factory=list)
+    local: list[Texts] = field(default_factory=list)
 
 
 def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts], counts: list[int]) -> Groups:

@@ -14,6 +14,7 @@ from typing import cast
 from sqlglot import exp
 
 from cleave.sql.dialect import column, identity, write
+from cleave.sql.encryptable import stays_here
 from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.table.schema import Column, Kind, Schema
@@ -34,12 +35,14 @@ class Resolved:
     orderings: tuple[exp.Ordered, ...]
 
 
-def resolve(question: Question, schema: Schema, settle: Callable[[str], exp.Expression]) -> Resolved:
+def resolve(
+    question: Question, schema: Schema, settle: Callable[[str], exp.Expression], *, cloud_only: bool = False
+) -> Resolved:
     """`settle` gives the literal that a name such as current_date now stands for.
 
-    Raises QueryRefused for unknown names and for columns that are not to be computed on.
+    Raises QueryRefused for unknown names, with `cloud_only` also for columns that no service computes on.
     """
-    return _Resolver(question, schema, settle).resolve()
+    return _Resolver(question, schema, settle, cloud_only).resolve()
 
 
 def columns_of(node: exp.Expression, schema: Schema) -> list[Column]:
@@ -66,8 +69,11 @@ def is_grouping(node: exp.Expr) -> bool:
 
 
 class _Resolver:
-    def __init__(self, question: Question, schema: Schema, settle: Callable[[str], exp.Expression]) -> None:
+    def __init__(
+        self, question: Question, schema: Schema, settle: Callable[[str], exp.Expression], cloud_only: bool
+    ) -> None:
         self._question = question
+        self._cloud_only = cloud_only
         self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
         self._qualifiers = {(question.alias or question.table).lower()}
@@ -166,12 +172,8 @@ class _Resolver:
         known = self._columns.get(found.name.lower())
         if known is None:
             return None
-        if known.kind in (Kind.SEALED, Kind.LOCAL):
-            reason = "is never computed on" if known.kind is Kind.SEALED else "never leaves this machine"
-            raise QueryRefused(
-                f"column {known.name!r} is {known.kind} and {reason}",
-                hint="make it plain or encrypted in the schema to ask about it",
-            )
+        if self._cloud_only and known.kind in (Kind.SEALED, Kind.LOCAL):
+            raise stays_here(known)
         return column(known.name)
 
     def _spelled(self, name: str) -> str:

@@ -161,7 +161,9 @@ class _Finisher:
     def _plain_cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
         """What no encrypted figure is in: as DuckDB has it."""
         final = self._plan.finals[number]
-        same = self._plan.outputs[number].source != "key" and all(self._plan.plain[i].exact for i in final.plain)
+        same = self._plan.outputs[number].source != "key" and all(
+            [*(self._plan.plain[i].exact for i in final.plain), *(self._plan.local[i].exact for i in final.local)]
+        )
         values = self._table.column(final.sql, final.type, rows) if rows else []
         return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]
 

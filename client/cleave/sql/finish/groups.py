@@ -1,5 +1,5 @@
 """The table of groups in a private DuckDB: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted
-ones e0.. .
+ones e0.., and expressions computed here l0.., of which those that are neither numbers nor booleans are text.
 
 What needs no bound is asked of it as SQL: keys, plain figures, text, and arithmetic over exact types.
 """
@@ -49,6 +49,10 @@ class GroupTable:
         columns += [
             (f"g{i}", "BIGINT", [str(_left_out(each, plan, number)) for number in groups.sets or [0] * self.size])
             for i, each in enumerate(plan.groupings)
+        ]
+        columns += [
+            (f"l{i}", each.type if is_shown_as_it_is(each.type) else "VARCHAR", [row[i] for row in groups.local])
+            for i, each in enumerate(plan.local)
         ]
         columns += [
             (f"e{i}", each.type, [_text(value) for value in figures.get(i, [None] * self.size)])

@@ -57,7 +57,7 @@ _CALLS: dict[str, tuple[str, tuple[int, ...]]] = {
     "pi": ("pi", (0,)),
 }
 _MANY = ("coalesce", "greatest", "least")
-_COLUMN = re.compile(r"n|[kpeg]\d+")  # everything else is a parameter of a lambda
+_COLUMN = re.compile(r"n|[kpegl]\d+")  # everything else is a parameter of a lambda
 _LONGEST = 400  # characters and powers of ten of a literal
 _SAME_CLASS = ("if", "coalesce", "ifnull", "greatest", "least", "nullif")
 

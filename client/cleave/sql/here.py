@@ -1,0 +1,58 @@
+"""The expressions of aggregates that only this machine can compute, as they come up while a question is cut."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cleave.sql.catalog import Catalog
+from cleave.sql.dialect import write
+from cleave.sql.functions import EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
+from cleave.sql.plan import LocalAggregate
+from cleave.sql.resolve import call_of, columns_of, is_aggregate
+from cleave.sql.uncut import OnlyHere
+from cleave.table.schema import Schema
+from cleave.table.types import FLOATS
+
+# DuckDB's own approximations: another order of rows may give another
+_APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
+
+
+class LocalParts:
+    """Each part is a whole output, HAVING or ORDER BY term, `l0..` in the table of groups."""
+
+    def __init__(self, schema: Schema, catalog: Catalog) -> None:
+        self._schema = schema
+        self._catalog = catalog
+        self._parts: dict[str, exp.Expression] = {}  # SQL -> what it is made of
+        self.reasons: dict[str, OnlyHere] = {}  # name -> why it is one
+
+    def add(self, node: exp.Expression, sql: str, reason: OnlyHere) -> exp.Column:
+        """The column of `sql`, which is `node` or made of it."""
+        self._parts.setdefault(sql, node)
+        name = f"l{list(self._parts).index(sql)}"
+        self.reasons.setdefault(name, reason)
+        return exp.column(name)
+
+    def typed(self, grouped: str) -> tuple[LocalAggregate, ...]:
+        """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
+        if not self._parts:
+            return ()
+        types = self._catalog.types(list(self._parts), grouped)
+        return tuple(
+            LocalAggregate(
+                sql, type_, tuple(column.name for column in columns_of(node, self._schema)), self._exact(node)
+            )
+            for (sql, node), type_ in zip(self._parts.items(), types, strict=True)
+        )
+
+    def _exact(self, node: exp.Expression) -> bool:
+        """Whether DuckDB gives the same value for any order of rows."""
+        calls = [each for each in node.find_all(exp.Anonymous, exp.Filter) if is_aggregate(each)]
+        types = self._catalog.types([write(each) for each in calls])
+        return all(self._settled(call_of(each), type_) for each, type_ in zip(calls, types, strict=True))
+
+    @staticmethod
+    def _settled(call: exp.Anonymous, type_: str) -> bool:
+        if call.name in FOLLOWS_ROW_ORDER:
+            return any(each.find(exp.Order) for each in call.expressions)
+        return call.name not in _APPROXIMATE and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)
