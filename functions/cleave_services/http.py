@@ -1,8 +1,7 @@
 """What both services need around their one job: reading and answering envelopes, errors, logs, the Lambda handler.
 
-Bodies are JSON or binary frames (cleave_shared.wire) and are measured before they are parsed. Errors carry names of
-fields and rules, never values; an error nobody expected is told by its class alone. Every request leaves one line of
-JSON on the logger `cleave.service`: numbers, no names, no SQL, no bodies.
+What becomes of a body is `cleave_services.bodies`; here it is measured while it arrives. Every request leaves one line
+of JSON on the logger `cleave.service`: numbers, no names, no SQL, no bodies.
 """
 
 from __future__ import annotations
@@ -17,24 +16,28 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cleave_services import bodies
+from cleave_services.bodies import Reply, Work
 from cleave_services.openapi import Application
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
-from cleave_shared import limits, wire
-from cleave_shared.errors import CleaveError, ServiceError, WireError
+from cleave_shared import wire
+from cleave_shared.errors import CleaveError, WireError
 
+Asked = TypeVar("Asked", bound=BaseModel)
 Model = TypeVar("Model", bound=BaseModel)
 
 _log = logging.getLogger("cleave.service")
 _log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
-_LONGEST_ERROR = 1000
 
 
 class Health(BaseModel):
@@ -68,21 +71,16 @@ async def read(request: Request, model: type[Model]) -> Model:
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)
     kind = _content_type(request)
-    if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
-        raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)
-    limit = limits.MAX_BODY_BYTES if kind == wire.FRAMES_TYPE else limits.MAX_JSON_BYTES
+    limit = bodies.limit_of(kind)
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and len(announced) < 20 and int(announced) > limit:
-        raise _too_large("request", limit)
+    if announced.isdecimal() and len(announced) < 20:
+        bodies.check_size(int(announced), limit)
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > limit:
-            raise _too_large("request", limit)
+        bodies.check_size(size, limit)
         parts.append(part)
-    body = b"".join(parts)
-    envelope = wire.load(model, body, kind)
-    request.state.mark = wire.mark(body, kind)
+    envelope, request.state.mark = bodies.load(b"".join(parts), kind, model)
     return envelope
 
 
@@ -91,16 +89,13 @@ def answer(request: Request, model: BaseModel) -> Response:
 
     Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502.
     """
-    if _wants_frames(request):
-        frames = wire.dump_frames(model, request.state.mark)
-        if len(frames) > limits.MAX_BODY_BYTES:
-            raise _too_large("answer", limits.MAX_BODY_BYTES)
-        return Response(frames, media_type=wire.FRAMES_TYPE)
-    body = wire.dump_json(model)
-    # Lambda returns the body as a JSON string, in which each of these takes two bytes
-    if len(body) + body.count(b'"') + body.count(b"\\") > limits.MAX_JSON_BYTES:
-        raise _too_large("answer", limits.MAX_JSON_BYTES)
-    return Response(body, media_type=wire.JSON_TYPE)
+    return _response(bodies.dump(model, request.state.mark, _accepted(request)))
+
+
+async def respond(request: Request, model: type[Asked], work: Work[Asked]) -> Response:
+    """All of a POST: `read`, `work` in a thread of its own, `answer`. Raises what these raise."""
+    asked = await read(request, model)
+    return answer(request, await run_in_threadpool(work, asked, partial(note, request)))
 
 
 def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
@@ -180,7 +175,7 @@ class _RequestLog:
         except Exception as error:  # noqa: BLE001 - the last place before the loggers of others
             facts["error"] = type(error).__name__
             if line["status"] is None:
-                await _problem(500, f"internal error: {type(error).__name__}")(scope, receive, counted_send)
+                await _response(bodies.defect(error))(scope, receive, counted_send)
         finally:
             line["route"] = getattr(scope.get("route"), "path", None)
             line["seconds"] = round(time.perf_counter() - started, 6)
@@ -209,33 +204,25 @@ def _content_type(request: Request) -> str:
     return wire.media_type(request.headers.get("content-type", ""))
 
 
-def _wants_frames(request: Request) -> bool:
+def _accepted(request: Request) -> str:
     accepted = request.headers.get("accept", "").lower()
     for kind in (wire.JSON_TYPE, wire.FRAMES_TYPE):
         if kind in accepted:
-            return kind == wire.FRAMES_TYPE
-    return _content_type(request) == wire.FRAMES_TYPE
-
-
-def _too_large(what: str, limit: int) -> WireError:
-    hint = "send fewer rows per request" if what == "request" else "ask for fewer groups per request"
-    return WireError(f"the {what} is over {limit:,} bytes", hint=hint, status=413)
+            return kind
+    return _content_type(request)
 
 
 def _refuse(request: Request, error: Exception) -> Response:
     request.state.facts["error"] = type(error).__name__
     if isinstance(error, HTTPException):
-        return _problem(error.status_code, error.detail, headers=error.headers)
+        return _response(bodies.problem(error.status_code, error.detail), error.headers)
     if isinstance(error, RequestValidationError):
-        return _problem(422, "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()))
+        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        return _response(bodies.problem(422, found))
     if isinstance(error, CleaveError):
-        status = error.status if isinstance(error, WireError | ServiceError) else 422
-        return _problem(status or 500, error.message, error.hint)
+        return _response(bodies.refusal(error))
     raise error
 
 
-def _problem(status: int, error: str, hint: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
-    # field names are the sender's: of any length, and not always Unicode
-    text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
-    body = wire.dump_json(wire.Problem(error=text, hint=hint))
-    return Response(body, status, headers=headers, media_type=wire.JSON_TYPE)
+def _response(reply: Reply, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(reply.content, reply.status, headers=headers, media_type=reply.kind)

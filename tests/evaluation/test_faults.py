@@ -17,7 +17,7 @@ from cleave.ckks.job import Job
 from cleave.ckks.layout import noise
 from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
-from cleave_services.sensitive.app import moments
+from cleave_services.sensitive.calls import moments
 from cleave_shared import seal
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.params import SUM60_PACK

@@ -51,8 +51,9 @@ def waiting(waits: list[float], **settings: float) -> retry.Policy:
 # --- time
 
 
-async def _silent(scope: object, receive: object, send: object) -> None:
+def _silent(body: bytes, kind: str) -> Response:
     time.sleep(2)
+    return Response(200, kind, body)
 
 
 @pytest.fixture(params=["body", "headers", "silence", "lambda", "embedded"])

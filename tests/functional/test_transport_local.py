@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +13,11 @@ import pytest
 
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Service, Transport
-from cleave.transport.embedded import connect_embedded
+from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
-from cleave_shared import limits
+from cleave_services.bodies import exchange
+from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from tests.functional.envelopes import MOMENTS, ROWS
 from tests.functional.serving import ROOT, SERVE, served
@@ -70,13 +72,50 @@ def test_an_oversize_request_is_refused_before_it_is_sent(transport: Transport) 
     assert transport.sent == 0
 
 
-def test_an_embedded_service_that_says_nothing_is_an_error() -> None:
-    async def silent(scope: object, receive: object, send: object) -> None:
-        """Breaks the protocol."""
+BODIES = {
+    "an answer": wire.dump_frames(ROWS),
+    "refused": wire.dump_frames(MOMENTS.model_copy(update={"profile": "no-such"})),
+    "no ciphertext": wire.dump_frames(MOMENTS),
+    "no expression": wire.dump_frames(ROWS.model_copy(update={"aggregates": ["getenv('HOME')"]})),
+    "no envelope": b"CLV1 nonsense",
+    "nothing": b"",
+    "damaged": wire.dump_frames(ROWS)[:-1] + b"?",
+    "too large": bytes(limits.MAX_BODY_BYTES + 1),
+}
 
-    transport = connect_embedded({Service.PLAIN: silent})
-    with pytest.raises(ServiceError, match="the plain service gave no answer"):
-        transport.plain(ROWS)
+
+@pytest.mark.parametrize("service", Service)
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_is_answered_alike_within_the_process_and_over_http(url: str, service: Service, name: str) -> None:
+    embedded = embedded_services()._carrier.exchange(service, BODIES[name], Deadline(20))  # type: ignore[attr-defined]
+    headers = {"content-type": wire.FRAMES_TYPE, "accept": wire.FRAMES_TYPE}
+    served_ = httpx.post(url + service.value, content=BODIES[name], headers=headers, trust_env=False, timeout=20)
+    assert (embedded.status, embedded.content_type) == (served_.status_code, served_.headers["content-type"])
+    if embedded.status == 200:  # but for its timings
+        answers = [wire.load(wire.PlainResponse, each, wire.FRAMES_TYPE) for each in (embedded.body, served_.content)]
+        assert len({each.model_copy(update={"timings": {}}).model_dump_json() for each in answers}) == 1
+    else:
+        assert embedded.body == served_.content
+
+
+def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
+    def broken(_asked: wire.PlainRequest, _note: object) -> wire.PlainResponse:
+        raise LookupError("a value")
+
+    reply = exchange(wire.dump_frames(ROWS), wire.FRAMES_TYPE, wire.PlainRequest, broken)
+    assert (reply.status, wire.load(wire.Problem, reply.content, reply.kind).error) == (
+        500,
+        "internal error: LookupError",
+    )
+
+
+def test_services_within_the_process_do_without_a_web_framework() -> None:
+    code = (
+        "import sys; from cleave.local.embedded import embedded_services; embedded_services(); "
+        "print([name for name in ('fastapi', 'starlette', 'mangum', 'anyio', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
 
 
 def test_each_service_shows_its_own_openapi(url: str) -> None:

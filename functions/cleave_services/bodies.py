@@ -1,0 +1,106 @@
+"""From the bytes of a request to those of its answer, whoever carries them: HTTP, or a call within one process.
+
+`cleave_services.http` puts this behind FastAPI; a client that has a service in its own process calls `exchange` and
+does without the 200 ms that FastAPI takes to import. Errors carry names of fields and rules, never values; an error
+nobody expected is told by its class alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from cleave_shared import limits, wire
+from cleave_shared.errors import CleaveError, ServiceError, WireError
+
+Asked = TypeVar("Asked", bound=BaseModel)
+Model = TypeVar("Model", bound=BaseModel)
+_LONGEST_ERROR = 1000
+
+
+class Note(Protocol):
+    """Takes numbers for the request's line of log."""
+
+    def __call__(self, **numbers: float | Mapping[str, float]) -> None: ...
+
+
+# What a service does with a request once it is read: the answer, and numbers for the log.
+Work = Callable[[Asked, Note], BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    kind: str  # media type
+    content: bytes
+
+
+def limit_of(kind: str) -> int:
+    """The most bytes a request of a media type may have. Raises WireError (415) for a type that is none of ours."""
+    if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
+        raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)
+    return limits.MAX_BODY_BYTES if kind == wire.FRAMES_TYPE else limits.MAX_JSON_BYTES
+
+
+def check_size(size: int, limit: int) -> None:
+    """Raises WireError (413)."""
+    if size > limit:
+        raise _too_large("request", limit, "send fewer rows per request")
+
+
+def load(content: bytes, kind: str, model: type[Model]) -> tuple[Model, bytes]:
+    """The envelope, and the mark that an answer to it has. Raises WireError: 415, 413, or 422 for anything else."""
+    check_size(len(content), limit_of(kind))
+    return wire.load(model, content, kind), wire.mark(content, kind)
+
+
+def dump(model: BaseModel, mark: bytes, kind: str) -> Reply:
+    """Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502."""
+    if kind == wire.FRAMES_TYPE:
+        content, limit = wire.dump_frames(model, mark), limits.MAX_BODY_BYTES
+        size = len(content)
+    else:
+        content, limit = wire.dump_json(model), limits.MAX_JSON_BYTES
+        # Lambda returns the body as a JSON string, in which each of these takes two bytes
+        size = len(content) + content.count(b'"') + content.count(b"\\")
+    if size > limit:
+        raise _too_large("answer", limit, "ask for fewer groups per request")
+    return Reply(200, kind, content)
+
+
+def refusal(error: CleaveError) -> Reply:
+    status = error.status if isinstance(error, WireError | ServiceError) else 422
+    return problem(status or 500, error.message, error.hint)
+
+
+def defect(error: Exception) -> Reply:
+    """What nobody expected, by its class's name."""
+    return problem(500, f"internal error: {type(error).__name__}")
+
+
+def problem(status: int, error: str, hint: str | None = None) -> Reply:
+    # field names are the sender's: of any length, and not always Unicode
+    text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
+    return Reply(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
+
+
+def exchange(content: bytes, kind: str, model: type[Asked], work: Work[Asked]) -> Reply:
+    """One request answered in its own media type. Raises nothing; nothing is logged."""
+    try:
+        asked, mark = load(content, kind, model)
+        return dump(work(asked, _forget), mark, kind)
+    except CleaveError as error:
+        return refusal(error)
+    except Exception as error:  # noqa: BLE001 - its message may quote values
+        return defect(error)
+
+
+def _forget(**_numbers: float | Mapping[str, float]) -> None:
+    pass
+
+
+def _too_large(what: str, limit: int, hint: str) -> WireError:
+    return WireError(f"the {what} is over {limit:,} bytes", hint=hint, status=413)

@@ -1,0 +1,38 @@
+"""What the sensitive service does with each request, its chunks spread over processes."""
+
+from __future__ import annotations
+
+from cleave_services.bodies import Note
+from cleave_services.sensitive import simple
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
+from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
+from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.wire import MomentsRequest, MomentsResponse
+
+
+def answer_moments(asked: MomentsRequest, note: Note) -> MomentsResponse:
+    answer = moments(asked, SealEvaluator(ring(asked.profile)))
+    note(blocks=len(asked.blocks), chunks=len(asked.chunks), timings=answer.timings)
+    return answer
+
+
+def answer_simple(asked: simple.SimpleRequest, note: Note) -> simple.SimpleResponse:
+    answer = simple.answer(asked, SealEvaluator(ring(asked.profile)))
+    note(rows=answer.rows, groups=len(answer.counts), chunks=sum(map(len, asked.data.values())))
+    return answer
+
+
+def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
+    """The sum of every block of one request. Raises WireError for a chunk that is not a ciphertext."""
+    blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
+    chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
+    with fair_share() as workers:
+        totals = evaluate_in_parallel(BlockSums(evaluator), chunks, workers)
+    return MomentsResponse(
+        profile=request.profile,
+        key_id=request.key_id,
+        schema_hash=request.schema_hash,
+        chunk_range=request.chunk_range,
+        totals=[totals.files[number] for number in range(len(request.blocks))],
+        timings=totals.seconds,
+    )
