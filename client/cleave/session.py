@@ -186,6 +186,11 @@ class Session:
                 return self._read(progress)
         return self._table
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether services elsewhere are asked."""
+        return self._access is not None and self._access.remote
+
     def close(self) -> None:
         """Give up table, key and connections. Does nothing a second time."""
         self._table = self._key = self._services = None

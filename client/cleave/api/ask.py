@@ -17,6 +17,7 @@ from cleave.api.bars import bars
 from cleave.api.opening import Data, Others, PassphraseLike, SchemaLike, further_tables, lazy, open_session
 from cleave.api.plan import Plan
 from cleave.api.result import Result
+from cleave.local.prepare import prepare_embedded
 from cleave.session import Session
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.connect import Target
@@ -137,6 +138,8 @@ def ask(
 ) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
     planned = session.plan(sql, cloud_only=cloud_only)
+    if not planned.sends_nothing and not session.is_remote:
+        prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=_level())

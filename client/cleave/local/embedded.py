@@ -10,13 +10,11 @@ from cleave.transport.embedded import connect_embedded
 from cleave.transport.responses import Response
 from cleave_services.bodies import Reply, exchange
 from cleave_services.plain.calls import aggregate
-from cleave_services.plain.contained import prepare
 from cleave_services.sensitive.calls import answer_moments
 from cleave_shared.wire import MomentsRequest, PlainRequest
 
 
 def embedded_services() -> Transport:
-    prepare()
     return connect_embedded({Service.SENSITIVE: _sensitive, Service.PLAIN: _plain})
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cleave.cli import process
 from cleave.cli.app import create_cli
+from cleave.local.prepare import prepare_embedded
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -25,7 +26,7 @@ def main() -> None:
         logging.lastResort = logging.NullHandler()
     process.protect()
     try:
-        create_cli(_embedded, _serve, _prepare)(prog_name="cleave")
+        create_cli(_embedded, _serve, prepare_embedded)(prog_name="cleave")
     except SystemExit as ended:
         # at once: Python would wait for work that a deadline left behind, and take 30 ms to undo what it has imported
         process.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -35,19 +36,13 @@ def _lighten() -> None:
     """Before anything is imported that a question needs: half of a small one's time goes into imports."""
     # pydantic would read the metadata of every distribution there is; a plugin of its has no business with our bodies
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    gc.set_threshold(100_000, 20, 20)  # modules are no garbage
+    gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
 
 
 def _embedded() -> Transport:
     from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services; most commands need neither
 
     return embedded_services()
-
-
-def _prepare() -> None:
-    from cleave_services.plain.contained import prepare  # noqa: PLC0415 - DuckDB, which the table needs as well
-
-    prepare()
 
 
 def _serve(
