@@ -329,8 +329,11 @@ def test_an_interrupt_ends_a_question_and_its_children(tmp_path: Path) -> None:
         from pathlib import Path
         silent = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{{silent.getsockname()[1]}}"
+        def told():
+            silent.accept()
+            print("asked", flush=True)
+        threading.Thread(target=told, daemon=True).start()
         try:
-            print("asking", flush=True)
             cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward", endpoint=url)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -340,8 +343,7 @@ def test_an_interrupt_ends_a_question_and_its_children(tmp_path: Path) -> None:
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None
-        assert asking.stdout.readline() == "asking\n"
-        time.sleep(2)
+        assert asking.stdout.readline() == "asked\n"
         started = time.monotonic()
         asking.send_signal(signal.SIGINT)
         assert asking.stdout.readline() == "interrupted\n"
