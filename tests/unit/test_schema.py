@@ -45,7 +45,7 @@ MISTAKES = {
     "unknown type": ('[columns.age]\nkind = "plain"\ntype = "BLOB"\n', "[columns.age] type: must be one of TINYINT"),
     "decimals beyond digits": ('[columns.a]\nkind = "plain"\ntype = "DECIMAL(4,5)"\n', "[columns.a] type: must be"),
     "text encrypted": ('[columns.a]\nkind = "encrypted"\ntype = "VARCHAR"\n', "[columns.a] kind: VARCHAR cannot"),
-    "date encrypted": ('[columns.a]\nkind = "encrypted"\ntype = "DATE"\n', "[columns.a] kind: DATE cannot"),
+    "plain interval": ('[columns.a]\nkind = "plain"\ntype = "INTERVAL"\n', "[columns.a] kind: INTERVAL cannot"),
     "decimals of a float": (
         '[columns.a]\nkind = "plain"\ntype = "DOUBLE"\ndecimals = 2\n',
         "[columns.a] decimals: does not fit DOUBLE",

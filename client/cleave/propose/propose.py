@@ -96,6 +96,6 @@ def _decided(source: Input, column: Column, kind: Kind | None) -> Column:
     if kind is Kind.ENCRYPTED and not can_be_encrypted(column.type):
         raise InputError(
             f"{source}, column {column.name!r}: {column.type} cannot be encrypted for arithmetic",
-            hint="numbers and booleans can; seal it or keep it local",
+            hint="numbers, booleans, dates and times can; seal it or keep it local",
         )
     return replace(column, kind=kind, unsure=False, reason=f"decided: {kind}; proposed {column.kind}: {column.reason}")

@@ -32,6 +32,9 @@ class Known:
     is_null: bool = False
 
 
+_DAYS = Range(-Fraction(2**32), Fraction(2**32))  # between any two dates: each is a number of days in 32 bits
+_MICROSECONDS_OF_A_DAY = Range(Fraction(0), Fraction(86_400_000_000))
+
 UNKNOWN = Known(None, nullable=True)
 _NULL = Known(None, nullable=True, is_null=True)
 
@@ -69,7 +72,7 @@ _PREDICATES = (
 )
 _FUNCTIONS = frozenset(
     {"coalesce", "ifnull", "greatest", "least", "if", "nullif", "abs", "floor", "ceil", "ceiling", "round", "trunc"}
-    | {"sign"}
+    | {"sign", "epoch_us", "date_part"}
 )
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow)
 
@@ -180,12 +183,17 @@ class _Reader:
         divides = isinstance(node, exp.Div | exp.IntDiv | exp.Mod)
         by_zero = divides and (two.range is None or two.range.least_magnitude == 0)
         nullable = one.nullable or two.nullable or by_zero
+        if self._are_dates(node):
+            return Known(_DAYS, nullable)
         if range_of_type(type_) is None and type_ not in FLOATS:
             return Known(None, nullable=True)  # dates and the like
         value = _computed(node, one.range, two.range) if one.range and two.range else None
         if by_zero and type_ in FLOATS:
             value = None  # infinite or not a number
         return Known(self._rounded(value, node), nullable)
+
+    def _are_dates(self, node: exp.Expression) -> bool:
+        return isinstance(node, exp.Sub) and all(self.types[id(each)] == "DATE" for each in _operands(node))
 
     def _chosen(self, node: exp.Expression, choices: Sequence[exp.Expression], *, nullable: bool) -> Known:
         """One of the choices, cast to the type they have in common."""
@@ -208,6 +216,11 @@ class _Reader:
             return self._of_one(node, arguments[0], abs)
         if name in ("floor", "ceil", "ceiling", "round", "trunc") and len(arguments) == 1:
             return self._of_one(node, arguments[0], Range.whole)
+        if name == "epoch_us" and len(arguments) == 1:
+            is_time = self.types[id(arguments[0])] == "TIME"
+            return Known(_MICROSECONDS_OF_A_DAY if is_time else None, self.read(arguments[0]).nullable)
+        if name == "date_part" and len(arguments) == 2:
+            return Known(None, self.read(arguments[1]).nullable)
         if name == "sign" and len(arguments) == 1:
             return Known(Range(Fraction(-1), Fraction(1)), self.read(arguments[0]).nullable)
         return UNKNOWN

@@ -48,6 +48,12 @@ DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[ T]{TIME}Z?)?"
 
+# as DuckDB writes it: 1 year 2 months -3 days 04:05:06.789
+INTERVAL = (
+    r"\s*(?:[+-]?[0-9]{1,9} (?:year|month|day|hour|minute|second)s?(?:\s+|$))*"
+    r"(?:[+-]?[0-9]{1,9}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?\s*"
+)
+
 
 def plain_number(field: str, dialect: CsvDialect) -> str:
     """SQL that writes a number as DuckDB does: no thousands separator, a point before decimals."""
@@ -80,6 +86,8 @@ def _read(field: str, column: Column, dialect: CsvDialect) -> str:
     match column.type:
         case "BOOLEAN":
             return f"TRY_CAST(trim({field}) AS BOOLEAN)"
+        case "INTERVAL":
+            return _matching(field, INTERVAL, f"TRY_CAST(trim({field}) AS INTERVAL)")
         case "DATE" | "TIME" | "TIMESTAMP":
             if column.format is not None:
                 return formatted(field, column.format, column.type)

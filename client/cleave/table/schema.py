@@ -259,8 +259,11 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
         raise ValueError(f"{place} type: {error}") from None
     if kind == Kind.ENCRYPTED and not can_be_encrypted(type_):
         raise ValueError(
-            f"{place} kind: {type_} cannot be encrypted for arithmetic, only numbers and BOOLEAN; use sealed or local"
+            f"{place} kind: {type_} cannot be encrypted for arithmetic, only numbers, BOOLEAN, DATE, TIME, "
+            "TIMESTAMP and INTERVAL; use sealed or local"
         )
+    if kind == Kind.PLAIN and type_ == "INTERVAL":
+        raise ValueError(f"{place} kind: INTERVAL cannot be plain, Parquet keeps its milliseconds only; use encrypted")
     decimals = decimals_of(type_)
     stated = table.get("decimals", decimals)
     if isinstance(stated, bool) or stated != decimals:

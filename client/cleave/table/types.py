@@ -7,7 +7,8 @@ import re
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
 _SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, of which expressions may be; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
-OTHERS = ("BOOLEAN", "VARCHAR", "DATE", "TIME", "TIMESTAMP")
+TIMES = ("DATE", "TIME", "TIMESTAMP", "INTERVAL")
+OTHERS = ("BOOLEAN", "VARCHAR", *TIMES)
 INT64_DIGITS = 18  # of a DECIMAL whose unscaled value is always an int64
 
 _SYNONYMS = {
@@ -69,8 +70,8 @@ def is_number(type_: str) -> bool:
 
 
 def can_be_encrypted(type_: str) -> bool:
-    """Whether CKKS columns hold it: numbers, and booleans as 0 and 1."""
-    return type_ == "BOOLEAN" or is_number(type_)
+    """Whether CKKS columns hold it: numbers, booleans as 0 and 1, dates and times as days and microseconds."""
+    return type_ == "BOOLEAN" or type_ in TIMES or is_number(type_)
 
 
 def is_shown_as_it_is(type_: str) -> bool:

@@ -18,7 +18,7 @@ from cleave.sql.finish import bare, order
 from cleave.sql.finish.cells import Cell, needs_guess, of_value
 from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain, published
 from cleave.sql.finish.evaluate import Columns, Evaluator
-from cleave.sql.finish.groups import GroupTable
+from cleave.sql.finish.groups import GroupTable, is_shown_as_it_is
 from cleave.sql.finish.numbers import Special
 from cleave.sql.finish.result import ResultTable
 from cleave.sql.finish.shape import Shapes
@@ -66,7 +66,9 @@ class _Finisher:
             f"e{i}" for i, each in enumerate(plan.encrypted) if not NEVER_MINUS_ZERO.isdisjoint(each.aggregate.names)
         )
         self._shapes = Shapes(expressions, table.types, nonnegative)
-        self._evaluator = Evaluator(table, self._columns(), self._shapes)
+        known = self._columns()
+        self._exact = known.exact
+        self._evaluator = Evaluator(table, known, self._shapes)
 
     def _columns(self) -> Columns:
         values, exact = {}, {}
@@ -138,16 +140,22 @@ class _Finisher:
         columns = self._shapes.columns(node)
         if not any(name[0] == "e" for name in columns):
             return order.settled(self._table.ranks([write(ordered)]))
+        type_ = self._shapes.type(node)
+        if type_ != "VARCHAR" and not is_shown_as_it_is(type_) and self._are_exact(columns):
+            return order.settled(self._table.ranks([write(ordered)]))  # their text is not in their order
         cells = dict(zip(rows, self._evaluated(node, rows), strict=True))
         values = dict(zip(rows, self._evaluator.values(node, rows), strict=True))
         everywhere = range(self._table.size)
         return order.term(
             [values.get(row, Value((Special.NULL,))) for row in everywhere],
             [cells[row].value if row in cells else None for row in everywhere],
-            self._shapes.type(node),
+            type_,
             descending=bool(ordered.args.get("desc")),
             nulls_first=bool(ordered.args.get("nulls_first")),
         )
+
+    def _are_exact(self, columns: set[str]) -> bool:
+        return all(all(self._exact.get(name, ())) for name in columns)
 
     def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
         """Of one output, in the rows chosen."""
