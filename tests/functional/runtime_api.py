@@ -50,6 +50,7 @@ class Function:
         self.handler, self.seconds, self._prefix = handler, seconds, prefix
         self.starts = 0
         self.ready_at = 0.0  # time.time() when the latest process first asked for an event
+        self.handed_at = self.posted_at = 0.0  # and when it was handed its latest one, and had posted what came of it
         self.process: subprocess.Popen[bytes] | None = None
         self._events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self._posted: queue.Queue[_Posted] = queue.Queue()
@@ -139,9 +140,12 @@ class Function:
         if not self._asked.is_set():
             self.ready_at = time.time()
             self._asked.set()
-        return events.get()
+        event = events.get()
+        self.handed_at = time.time()
+        return event
 
     def post(self, route: str, body: bytes) -> None:
+        self.posted_at = time.time()
         self._posted.put(_Posted(route, body))
 
 
