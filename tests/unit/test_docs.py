@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from cleave.aggregates.columns import Exact
+from cleave.ckks.packing import plan_packing
 from cleave.cli import group
 from cleave.cli.output import _ENDINGS, Format
 from cleave.cli.shell.commands import COMMANDS
+from cleave.pipeline import REQUESTS_UNDER_WAY
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
 from cleave_shared import errors, limits
 from cleave_shared.errors import CleaveError, QueryRefused
+from cleave_shared.params import SUM60_PACK
 
 DOCS = Path(__file__).parents[2] / "docs"
 PATIENTS = Schema(
@@ -86,3 +90,12 @@ def test_the_shells_commands() -> None:
 def _pairs(page: str) -> list[list[str]]:
     lines = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("| `.")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
+
+
+def test_a_million_values_are_sent_as_deploy_says() -> None:
+    packing = plan_packing([Exact(127)], [10**6], SUM60_PACK)
+    parts = packing.parts(REQUESTS_UNDER_WAY)
+    assert (packing.chunks, len(parts), max(part.stop - part.start for part in parts)) == (123, 4, 31)
+    (line,) = [line for line in (DOCS / "deploy.md").read_text().splitlines() if "1,000,000 / 8,176" in line]
+    assert "123 chunks, 31 in each of" in line
+    assert line.endswith(" 4")
