@@ -175,6 +175,19 @@ def test_a_history_that_others_could_read_is_closed_to_them(tmp_path: Path) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_history_that_goes_meanwhile_is_as_private_when_it_comes_again(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    history = open_history(path)
+    path.unlink()
+    history.append_string("SELECT 1;")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.unlink()
+    (tmp_path / "elsewhere").write_text("")
+    path.symlink_to(tmp_path / "elsewhere")
+    history.append_string("SELECT 2;")  # not kept, and no error
+    assert (tmp_path / "elsewhere").read_text() == ""
+
+
 def test_no_history_follows_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (tmp_path / "history").symlink_to(tmp_path / "elsewhere")

@@ -270,18 +270,19 @@ class ProcessWatch(threading.Thread):
             return []
 
 
-def query_process(
-    places: Places, wrapped: WrappedKey, path: Path, *options: str, passphrase: str = PASSPHRASE
+def asking_process(
+    places: Places, wrapped: WrappedKey, *words: str, passphrase: str = PASSPHRASE
 ) -> tuple[subprocess.Popen[str], ProcessWatch]:
-    """`cleave query` in a process of its own, its passphrase through a pipe."""
+    """`cleave query` or `cleave shell` in a process of its own, its passphrase through a pipe."""
     reading, writing = os.pipe()
     os.write(writing, passphrase.encode() + b"\n")
     os.close(writing)
     process = subprocess.Popen(
-        [*COMMAND, "query", str(path), QUESTION, "--key", str(wrapped.path), "--passphrase-fd", str(reading), *options],
+        [*COMMAND, *words, "--key", str(wrapped.path), "--passphrase-fd", str(reading)],
         cwd=places.here,
         env={**os.environ, **places.environment, "PYTHONPATH": str(ROOT)},  # type: ignore[dict-item]
         pass_fds=[reading],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -302,7 +303,8 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
     system = set(os.listdir(tempfile.gettempdir())) if case == "answered" else set()
     with served() as (url, server):
         passphrase = "OtherPassCanary-9d" if case == "wrong passphrase" else PASSPHRASE
-        process, watch = query_process(places, wrapped, path, "--endpoint", url, "--json", passphrase=passphrase)
+        words = ("query", str(path), QUESTION, "--endpoint", url, "--json")
+        process, watch = asking_process(places, wrapped, *words, passphrase=passphrase)
         output, told = process.communicate(timeout=60)
         watch.over.set()
         watch.join()
@@ -320,6 +322,27 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
         assert len(watch.seen) > 1, "encrypting processes were to be seen"
         assert log.count('"status": 200') >= 2
         assert not {name for name in os.listdir(tempfile.gettempdir()) if "duckdb" in name.lower()} - system
+
+
+def test_a_shell_leaves_nothing(wrapped: WrappedKey, places: Places) -> None:
+    """Questions answered, planned and failed: no log, no file, no history, no argument and no environment tells."""
+    path = canaries().write(places.here)
+    before = places.listing()
+    failing = "SELECT SUM(CAST(hiddensealed AS INTEGER)) FROM t"
+    with served() as (url, server):
+        process, watch = asking_process(places, wrapped, "shell", str(path), "--endpoint", url)
+        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=60)
+        watch.over.set()
+        watch.join()
+        server.terminate()
+        log = server.communicate(timeout=10)[1]
+    assert process.returncode in (3, 4), told
+    assert "WardCanary-7f3a-0" in output
+    assert traces((told + log).encode(), canaries().all) == []
+    assert not wrapped.traces.found_in((output + told + log).encode())
+    assert places.listing() == before
+    for seen in watch.seen.values():
+        assert traces(seen, canaries().all) == []
 
 
 def test_schema_and_plan_quote_no_cell(cli: Cli, table: Canaries, places: Places) -> None:

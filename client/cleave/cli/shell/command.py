@@ -28,13 +28,13 @@ from cleave.cli.options import (
     access_by,
     bars_of,
 )
-from cleave.cli.shell.cancel import Cancellable, ClearedBars
 from cleave.printable import printable
 from cleave.quantities import counted
 from cleave.session import DEFAULT_KEY, Session
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.cli.shell.cancel import ClearedBars
     from cleave.cli.shell.shell import Asking
 
 T = TypeVar("T")
@@ -78,7 +78,8 @@ def shell(
     """
     if "-" in files:
         raise typer.BadParameter("standard input cannot hold both the table and the questions")
-    from cleave.cli.shell.shell import Asking  # noqa: PLC0415 - what --help does without
+    from cleave.cli.shell.cancel import ClearedBars  # noqa: PLC0415 - what --help does without
+    from cleave.cli.shell.shell import Asking  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
     settings: Settings = ctx.obj
@@ -114,6 +115,7 @@ def _piped(session: Session, asking: Asking) -> None:
 def _interactive(
     session: Session, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
 ) -> None:
+    from cleave.cli.shell.cancel import Cancellable  # noqa: PLC0415
     from cleave.cli.shell.completion import Sql  # noqa: PLC0415 - prompt_toolkit takes 100 ms
     from cleave.cli.shell.history import history_path, open_history  # noqa: PLC0415
     from cleave.cli.shell.interactive import editor, interact  # noqa: PLC0415

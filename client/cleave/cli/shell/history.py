@@ -6,8 +6,9 @@ kept.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -18,9 +19,27 @@ _OURS_ALONE = 0o600
 
 
 class _Kept(FileHistory):
+    """What cannot be written is not kept: a full disk ends no shell."""
+
     def store_string(self, string: str) -> None:
-        if not string.startswith(" "):
+        if string.startswith(" "):
+            return
+        with contextlib.suppress(OSError), _opened(Path(os.fsdecode(self.filename))):
             super().store_string(string)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[None]:
+    """While the file is there and its owner's alone, made anew where it has gone.
+
+    O_NOFOLLOW: what is asked here must not end up in a file that somebody else has put a link to.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, _OURS_ALONE)
+    try:
+        os.fchmod(handle, _OURS_ALONE)
+        yield
+    finally:
+        os.close(handle)
 
 
 def history_path(environment: Mapping[str, str]) -> Path:
@@ -43,12 +62,8 @@ def open_history(path: Path | None) -> History:
         return InMemoryHistory()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # O_NOFOLLOW: what is asked here must not end up in a file that somebody else has put a link to
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, _OURS_ALONE)
-        try:
-            os.fchmod(handle, _OURS_ALONE)
-        finally:
-            os.close(handle)
+        with _opened(path):
+            pass
     except OSError as error:
         raise InputError(
             f"history {path}: cannot be written ({error.strerror})", hint="--no-history does without"
