@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -218,6 +219,8 @@ def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], 
     processes = [*descendants(terminal.child.pid), terminal.child.pid]
     terminal.child.kill(number)
     started = time.monotonic()
+    terminal.child.expect(pexpect.EOF)
+    assert termios.tcgetattr(terminal.child.child_fd)[3] & termios.ECHO  # the terminal is as it was
     assert terminal.ended() == 128 + number
     assert time.monotonic() - started < 2
     assert end_within(processes, 1.0)
