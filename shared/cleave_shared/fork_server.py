@@ -124,7 +124,7 @@ class ForkServer:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
-                    self._pid = (_forked if _threads() == 1 else _spawned)(theirs, self._preload)
+                    self._pid = (_forked if threads() == 1 else _spawned)(theirs, self._preload)
                 except OSError:
                     ours.close()
                     raise _NONE from None
@@ -170,7 +170,8 @@ class _Child(Child):
             self._note(peak)
 
 
-def _threads() -> int:
+def threads() -> int:
+    """Of this process, by the kernel's count: those of libraries are among them."""
     return len(os.listdir("/proc/self/task"))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave_services.sensitive import workers
+from cleave_services.sensitive import apart, workers
 from cleave_services.sensitive.app import app
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Child
@@ -64,6 +64,7 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
 ) -> None:
     monkeypatch.setattr(workers, "processors", lambda: count)
     monkeypatch.setattr(workers, "MIN_WORK", CHUNKS // 4)
+    monkeypatch.setattr(apart, "_wanted", False)
     for place in PLACES:
         forks.clear()
         transport = embedded_services()  # sends nothing more after a failure
@@ -91,6 +92,7 @@ def works(key: SecretKey) -> dict[int, Work]:
 def embedded(count: int) -> Iterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "processors", lambda: count)
+        patch.setattr(apart, "_wanted", False)
 
         def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
             reply = call(app, "POST", path, content=body, headers={"content-type": kind})

@@ -36,6 +36,8 @@ def _lighten() -> None:
     """Before anything is imported that a question needs: half of a small one's time goes into imports."""
     # pydantic would read the metadata of every distribution there is; a plugin of its has no business with our bodies
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # numpy's linear algebra, which nothing here uses, would start threads: see cleave_shared.fork_server
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
 
 

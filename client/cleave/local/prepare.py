@@ -1,4 +1,4 @@
-"""Gets the plain service's processes ready in the background."""
+"""Gets the services' processes ready in the background."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from __future__ import annotations
 def prepare_embedded() -> None:
     """To be called before an embedded service is asked: best while this process has one thread, else early.
 
-    All that the plain service needs, most of which the client needs as well, is imported once, before its process is
+    All that the services need, most of which the client needs as well, is imported once, before their processes are
     forked.
     """
     from cleave_services.plain import calls, contained  # noqa: F401, PLC0415 - DuckDB and pydantic take 100 ms
 
     contained.prepare()
+    from cleave_services.sensitive import apart  # noqa: PLC0415 - SEAL and numpy take 60 ms
+
+    apart.prepare()

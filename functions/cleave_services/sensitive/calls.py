@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cleave_services.bodies import Note
-from cleave_services.sensitive import simple
-from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
-from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
+from cleave_services.sensitive import apart, simple
+from cleave_services.sensitive.evaluate import Chunk, Evaluator
+from cleave_services.sensitive.workers import fair_share
 from cleave_shared.seal import SealEvaluator, ring
 from cleave_shared.wire import MomentsRequest, MomentsResponse
 
@@ -27,7 +27,7 @@ def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
     blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
     chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
     with fair_share() as workers:
-        totals = evaluate_in_parallel(BlockSums(evaluator), chunks, workers)
+        totals = apart.block_sums(evaluator, request.profile, chunks, workers)
     return MomentsResponse(
         profile=request.profile,
         key_id=request.key_id,

@@ -20,7 +20,7 @@ from cleave_shared.children import Bounds, Channel
 from cleave_shared.errors import ProcessDied, WireError
 
 MIN_WORK = 24  # a second process's fork and answer cost about as much as loading or masking this many chunks
-_SPARE = 1.0  # seconds between the kernel's end of a child and the end of waiting for it
+SPARE = 1.0  # seconds between the kernel's end of a child and the end of waiting for it
 
 Item = TypeVar("Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -64,10 +64,10 @@ def evaluate_in_parallel(evaluation: Evaluation[Item], chunks: Sequence[Item], w
     """`evaluation` over `workers` processes, whose results one more adds up. Raises what `spread` raises."""
     deadline = time.monotonic() + limits.SENSITIVE_SECONDS
     count = max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
-    parts = spread(lambda share: _dumped(evaluation.evaluate(share)), chunks, count, deadline)
+    parts = spread(lambda share: dumped(evaluation.evaluate(share)), chunks, count, deadline)
     if len(parts) > 1:
-        parts = spread(lambda _: _dumped(evaluation.merge(list(map(_loaded, parts)))), [None], 1, deadline)
-    return _loaded(parts[0])
+        parts = spread(lambda _: dumped(evaluation.merge(list(map(loaded, parts)))), [None], 1, deadline)
+    return loaded(parts[0])
 
 
 def spread(
@@ -80,22 +80,22 @@ def spread(
     """
     size = -(-len(items) // max(1, min(count, len(items))))
     shares = [items[start : start + size] for start in range(0, len(items), size)]
-    left = limits.SENSITIVE_SECONDS if deadline is None else max(_SPARE, deadline - time.monotonic())
+    left = limits.SENSITIVE_SECONDS if deadline is None else max(SPARE, deadline - time.monotonic())
     bounds = Bounds(seconds=left, memory=limits.WORKER_BYTES)
-    until = time.monotonic() + left + _SPARE
+    until = time.monotonic() + left + SPARE
     with contextlib.ExitStack() as stack:
         forked = [stack.enter_context(children.fork(_working(work, share), bounds)) for share in shares]
         try:
             return [child.receive(until - time.monotonic(), limits.WORKER_BYTES) for child in forked]
         except ProcessDied as died:
-            raise _told(died) from None
+            raise told(died) from None
 
 
 def _working(work: Callable[[Sequence[Item]], list[bytes]], share: Sequence[Item]) -> Callable[[Channel], None]:
     return lambda channel: channel.send(work(share))
 
 
-def _told(died: ProcessDied) -> Exception:
+def told(died: ProcessDied) -> Exception:
     if died.late:
         return WireError(
             f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request", status=422
@@ -105,12 +105,12 @@ def _told(died: ProcessDied) -> Exception:
     )
 
 
-def _dumped(totals: Totals) -> list[bytes]:
+def dumped(totals: Totals) -> list[bytes]:
     head = {"numbers": list(totals.files), "seconds": totals.seconds}
     return [json.dumps(head).encode(), *totals.files.values()]
 
 
-def _loaded(parts: list[bytes]) -> Totals:
+def loaded(parts: list[bytes]) -> Totals:
     head, *blobs = parts
     told = json.loads(head)
     return Totals(dict(zip(told["numbers"], blobs, strict=True)), told["seconds"])

@@ -1,0 +1,50 @@
+"""Evaluation apart from a process that is large: where the service is embedded in the client.
+
+A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
+ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a process
+that has nothing but SEAL, and that is forked by a fork server (`cleave_shared.fork_server`). None inherits the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
+from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, told
+from cleave_shared import limits
+from cleave_shared.children import Bounds, Channel
+from cleave_shared.errors import ProcessDied
+from cleave_shared.fork_server import ForkServer, threads
+from cleave_shared.params import SUM60_PACK
+from cleave_shared.seal import SealEvaluator, ring
+
+ring(SUM60_PACK.name)  # made while a function starts, so that no request waits for it and every worker inherits it
+_server = ForkServer([__name__])
+_wanted = False
+
+
+def prepare() -> None:
+    """From now on evaluate apart, if this process has one thread as yet: else a new interpreter would cost more."""
+    global _wanted  # noqa: PLW0603 - a fact about the process
+    if _wanted or threads() > 1:
+        return
+    _wanted = True
+    _server.start()
+
+
+def block_sums(evaluator: Evaluator, profile: str, chunks: Sequence[Chunk], workers: int) -> Totals:
+    """The sums of all blocks, made by `workers` processes. Raises what `evaluate_in_parallel` raises."""
+    if not _wanted:
+        return evaluate_in_parallel(BlockSums(evaluator), chunks, workers)
+    sent = [(each.block, each.blob) for each in chunks]
+    seconds = limits.SENSITIVE_SECONDS + 2 * SPARE  # the workers' own limit comes first
+    try:
+        with _server.fork(_evaluate, (profile, sent, workers), Bounds(seconds=seconds)) as child:
+            return loaded(child.receive(seconds + SPARE, limits.WORKER_BYTES))
+    except ProcessDied as died:
+        raise told(died) from None
+
+
+def _evaluate(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]], workers: int) -> None:
+    chunks = [Chunk(*each) for each in sent]
+    channel.send(dumped(evaluate_in_parallel(BlockSums(SealEvaluator(ring(profile))), chunks, workers)))

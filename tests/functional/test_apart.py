@@ -1,0 +1,95 @@
+"""Embedded in the client the sensitive service's workers are forked by a small process, and none holds the key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.local.embedded import embedded_services
+from cleave_services.sensitive import apart
+from cleave_shared import wire
+from cleave_shared.errors import ServiceError
+from tests.functional import many_chunks
+from tests.functional.processes import descendants, end_within
+
+CLIENT = os.getpid()
+
+
+@pytest.fixture(scope="module")
+def request_of_many(key: SecretKey) -> Iterator[wire.MomentsRequest]:
+    request = many_chunks.request(key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apart, "_wanted", True)  # here are threads: the server is an interpreter of its own
+        embedded_services().sensitive(request)  # it is there from now on
+        yield request
+
+
+def test_no_worker_is_forked_from_the_client(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+    lasting, mine, others, over = set(descendants(CLIENT)), set[int](), set[int](), threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            new = set(descendants(CLIENT)) - lasting
+            children = {pid for pid in new if parent_of(pid) == CLIENT}
+            mine.update(children)
+            others.update(new - children)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    for _ in range(3):
+        answer = embedded_services().sensitive(request_of_many)
+        assert many_chunks.total_of(key, answer) == many_chunks.TOTAL
+    over.set()
+    watching.join()
+    assert not mine
+    assert others
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return int(file.read().rpartition(") ")[2].split()[1])
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("place", [0, 27, many_chunks.CHUNKS - 1])
+def test_a_bad_chunk_is_refused_as_ever(request_of_many: wire.MomentsRequest, place: int) -> None:
+    with pytest.raises(ServiceError, match="answered 422: not a ciphertext") as refused:
+        embedded_services().sensitive(many_chunks.damaged(request_of_many, place))
+    assert refused.value.status == 422
+
+
+def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+    lasting, over = set(descendants(CLIENT)), threading.Event()
+    seen: list[int] = []
+
+    def kill() -> None:
+        while not over.is_set() and not seen:
+            for pid in set(descendants(CLIENT)) - lasting:
+                if parent_of(pid) in lasting:
+                    seen.extend([pid, *descendants(pid)])
+                    os.kill(pid, signal.SIGKILL)
+                    return
+
+    for _ in range(10):
+        hunting = threading.Thread(target=kill)
+        hunting.start()
+        try:
+            embedded_services().sensitive(request_of_many)
+        except ServiceError as error:
+            assert error.status == 500  # noqa: PT017 - it may have been over before it was found
+            break
+        finally:
+            over.set()
+            hunting.join()
+            over.clear()
+    else:
+        pytest.fail("no request was found at work")
+    assert end_within(seen, 5)
+    assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
