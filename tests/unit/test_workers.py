@@ -210,7 +210,7 @@ def test_an_error_nobody_expected_is_told_by_its_class(forks: list) -> None:
 def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit, before the parent would stop waiting."""
     monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.2)
-    monkeypatch.setattr(workers, "_SPARE", 60.0)
+    monkeypatch.setattr(workers, "SPARE", 60.0)
 
     def work(share: Sequence[int]) -> list[bytes]:
         time.sleep(300 * (share[0] == place))
@@ -225,7 +225,7 @@ def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, mo
 def test_who_answers_too_late_is_not_waited_for(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the kernel does not end them, all share one deadline, however many they are."""
     monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.3)
-    monkeypatch.setattr(workers, "_SPARE", 0.2)
+    monkeypatch.setattr(workers, "SPARE", 0.2)
 
     def work(share: Sequence[int]) -> list[bytes]:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -363,7 +363,7 @@ def test_there_is_always_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_process_answers_is_whole() -> None:
     """Hostile input may have taken it over: a number without its sum is no answer, nor is a sum without a number."""
     head = b'{"numbers":[3,5],"seconds":{"load":0.5}}'
-    assert workers._loaded([head, b"x", b"y"]) == Totals({3: b"x", 5: b"y"}, {"load": 0.5})
+    assert workers.loaded([head, b"x", b"y"]) == Totals({3: b"x", 5: b"y"}, {"load": 0.5})
     for blobs in ([b"x"], [b"x", b"y", b"z"]):
         with pytest.raises(ValueError, match="zip"):
-            workers._loaded([head, *blobs])
+            workers.loaded([head, *blobs])
