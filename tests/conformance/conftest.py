@@ -18,34 +18,24 @@ from tests.conftest import no_passphrase
 
 @dataclass
 class Tally:
-    """What was asked, for the summary."""
+    """What was asked."""
 
     asked: int = 0
     sources: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
 
-
-_TALLY = pytest.StashKey[Tally]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_TALLY] = Tally()
+    def __str__(self) -> str:
+        outputs = max(1, self.sources.total())
+        shares = (f"{source} {number} ({number / outputs:.0%})" for source, number in self.sources.most_common())
+        return f"conformance: {self.asked} queries, {len(self.refused)} refused; outputs by source: {', '.join(shares)}"
 
 
 @pytest.fixture(scope="session")
-def tally(request: pytest.FixtureRequest) -> Tally:
-    return request.config.stash[_TALLY]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    tally = config.stash[_TALLY]
-    if not tally.asked:
-        return
-    outputs = tally.sources.total()
-    shares = ", ".join(f"{name} {number} ({number / outputs:.0%})" for name, number in tally.sources.most_common())
-    terminalreporter.write_line(
-        f"conformance: {tally.asked} queries, {len(tally.refused)} refused; outputs by source: {shares}"
-    )
+def tally(printed_figures: list[str]) -> Iterator[Tally]:
+    tally = Tally()
+    yield tally
+    if tally.asked:
+        printed_figures.append(str(tally))
 
 
 class Tables:

@@ -28,10 +28,15 @@ MACROS = (
 )
 
 
+def columns_of(name: str) -> list[list[str]]:
+    """Name, kind, type and SQL of every column."""
+    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [line.split(None, 3) for line in lines if line and not line.startswith("#")]
+
+
 def write_table(folder: Path, name: str, oracle: duckdb.DuckDBPyConnection) -> Path:
     """The file of a table and its schema; the table itself, as DuckDB made it, in `oracle`."""
-    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    columns = [line.split(None, 3) for line in lines if line and not line.startswith("#")]
+    columns = columns_of(name)
     source = f"range({ROWS[name]}) AS r(i)" if name in ROWS else f"'{_lineitem(folder)}'"
     items = ", ".join(f'CAST({sql} AS {type_}) AS "{column}"' for column, _, type_, sql in columns)
     oracle.execute(f"CREATE TABLE {name} AS SELECT {items} FROM {source}")
