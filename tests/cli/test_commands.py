@@ -176,6 +176,24 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
     assert said == b"New passphrase: "
 
 
+def test_a_question_imports_only_what_it_needs(key_file: Path) -> None:
+    """Most of a small question's time is imports: no web framework, no AWS, no event loop, nothing to draw with."""
+    spared = "fastapi starlette mangum anyio asyncio httpx botocore rich tomlkit jinja2 prompt_toolkit pandas pyarrow"
+    code = "from cleave.local.main import main; main()"
+    asked = [
+        "query",
+        "tests/samples/patients.csv",
+        "SELECT ward, SUM(age) FROM patients GROUP BY ward",
+        "--key",
+        str(key_file),
+    ]
+    command = [sys.executable, "-X", "importtime", "-c", code, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert {"sqlglot", "duckdb", "numpy"} <= imported
+    assert not imported & {*spared.split(), "importlib.metadata"}
+
+
 def test_help_imports_nothing_heavy() -> None:
     heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "pydantic", "rich", "cryptography"
     code = f"import sys, cleave.local.main; print([name for name in {heavy} if name in sys.modules])"

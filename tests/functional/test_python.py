@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -25,6 +26,8 @@ import pyarrow as pa
 import pytest
 
 import cleave
+from cleave.api import bars
+from cleave.cli import console
 from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
@@ -233,6 +236,13 @@ def test_what_is_wrong_is_told(data: Any, more: dict[str, Any], kind: type[Excep
         cleave.query(data, "SELECT COUNT(bill) FROM frame", **({"table": "frame"} | more))
 
 
+def test_a_question_is_text() -> None:
+    with pytest.raises(cleave.InputError, match="a question is text, not NoneType"):
+        cleave.query(PATIENTS, None)  # type: ignore[arg-type]
+    with cleave.connect(PATIENTS) as connection, pytest.raises(cleave.ProgrammingError, match="a statement is text"):
+        connection.execute(7)  # type: ignore[arg-type]
+
+
 def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.json"
     cleave.create_key(path, b"correct horse battery staple")
@@ -271,6 +281,27 @@ def test_it_works_in_threads_beside_a_running_loop() -> None:
         answers = list(pool.map(lambda _: cleave.query(PATIENTS, WARDS), range(4)))
     for answer in asyncio.run(within()) + answers:
         assert [row[:3] for row in answer] == expected
+
+
+def test_bars_are_drawn_once_something_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, int] = {}
+
+    class Drawn(console.BarProgress):
+        def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - as rich has it
+            drawn[name] = 0
+
+            def advance(amount: int) -> None:
+                drawn[name] += amount
+
+            return advance
+
+    monkeypatch.setattr(console, "BarProgress", Drawn)
+    monkeypatch.setattr(bars, "_PATIENCE", 60.0)
+    cleave.query(PATIENTS, WARDS, progress=True)
+    assert drawn == {}
+    monkeypatch.setattr(bars, "_PATIENCE", 0.0)
+    answer = cleave.query(PATIENTS, WARDS, progress=True)
+    assert drawn == {"plain half": 600, "encrypt and send": answer.usage.chunks}
 
 
 def test_encrypting_processes_are_forked_from_a_thread_and_leave_nothing() -> None:

@@ -21,6 +21,7 @@ from cleave.local.prepare import prepare_embedded
 from cleave.session import Session
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.connect import Target
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.pipeline import Options
@@ -137,6 +138,8 @@ def ask(
     strict: bool = False,
 ) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
+    if not isinstance(sql, str):
+        raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
     planned = session.plan(sql, cloud_only=cloud_only)
     if not planned.sends_nothing and not session.is_remote:
         prepare_embedded()  # takes its time in the background, while the table is read

@@ -1,16 +1,23 @@
-"""Progress in a notebook or on a terminal, through rich; nothing where nobody watches."""
+"""Progress in a notebook or on a terminal, through rich; nothing where nobody watches or nothing takes long."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib.util import find_spec
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cleave.session import Bars, Silent
 
 if TYPE_CHECKING:
+    from cleave.cli.console import BarProgress
     from cleave.pipeline import Progress
+
+_PATIENCE = 0.5  # seconds: what ends before leaves no trace in a notebook's cell
 
 
 def bars(wanted: bool | None) -> Bars:
@@ -18,16 +25,66 @@ def bars(wanted: bool | None) -> Bars:
 
     def shown() -> AbstractContextManager[Progress]:
         if wanted or (wanted is None and _is_watched()):
-            from cleave.cli.console import BarProgress  # noqa: PLC0415 - rich takes 40 ms
-
-            return BarProgress()
+            return _Patient()
         return nullcontext(Silent())
 
     return shown
 
 
 def _is_watched() -> bool:
-    kernel = sys.modules.get("ipykernel.zmqshell")
-    if kernel is not None:
+    if "ipykernel.zmqshell" in sys.modules:
         return find_spec("ipywidgets") is not None  # rich draws through it
     return hasattr(sys, "ps1") and sys.stderr.isatty()
+
+
+class _Patient:
+    """Bars that are drawn with the first progress after `_PATIENCE`."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + _PATIENCE
+        self._lock = threading.Lock()
+        self._open = ExitStack()
+        self._drawn: BarProgress | None = None
+        self._stages: list[_Stage] = []
+
+    def stage(self, name: str, total: int) -> Callable[[int], None]:
+        stage = _Stage(name, total)
+        with self._lock:
+            self._stages.append(stage)
+
+        def advance(amount: int) -> None:
+            with self._lock:
+                stage.done += amount
+                if time.monotonic() >= self._due:
+                    self._draw()
+
+        return advance
+
+    def _draw(self) -> None:
+        if self._drawn is None:
+            from cleave.cli.console import BarProgress  # noqa: PLC0415 - rich takes 40 ms
+
+            self._drawn = self._open.enter_context(BarProgress())
+        for stage in self._stages:
+            if stage.advance is None:
+                stage.advance = self._drawn.stage(stage.name, stage.total)
+            if stage.done > stage.shown:
+                stage.advance(stage.done - stage.shown)
+                stage.shown = stage.done
+
+    def __enter__(self) -> _Patient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+
+class _Stage:
+    def __init__(self, name: str, total: int) -> None:
+        self.name = name
+        self.total = total
+        self.done = 0
+        self.shown = 0
+        self.advance: Callable[[int], None] | None = None

@@ -26,6 +26,8 @@ def bound(sql: str, parameters: Sequence[object]) -> str:
     """
     import duckdb  # noqa: PLC0415 - 30 ms
 
+    if not isinstance(sql, str):
+        raise ProgrammingError(f"a statement is text, not {type(sql).__name__}")
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise ProgrammingError("parameters are a sequence, one for each ? of the statement")
     text = sql.encode()

@@ -2,6 +2,9 @@
 
 TenSEAL holds the GIL in every call, so threads would gain nothing. A child inherits the key and the plaintexts; only
 numbers of requests go in, and ciphertexts come out through a memory file both share, which spares copies.
+
+Other threads may be at work when it forks, as those of a notebook are: since TenSEAL holds the GIL, none of them is
+inside SEAL then, and a child touches no other library that has locks.
 """
 
 from __future__ import annotations

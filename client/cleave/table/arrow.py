@@ -83,7 +83,10 @@ def _objects(values: Any, missing: Any, place: str) -> pa.Array:
             continue
         found = _kind(value)
         if found is None:
-            raise InputError(f"{place}, row {row + 1}: a {type(value).__name__} cannot be read")
+            raise InputError(
+                f"{place}, row {row + 1}: a {type(value).__name__} cannot be read",
+                hint="map(str) makes it text; a column of pyarrow's own type is read as it is",
+            )
         if kind not in (None, found):
             raise InputError(
                 f"{place}, row {row + 1}: is {found}, the rows before it are {kind}",
