@@ -119,6 +119,12 @@ def test_one_module_imports_tenseal() -> None:
     assert users == ["seal.py"]
 
 
+def test_one_module_of_the_services_imports_fastapi_and_mangum() -> None:
+    """With what they build for a document nobody asks for put off."""
+    users = [path.name for path in SOURCES["cleave_services"] if roots(path) & {"fastapi", "mangum"}]
+    assert users == ["web.py"]
+
+
 def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
     handlers = {"SecretKey", "KeyGenerator", "Decryptor", "Encryptor"}
     users = set()
