@@ -42,6 +42,7 @@ _LEAST_PIECE = 4  # letters of a word that is looked for within another; CJK wor
 _LEAST_PIECE_CJK = 2
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 _QUARTERS = 4
+_SHIPS = words("ship shipping shipment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def harmless_name(name: str, different: int) -> str | None:
     if not QUARTERS_OR_TRIMESTERS.isdisjoint(found) and different != _QUARTERS:
         return None
     known = _HARMLESS | BESIDE
-    if not (SYSTEM | words("ship shipping shipment")).isdisjoint(found):
+    if not (SYSTEM | _SHIPS).isdisjoint(found):
         known |= OF_SYSTEMS
     if not (TRADE | STOCK).isdisjoint(found):
         known |= QUANTITY

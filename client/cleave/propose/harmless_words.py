@@ -63,7 +63,7 @@ SYSTEM = words(
 CODE = words("id ids key code no nr num number nummer numero numer номер kod iso 编号 番号")
 BESIDE = CODE | words(
     "name type group category kind size unit units label level order line mode method web catégorie de"
-    " Gruppe Name typ tipo grupo groupe Kategorie categoría categoria categorie kategoria kategori категория 类别 分类"
+    " Gruppe typ tipo grupo groupe Kategorie categoría categoria categorie kategoria kategori категория 类别 分类"
     " カテゴリー تصنيف التصنيف of the del della des du la le van der"
 )
 QUANTITY = words(
