@@ -349,7 +349,7 @@ def test_a_frame_that_drips_has_one_deadline() -> None:
         started = time.monotonic()
         with pytest.raises(TimeoutError):
             channel.receive(0.3)
-        assert 0.3 <= time.monotonic() - started < 1.0
+        assert 0.3 <= time.monotonic() - started < 3.0
         with pytest.raises(TimeoutError):
             channel.receive(0)
         with pytest.raises(TimeoutError):
@@ -450,7 +450,7 @@ def test_who_is_gone() -> None:
     with children.fork(sleep) as child:
         started = time.monotonic()
         assert not children._is_gone(child.pid, 0.2)
-        assert 0.2 <= time.monotonic() - started < 1.0
+        assert 0.2 <= time.monotonic() - started < 3.0
         os.kill(child.pid, signal.SIGKILL)
         assert children._is_gone(child.pid, 5)
         descriptors = len(os.listdir("/proc/self/fd"))

@@ -224,24 +224,24 @@ def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, mo
 
 def test_who_answers_too_late_is_not_waited_for(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the kernel does not end them, all share one deadline, however many they are."""
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.3)
-    monkeypatch.setattr(workers, "SPARE", 0.2)
+    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "SPARE", 0.5)
 
     def work(share: Sequence[int]) -> list[bytes]:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        time.sleep((0.4, 300, 300)[share[0]])
+        time.sleep((0.8, 300, 300)[share[0]])
         return [b"done"]
 
     started = time.monotonic()
-    with pytest.raises(WireError, match=r"^stopped after 0.3 s$"):
+    with pytest.raises(WireError, match=r"^stopped after 0.5 s$"):
         spread(work, range(3), 3)
-    assert 0.4 <= time.monotonic() - started < 0.8
+    assert 0.8 <= time.monotonic() - started < 1.7
 
 
 def test_all_rounds_have_one_deadline(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """What adding up may take is what evaluating has left, and a second at least."""
     monkeypatch.setattr(workers, "MIN_WORK", 1)
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 5.0)
+    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 20.0)
 
     class Slow(BlockSums):
         def evaluate(self, chunks: Sequence[Chunk]) -> Totals:
@@ -250,8 +250,8 @@ def test_all_rounds_have_one_deadline(forks: list, monkeypatch: pytest.MonkeyPat
 
     assert seen(evaluate_in_parallel(Slow(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
     *first, last = [bounds.seconds for _, bounds in forks]
-    assert all(4.8 < (seconds or 0) <= 5.0 for seconds in first)
-    assert 3.0 < (last or 0) < 4.5
+    assert all(18 < (seconds or 0) <= 20 for seconds in first)
+    assert 10 < (last or 0) < 19.5
 
 
 @pytest.mark.parametrize(("left", "seconds"), [(-10.0, 1.0), (0.5, 1.0), (3.0, 3.0)])
@@ -259,7 +259,7 @@ def test_a_deadline_that_is_near_leaves_a_second(left: float, seconds: float, fo
     assert spread(lambda _: [b"done"], range(2), 2, time.monotonic() + left) == [[b"done"]] * 2
     for _, bounds in forks:
         assert bounds.memory == limits.WORKER_BYTES
-        assert seconds - 0.2 < (bounds.seconds or 0) <= seconds
+        assert bounds.seconds == seconds if left < 1 else seconds - 1 < (bounds.seconds or 0) <= seconds
 
 
 def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
