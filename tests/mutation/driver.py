@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import libcst
 from mutmut import __main__ as mutmut
 from mutmut.mutation.data import SourceFileMutationData
 from mutmut.mutation.diff_apply import read_functions_from_index
+from mutmut.runners.harness import PytestRunner
 from mutmut.state import state
 from mutmut.stats import status_by_exit_code
 from mutmut.utils.file_utils import walk_mutatable_files
@@ -37,6 +39,18 @@ def every_test() -> None:
     mutmut.collect_or_load_stats = collected
 
 
+def apart() -> None:
+    """Have each mutant tested in a session of its own: one that signals its process group ends nobody else."""
+    run_tests = PytestRunner.run_tests
+
+    def alone(runner: PytestRunner, *, mutant_name: str | None, tests: Iterable[str]) -> int:
+        if mutant_name:
+            os.setsid()
+        return run_tests(runner, mutant_name=mutant_name, tests=tests)
+
+    PytestRunner.run_tests = alone
+
+
 def told(path: Path, mutant: str, code: int | None) -> dict[str, str]:
     found = read_functions_from_index(mutant, path)
     if found is None:
@@ -54,6 +68,7 @@ def told(path: Path, mutant: str, code: int | None) -> dict[str, str]:
 
 def main() -> None:
     children, *rest = sys.argv[1:]
+    apart()
     if rest:
         every_test()
     mutmut._run([], int(children))

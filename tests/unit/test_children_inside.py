@@ -113,11 +113,11 @@ def test_bounds_are_set_as_told() -> None:
 
 def test_a_limit_is_never_raised() -> None:
     def look() -> list[object]:
-        resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
         found: list[object] = []
         for to, spare in ((200, 1), (100, 1), (99, 1), (60, 5), (90, 0)):
-            children._lower(resource.RLIMIT_CPU, to, spare)
-            found.append(resource.getrlimit(resource.RLIMIT_CPU))
+            children._lower(resource.RLIMIT_NOFILE, to, spare)
+            found.append(resource.getrlimit(resource.RLIMIT_NOFILE))
         return found
 
     assert told(look) == [[100, 100], [100, 100], [99, 100], [60, 65], [65, 65]]
