@@ -167,8 +167,9 @@ def run_query(
     transport: Transport,
     progress: Progress,
     options: Options = DEFAULTS,
+    deadline: Deadline | None = None,
 ) -> Result:
-    """Answer `plan` over `table` through `transport`.
+    """Answer `plan` over `table` through `transport`, whose deadline is `deadline`: it bounds encrypting as well.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
     (see cleave.verdict).
@@ -195,7 +196,7 @@ def run_query(
             plain = pool.submit(_ask_plain, halves, plan, schema_hash, transport, progress, failed, clock)
             if job and encryptors:
                 with clock.stage("sensitive"):
-                    _ask_sensitive(job, encryptors, key, schema_hash, transport, progress, failed, verdict)
+                    _ask_sensitive(job, encryptors, key, schema_hash, transport, progress, failed, verdict, deadline)
             responses = plain.result()
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
@@ -349,6 +350,7 @@ def _ask_sensitive(
     progress: Progress,
     failed: _Failed,
     verdict: Verdict,
+    deadline: Deadline | None,
 ) -> None:
     advance = progress.stage("encrypt and send", job.packing.chunks)
     lock = threading.Lock()  # guards the job's totals
@@ -361,4 +363,4 @@ def _ask_sensitive(
         advance(part.stop - part.start)
 
     with failed.on_error():
-        encryptors.each(ask, REQUESTS_UNDER_WAY, failed)
+        encryptors.each(ask, REQUESTS_UNDER_WAY, failed, deadline or Deadline(QUERY_SECONDS))

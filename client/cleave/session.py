@@ -156,7 +156,7 @@ class Session:
             transport = self._connected(access, deadline).begin(deadline)
             try:
                 with self._bars() as progress:
-                    return run_query(table, plan, key, transport, progress, options or DEFAULTS)
+                    return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
             finally:
                 transport.stop()
 

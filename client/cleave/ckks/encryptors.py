@@ -17,11 +17,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
+from typing import Protocol
 
 from cleave.ckks.job import Job
 from cleave.ckks.packing import Part
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
+from cleave_shared.errors import ProcessDied
 
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
 # A job of fewer chunks is encrypted in this process: a fork costs about as much as encrypting so many.
@@ -30,6 +32,15 @@ MIN_CHUNKS_TO_FORK = 12
 SECONDS_FOR_A_PART = 120.0
 
 _NUMBER = struct.Struct("<Q")
+
+
+class Deadline(Protocol):
+    """What is known of a query's (cleave.transport.deadline)."""
+
+    def left(self) -> float: ...  # seconds
+
+    def check(self) -> None: ...  # raises where none are
+
 
 Ask = Callable[[Part, list[bytes]], None]
 
@@ -56,11 +67,11 @@ class Encryptors:
     ) -> None:
         self._stack.close()
 
-    def each(self, ask: Ask, under_way: int, failed: threading.Event) -> None:
+    def each(self, ask: Ask, under_way: int, failed: threading.Event, deadline: Deadline) -> None:
         """Call `ask` with every part and its ciphertexts, at most `under_way` calls at once.
 
-        Raises the first error of any call, ServiceError where an encrypting process died. Then, or once somebody else
-        has set `failed`, nothing more is asked.
+        Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
+        where one is not done in time. Then, or once somebody else has set `failed`, nothing more is asked.
         """
         if not self._children:
             for part in self._parts:
@@ -88,7 +99,7 @@ class Encryptors:
 
         def run(child: _Encryptor, pool: ThreadPoolExecutor) -> None:
             try:
-                for number, chunks in child.encrypted(take):
+                for number, chunks in child.encrypted(take, deadline):
                     gate.acquire()
                     if failed.is_set():
                         return
@@ -122,21 +133,25 @@ class _Encryptor:
         self._child.__exit__(kind, error, trace)
         os.close(self._memory)
 
-    def encrypted(self, take: Callable[[], int | None]) -> Iterator[tuple[int, list[bytes]]]:
+    def encrypted(self, take: Callable[[], int | None], deadline: Deadline) -> Iterator[tuple[int, list[bytes]]]:
         """The chunks of each part that `take` gives the number of; the next is begun before one is handed on."""
         number = take()
         if number is not None:
             self._child.send([_NUMBER.pack(number)], SECONDS_FOR_A_PART)
         while number is not None:
-            chunks = self._finished()
+            chunks = self._finished(deadline)
             following = take()
             if following is not None:
                 self._child.send([_NUMBER.pack(following)], SECONDS_FOR_A_PART)
             yield number, chunks
             number = following
 
-    def _finished(self) -> list[bytes]:
-        (packed,) = self._child.receive(SECONDS_FOR_A_PART)
+    def _finished(self, deadline: Deadline) -> list[bytes]:
+        try:
+            (packed,) = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
+        except ProcessDied:
+            deadline.check()
+            raise
         sizes = [size for (size,) in _NUMBER.iter_unpack(packed)]
         ends = itertools.accumulate(sizes)
         return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)]

@@ -1,6 +1,6 @@
 """One query's time: every wait of it ends when the time is over, when the query fails, or when it is stopped.
 
-Encryption and local work count as well, but only waits are cut short: for a service, for a turn, before a repetition.
+Local work counts as well, but only waits are cut short: for a service, for a turn, before a repetition, for encryption.
 """
 
 from __future__ import annotations

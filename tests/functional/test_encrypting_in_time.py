@@ -1,0 +1,50 @@
+"""A query's deadline bounds the wait for its own encrypting processes, as it bounds every other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
+from cleave.ckks.job import Job
+from cleave.ckks.key_file import create_key
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Session
+from cleave.table.lazy import of_files
+from cleave.transport.deadline import Deadline, OutOfTime
+
+FOREVER = 600.0
+SOON = 15.0  # seconds, on a machine at its limits; a part may take 120
+
+
+def never(*_: Any) -> Any:
+    time.sleep(FOREVER)
+
+
+def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
+    job = cast(Job, SimpleNamespace(encrypt=never))
+    parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)] * 2
+    started = time.perf_counter()
+    with Encryptors(job, parts) as encryptors, pytest.raises(OutOfTime):
+        encryptors.each(never, 4, threading.Event(), Deadline(0.2))
+    assert time.perf_counter() - started < SOON
+
+
+def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, key = tmp_path / "t.csv", tmp_path / "key.json"
+    table.write_text("x\n" + "1.5\n2.5\n" * 60_000)
+    table.with_suffix(".schema.toml").write_text('[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\n')
+    create_key(key, None)
+    monkeypatch.setattr(Job, "encrypt", never)
+    with Session(of_files([table]), Access(key), embedded_services) as session:
+        plan = session.plan("SELECT SUM(x) FROM t")
+        _ = session.table
+        started = time.perf_counter()
+        with pytest.raises(OutOfTime, match="within the 1 seconds"):
+            session.ask(plan, seconds=1.0)
+        assert time.perf_counter() - started < SOON
