@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import math
+import os
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -120,6 +122,21 @@ def test_what_is_closed_is_closed(key_file: Path) -> None:
     for use in (connection.cursor, connection.commit, lambda: other.execute(WARDS), other.fetchall):
         with pytest.raises(cleave.InterfaceError, match="connection is closed"):
             use()
+
+
+def test_a_connection_that_nobody_closes_gives_up_what_it_has(key_file: Path) -> None:
+    def opened() -> int:
+        return sum(
+            "memfd:parquet" in os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()
+        )
+
+    before = opened()
+    connection = cleave.connect(PATIENTS, key=key_file)
+    connection.execute(WARDS)
+    assert opened() == before + 1
+    del connection
+    gc.collect()
+    assert opened() == before
 
 
 def test_a_failed_statement_leaves_no_rows_of_the_one_before(connection: cleave.Connection) -> None:

@@ -239,6 +239,8 @@ def test_what_is_wrong_is_told(data: Any, more: dict[str, Any], kind: type[Excep
 def test_a_question_is_text() -> None:
     with pytest.raises(cleave.InputError, match="a question is text, not NoneType"):
         cleave.query(PATIENTS, None)  # type: ignore[arg-type]
+    with pytest.raises(cleave.InputError, match="a question is text, not int"):
+        cleave.plan(PATIENTS, 7)  # type: ignore[arg-type]
     with cleave.connect(PATIENTS) as connection, pytest.raises(cleave.ProgrammingError, match="a statement is text"):
         connection.execute(7)  # type: ignore[arg-type]
 

@@ -217,7 +217,7 @@ def test_a_schema_object_serves_too_and_names_the_table() -> None:
     assert "column 'y'" in refusal(pd.DataFrame({"x": [1], "y": [2]}), schema)
 
 
-def test_what_becomes_of_the_frame_later_does_not_matter() -> None:
+def test_what_becomes_of_the_frame_once_it_is_read_does_not_matter() -> None:
     frame = pd.DataFrame({"x": [1, 2]})
     with of_frame(frame, {"x": "plain"}).read(None) as table:
         frame.loc[0, "x"] = 99

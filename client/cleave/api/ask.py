@@ -123,7 +123,7 @@ def plan(
     Nothing is sent and no key is needed. Raises InputError and QueryRefused.
     """
     with Session(lazy(data, schema, table), bars=bars(progress), others=further_tables(others)) as session:
-        return Plan(session.describe(session.plan(sql, cloud_only=cloud_only), chosen(pad, digits)))
+        return Plan(session.describe(session.plan(_text(sql), cloud_only=cloud_only), chosen(pad, digits)))
 
 
 def ask(
@@ -138,15 +138,19 @@ def ask(
     strict: bool = False,
 ) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
-    if not isinstance(sql, str):
-        raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
-    planned = session.plan(sql, cloud_only=cloud_only)
+    planned = session.plan(_text(sql), cloud_only=cloud_only)
     if not planned.sends_nothing and not session.is_remote:
         prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=_level())
     return Result(planned, raw, time.perf_counter() - started, answer)
+
+
+def _text(sql: object) -> str:
+    if not isinstance(sql, str):
+        raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
+    return sql
 
 
 def _level() -> int:

@@ -12,6 +12,7 @@ and not a connection.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -104,6 +105,7 @@ class Connection:
         self, session: Session, options: Options, timeout: float, *, cloud_only: bool, raw: bool, strict: bool
     ) -> None:
         self._session: Session | None = session
+        weakref.finalize(self, session.close)  # also one that nobody closes gives up its table and its key
         self._options = options
         self._timeout = timeout
         self._cloud_only = cloud_only

@@ -48,7 +48,7 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
     """A frame as a table; of a schema given as column -> kind, the types are the frame's.
 
     Raises InputError for a column of mixed or unknown types, by its name and row, and for one that the schema does
-    not name. The frame's values are taken over here: what becomes of it later does not matter.
+    not name. The values are copied when the table is read, with the first question.
     """
     frame = _as_arrow(data)
     if isinstance(schema, Mapping):
