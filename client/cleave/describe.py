@@ -16,7 +16,7 @@ from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields
 from cleave.ckks.packing import Packing, bytes_of_chunk
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
 from cleave.quantities import counted
-from cleave.split import Halves
+from cleave.split import Halves, split
 from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
@@ -116,8 +116,8 @@ def describe_plan(
     """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
     if isinstance(plan, LocalPlan):
         return _whole(table, plan)
-    halves = Halves(table, plan)
-    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts()] if plan.asks_plain else []
+    plan, halves = split(table, plan)
+    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
     columns = columns_of(plan)
     packing = packing_of(columns, halves, profile, options)
     scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
@@ -175,7 +175,12 @@ def _whole(table: Table, plan: LocalPlan) -> Description:
 
 
 def _local(plan: QueryPlan | LocalPlan) -> tuple[LocalOutput, ...]:
-    return tuple(LocalOutput(each.name, each.reason) for each in plan.outputs if each.reason)
+    outputs = [LocalOutput(each.name, each.reason) for each in plan.outputs if each.reason]
+    if isinstance(plan, QueryPlan):
+        shown = {place for final in plan.finals for place in final.local}
+        reasons = dict.fromkeys(each.reason for place, each in enumerate(plan.local) if place not in shown)
+        outputs += [LocalOutput("HAVING or ORDER BY", reason) for reason in reasons]
+    return tuple(outputs)
 
 
 def _columns(table: Table, plan: QueryPlan, halves: Halves, columns: Columns, packing: Packing) -> Iterator[ColumnFate]:

@@ -22,7 +22,7 @@ from cleave.ckks.job import Job
 from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave.quantities import counted
-from cleave.split import Halves, PlainPart
+from cleave.split import Halves, PlainPart, split
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import rejoin
@@ -31,7 +31,7 @@ from cleave.suppress import suppress_small
 from cleave.table.asked import limited, run_select
 from cleave.table.table import Table
 from cleave.transport.base import QUERY_SECONDS, Transport
-from cleave.transport.deadline import Deadline, Stopped
+from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave.verdict import Verdict
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.params import Profile
@@ -172,12 +172,13 @@ def run_query(
     """Answer `plan` over `table` through `transport`, whose deadline is `deadline`: it bounds encrypting as well.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
-    (see cleave.verdict).
+    (see cleave.verdict). Where the deadline ends work of DuckDB's here, duckdb.InterruptException.
     """
     clock = _Clock()
+    deadline = deadline or Deadline(QUERY_SECONDS)
     schema_hash = key.tag(table.schema.hash())
-    with clock.stage("split"):
-        halves = Halves(table, plan)
+    with clock.stage("split"), limited(table.connection, deadline.left):  # its thread has ended before anything forks
+        plan, halves = split(table, plan)
     with clock.stage("encode"):
         columns = columns_of(plan)
         packing = packing_of(columns, halves, key.profile, options)
@@ -239,13 +240,23 @@ def run_local(
     clock = _Clock()
     try:
         if isinstance(plan, LocalPlan):
-            return _run_whole(table, plan, options, deadline, clock)
+            whole = plan
+            # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
+            return deadline.call(lambda: _run_whole(table, whole, options, deadline, clock))
         with limited(table.connection, deadline.left):
             return _run_grouped(table, plan, options, clock)
-    except duckdb.InterruptException:
+    except (duckdb.InterruptException, OutOfTime):
         pass
-    deadline.check()
-    raise Stopped("the query was stopped")
+    except BaseException:
+        deadline.stop()
+        raise
+    with contextlib.suppress(OutOfTime):
+        deadline.check()
+        raise Stopped("the query was stopped")
+    raise OutOfTime(
+        f"the query was not answered within the {deadline.seconds:g} seconds it was given",
+        hint="give it more with --timeout SECONDS; DuckDB on this machine was at work",
+    )
 
 
 def _run_whole(table: Table, plan: LocalPlan, options: Options, deadline: Deadline, clock: _Clock) -> Result:
@@ -333,7 +344,7 @@ def _ask_plain(
     futures: list[Future[PlainResponse]] = []
     with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, failed.on_error():
         # All of them before any is asked: a row too large for a request is refused before anything has left.
-        for part in list(halves.plain_parts()):
+        for part in halves.plain_parts:
             gate.acquire()
             if failed.is_set():
                 break
@@ -350,7 +361,7 @@ def _ask_sensitive(
     progress: Progress,
     failed: _Failed,
     verdict: Verdict,
-    deadline: Deadline | None,
+    deadline: Deadline,
 ) -> None:
     advance = progress.stage("encrypt and send", job.packing.chunks)
     lock = threading.Lock()  # guards the job's totals
@@ -363,4 +374,4 @@ def _ask_sensitive(
         advance(part.stop - part.start)
 
     with failed.on_error():
-        encryptors.each(ask, REQUESTS_UNDER_WAY, failed, deadline or Deadline(QUERY_SECONDS))
+        encryptors.each(ask, REQUESTS_UNDER_WAY, failed, deadline)

@@ -136,11 +136,13 @@ class Session:
         return answer
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
+        import duckdb  # noqa: PLC0415 - 30 ms
+
         from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
-        from cleave.transport.deadline import Deadline  # noqa: PLC0415
+        from cleave.transport.deadline import Deadline, Stopped  # noqa: PLC0415
 
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
@@ -157,8 +159,12 @@ class Session:
             try:
                 with self._bars() as progress:
                     return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
+            except duckdb.InterruptException:
+                pass
             finally:
                 transport.stop()
+            deadline.check()
+            raise Stopped("the query was stopped")
 
     def unlock(self, plan: QueryPlan | LocalPlan) -> None:
         """Open the key, if `plan` needs one: may ask for a passphrase, now and in this thread.

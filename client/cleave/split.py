@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -33,6 +34,15 @@ class PlainPart:
 
     rows: int
     parquet: bytes | None
+
+
+def split(table: Table, plan: QueryPlan) -> tuple[QueryPlan, Halves]:
+    """The halves of `table`, by `plan` or, where that cannot be kept, by the other one it holds."""
+    halves = Halves(table, plan)
+    if plan.otherwise is None or not plan.asks_plain or not halves.divides_groups:
+        return plan, halves
+    halves.close()
+    return plan.otherwise, Halves(table, plan.otherwise)
 
 
 class Halves:
@@ -147,11 +157,21 @@ class Halves:
         """Whether the plain service has anything to answer."""
         return self._plan.asks_plain
 
-    def plain_parts(self) -> Iterator[PlainPart]:
+    @cached_property
+    def plain_parts(self) -> list[PlainPart]:
+        """All of the plain half. Raises QueryRefused if a single row does not fit a request."""
+        return list(self._parts())
+
+    @property
+    def divides_groups(self) -> bool:
+        """Whether rows of one group lie in several parts of the plain half."""
+        ends = np.cumsum([part.rows for part in self.plain_parts])[:-1]  # of all parts but the last
+        return bool(np.any((ends < self.counts.sum()) & ~np.isin(ends, np.cumsum(self.counts))))
+
+    def _parts(self) -> Iterator[PlainPart]:
         """The plain half in files that each fit a request, and whose groups each fit an answer.
 
-        Rows come by group, unselected ones last, in random order within a group. Raises QueryRefused if a single row
-        does not fit.
+        Rows come by group, unselected ones last, in random order within a group.
         """
         if not self._plan.plain_columns:
             yield PlainPart(self.rows, None)

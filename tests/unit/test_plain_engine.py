@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from cleave_services.plain import contained, engine
 from cleave_services.plain.database import Database, _translated
-from cleave_services.plain.functions import ALLOWED_FUNCTIONS
 from cleave_shared import limits
 from cleave_shared.errors import WireError
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
 
 CANARY = "canary-4711-secret"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -13,6 +13,7 @@ from sqlglot.errors import TokenError
 
 from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.fidelity import same_statement
+from cleave.sql.uncut import Uncut
 from cleave.table.duck import connect, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import QueryRefused
@@ -36,7 +37,7 @@ class Catalog:
 
     def create(self, table: str, columns: Described) -> None:
         described = ", ".join(f"{identifier(name)} {type_}" for name, type_ in columns)
-        self._connection.execute(f"CREATE TABLE {identifier(table)} ({described})")
+        self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
     def describe(self, statement: str) -> Described:
         """Raises QueryRefused with DuckDB's own reason, without the values of the query's literals."""
@@ -55,8 +56,16 @@ class Catalog:
         if tree.get("error"):
             if tree.get("error_type") == "parser":
                 self.describe(statement)
-            raise QueryRefused("only SELECT is supported", hint=_NAMED if _pivots(statement) else None)
+            raise Uncut("only SELECT is supported", hint=_NAMED if _pivots(statement) else None)
         return tree
+
+    def functions(self, expression: str) -> set[str]:
+        """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
+        return {
+            str(node["function_name"]).lower()
+            for node in _nodes(self.tree(f"SELECT {expression}"))
+            if node.get("class") == "FUNCTION"
+        }
 
     def require_same(self, statement: str, rewritten: str) -> None:
         """Raises QueryRefused unless DuckDB's parser makes the same of both, or if it makes nothing of the first."""
@@ -93,6 +102,17 @@ class Catalog:
             return ()
         selected = ", ".join(f"({sql})" for sql in expressions)
         return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}"))
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
 
 
 def _pivots(statement: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -44,18 +45,29 @@ from cleave.table.schema import Kind, Schema
 from cleave.table.types import decimals_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 
 GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
 
 
 class Cutter:
-    """`cloud_only`: what no service can compute is refused, else it is computed here."""
+    """`cloud_only`: what no service can compute is refused, else it is computed here. `divided`: so is what the plain
+    service cannot compute of the parts of a group.
+    """
 
     def __init__(
-        self, question: Question, resolved: Resolved, schema: Schema, catalog: Catalog, *, cloud_only: bool = False
+        self,
+        question: Question,
+        resolved: Resolved,
+        schema: Schema,
+        catalog: Catalog,
+        *,
+        cloud_only: bool = False,
+        divided: bool = False,
     ) -> None:
         self._question = question
         self._cloud_only = cloud_only
+        self._divided = divided
         self._resolved = resolved
         self._schema = schema
         self._catalog = catalog
@@ -109,6 +121,9 @@ class Cutter:
             write(key) if key.find(exp.Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
             for key, type_ in zip(resolved.keys, key_types, strict=True)
         )
+        for each in self._selecting if self._hidden is None else ():
+            if unknown := self._catalog.functions(write(each)) - ALLOWED_FUNCTIONS:
+                raise Uncut(f"the plain service does not compute {min(unknown)}()")
         arguments = self._typed_arguments()
         encrypted = self._typed_encrypted(arguments)
         plain = self._typed_plain()
@@ -323,8 +338,7 @@ class Cutter:
                 try:
                     require_encodable(type_)
                 except OnlyHere as reason:
-                    self._refused[key] = reason
-                    raise
+                    self._refuse(node, reason)
             decimals = decimals_of(type_)
             names = tuple(column.name for column in columns_of(node, self._schema))
             known = known_of(node, type_, self._schema, self._catalog.types)
@@ -348,19 +362,26 @@ class Cutter:
         nodes = list(self._plain.values())
         types = self._catalog.types([write(node) for node in nodes])
         decomposed = [decompose(node, type_) for node, type_ in zip(nodes, types, strict=True)]
-        if self._resolved.sets is not None:
-            for node, each in zip(nodes, decomposed, strict=True):
-                if each.combine is None:
-                    self._refused[identity(node)] = OnlyHere(
-                        f"{write(node)} cannot be put together from smaller groups, as sets of keys need",
-                        hint="ask once for each set of keys",
-                    )
-                    raise self._refused[identity(node)]
+        for node, each in zip(nodes, decomposed, strict=True):
+            if unknown := self._catalog.functions(write(node)) - ALLOWED_FUNCTIONS:
+                self._refuse(node, OnlyHere(f"the plain service does not compute {min(unknown)}()"))
+            if each.combine is None and self._resolved.sets is not None:
+                reason = f"{write(node)} cannot be put together from smaller groups, as sets of keys need"
+                self._refuse(node, OnlyHere(reason, hint="ask once for each set of keys"))
+            if each.combine is None and self._divided:
+                reason = (
+                    f"{write(node)} cannot be put together from several requests, and the plain columns need several"
+                )
+                self._refuse(node, OnlyHere(reason))
         part_types = iter(self._catalog.types([part for each in decomposed for part in each.parts]))
         return tuple(
             _plain_aggregate(node, type_, each, tuple(next(part_types) for _ in each.parts), certificates.get(place))
             for place, (node, type_, each) in enumerate(zip(nodes, types, decomposed, strict=True))
         )
+
+    def _refuse(self, node: exp.Expression, reason: OnlyHere) -> NoReturn:
+        self._refused[identity(node)] = reason
+        raise reason
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
         """Asks for the witnesses of plain sums of doubles that encrypted figures are computed with."""

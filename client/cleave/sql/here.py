@@ -40,9 +40,13 @@ class LocalParts:
         types = self._catalog.types(list(self._parts), grouped)
         return tuple(
             LocalAggregate(
-                sql, type_, tuple(column.name for column in columns_of(node, self._schema)), self._exact(node)
+                sql=sql,
+                type=type_,
+                columns=tuple(column.name for column in columns_of(node, self._schema)),
+                exact=self._exact(node),
+                reason=str(self.reasons[f"l{place}"]),
             )
-            for (sql, node), type_ in zip(self._parts.items(), types, strict=True)
+            for place, ((sql, node), type_) in enumerate(zip(self._parts.items(), types, strict=True))
         )
 
     def _exact(self, node: exp.Expression) -> bool:

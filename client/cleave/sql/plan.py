@@ -97,6 +97,7 @@ class LocalAggregate:
     type: str
     columns: tuple[str, ...]
     exact: bool  # DuckDB gives the same value for any order of rows
+    reason: str
 
 
 Source = Literal["key", "plain", "encrypted", "local"]
@@ -171,6 +172,7 @@ class QueryPlan:
     limit: int | None
     offset: int
     local: tuple[LocalAggregate, ...] = ()
+    otherwise: QueryPlan | None = None  # where the rows of a group go to the plain service in several requests
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
 

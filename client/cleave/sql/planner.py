@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.duck import identifier
@@ -50,7 +51,13 @@ def _cut(sql: str, schema: Schema, table: str, *, cloud_only: bool) -> QueryPlan
         catalog.require_same(question.text, question.rewritten)
         try:
             resolved = resolve(question, schema, catalog.settle, cloud_only=cloud_only)
-            return Cutter(question, resolved, schema, catalog, cloud_only=cloud_only).plan()
+            plan = Cutter(question, resolved, schema, catalog, cloud_only=cloud_only).plan()
+            if cloud_only or all(each.decomposable for each in plan.plain):
+                return plan
+            with suppress(QueryRefused):
+                otherwise = Cutter(question, resolved, schema, catalog, divided=True).plan()
+                return replace(plan, otherwise=otherwise)
+            return plan
         except QueryRefused:
             catalog.require_functions(question.functions)  # a misspelled one explains more
             raise
@@ -64,7 +71,7 @@ def _whole(sql: str, schema: Schema, table: str, others: Mapping[str, Schema], r
     try:
         return plan_whole(sql, schema, table, others, refusal)
     except QueryRefused as error:
-        told = error if isinstance(refusal, Uncut) else refusal
+        told = error if isinstance(refusal, Uncut) or isinstance(error, Uncut) else refusal
     raise told
 
 

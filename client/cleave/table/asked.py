@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -14,7 +15,7 @@ from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
 from cleave_shared.errors import InputError
 
-_CATALOG = identifier("the question")  # no table's name: a qualified one would be ambiguous
+_NUMBERS = itertools.count()  # of catalogs: one that was left to end by itself may still be there
 _ANSWER = identifier("the answer")
 _SECONDS = 0.05  # between two looks at the time
 
@@ -26,10 +27,11 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
     duckdb.InterruptException once `left()`, in seconds, is none.
     """
     connection = table.connection
-    connection.execute(f"ATTACH ':memory:' AS {_CATALOG}")
+    catalog = identifier(f"the question {next(_NUMBERS)}")  # no table's name: a qualified one would be ambiguous
+    connection.execute(f"ATTACH ':memory:' AS {catalog}")
     try:
         with closing(connection.cursor()) as cursor, limited(cursor, left):
-            cursor.execute(f"USE {_CATALOG}")
+            cursor.execute(f"USE {catalog}")
             for seen, relation in {name: table.relation, **table.others}.items():
                 cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT * FROM memory.main.{identifier(relation)}")
             failure = None
@@ -48,7 +50,7 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
             ]
             rows = cursor.execute(f"SELECT {', '.join(shown)} FROM {_ANSWER} AS answer({', '.join(names)})").fetchall()
     finally:
-        connection.execute(f"DETACH {_CATALOG}")
+        connection.execute(f"DETACH {catalog}")
     return [list(row) for row in rows]
 
 
@@ -60,7 +62,8 @@ def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) ->
     def watch() -> None:
         while not done.wait(min(_SECONDS, left()) or _SECONDS):
             if not left():
-                connection.interrupt()
+                with suppress(duckdb.Error):  # closed meanwhile
+                    connection.interrupt()
 
     watcher = threading.Thread(target=watch, name="time", daemon=True)
     watcher.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -67,7 +67,8 @@ class Table:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.connection.close()
+        with suppress(duckdb.Error):  # something left to end by itself is still at work
+            self.connection.close()
         os.close(self._scratch)
 
 

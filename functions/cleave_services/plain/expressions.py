@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from cleave_services.plain.database import TABLE, Database
-from cleave_services.plain.functions import ALLOWED_FUNCTIONS
 from cleave_shared.errors import WireError
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 
 # Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
 _ALLOWED = frozenset(
