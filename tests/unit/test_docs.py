@@ -40,6 +40,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 REFUSED = [row for row in rows("refused.md") if row[0].startswith("`")]
+ALWAYS = [row for row in REFUSED if row[0] in (DOCS / "refused.md").read_text().split("## With `--cloud-only`")[0]]
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row[0].strip("`"))
@@ -52,6 +53,16 @@ def test_what_is_refused_and_what_is_answered_instead(row: list[str]) -> None:
     assert questions
     for question in questions:
         assert plan_query(question, PATIENTS, "patients", cloud_only=True).outputs
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row[0].strip("`"))
+def test_what_no_service_answers_is_answered_here(row: list[str]) -> None:
+    sql = row[0].strip("`")
+    if row in ALWAYS:
+        with pytest.raises(QueryRefused):
+            plan_query(sql, PATIENTS, "patients")
+    else:
+        assert "local" in {output.source for output in plan_query(sql, PATIENTS, "patients").outputs}
 
 
 def test_limits() -> None:

@@ -48,7 +48,7 @@ def schema(
     ] = False,
     plain: Annotated[list[str] | None, _names("plain", "the plain service may see them")] = None,
     encrypted: Annotated[list[str] | None, _names("encrypted", "numbers to add up unseen")] = None,
-    sealed: Annotated[list[str] | None, _names("sealed", "stored encrypted, never computed on")] = None,
+    sealed: Annotated[list[str] | None, _names("sealed", "stored encrypted, computed on here alone")] = None,
     local: Annotated[list[str] | None, _names("local", "they never leave")] = None,
     as_json: Json = False,
 ) -> None:

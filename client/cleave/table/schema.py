@@ -43,7 +43,7 @@ Proposed by `cleave schema`: review every column, then ask.
 
 kind = "plain"      the plain service sees the values; WHERE and GROUP BY work on them
        "encrypted"  a number or boolean the sensitive service adds up without ever seeing it
-       "sealed"     never computed on; `cleave put` stores it encrypted, `cleave pull` gives it back
+       "sealed"     computed on here alone; `cleave put` stores it encrypted, `cleave pull` gives it back
        "local"      never leaves this machine
 
 `lower` and `upper` are what a number may be, `nullable` whether a field may be empty: what the file shows, rounded
