@@ -75,8 +75,8 @@ def spread(
 ) -> list[list[bytes]]:
     """What `work` makes of `count` consecutive shares of `items`, each in a forked process, in order.
 
-    Raises the WireError of a share that is refused; ServiceError (500) where a process dies or works past `deadline`
-    (of time.monotonic; None: limits.SENSITIVE_SECONDS from now). Whatever happens, no process is left.
+    Raises the WireError of a share that is refused, and one (422) past `deadline` (of time.monotonic; None:
+    limits.SENSITIVE_SECONDS from now); ServiceError (500) where a process dies. Whatever happens, no process is left.
     """
     size = -(-len(items) // max(1, min(count, len(items))))
     shares = [items[start : start + size] for start in range(0, len(items), size)]
