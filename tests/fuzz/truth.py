@@ -173,8 +173,10 @@ def _aggregated(message: Message, answer: Answer) -> str:
             file.flush()
             source = f"read_parquet('{file.name}')"
         try:
+            # of a damaged file DuckDB reads other values, or none, where it reads and groups at once
+            connection.execute(f"CREATE TABLE zz_rows AS FROM {source}")
             expected = connection.execute(
-                f"SELECT {', '.join(texts)} FROM (SELECT *{''.join(keys)} FROM {source} {where}) "
+                f"SELECT {', '.join(texts)} FROM (SELECT *{''.join(keys)} FROM zz_rows {where}) "
                 + (f"GROUP BY {', '.join(named)}" if named else "")
             ).fetchall()
         except duckdb.Error as error:
