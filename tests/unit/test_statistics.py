@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.base import Estimate, Figure
+from cleave.aggregates.base import Estimate, Figure, Moment
 from cleave.aggregates.columns import Domain, Exact, Real
+from cleave.aggregates.cross import Cross
+from cleave.aggregates.operand import operand
+from cleave.aggregates.powers import Cube, Fourth, Square
 from cleave.ckks.columns import Asked, Columns
 from tests.deviations import PAIRS, SINGLES, Column, truth, wrong
 from tests.unit.simulate import totals, values_of
@@ -245,3 +248,22 @@ def test_conditions(engine: duckdb.DuckDBPyConnection, values: list[Any]) -> Non
     assert row is not None
     assert [figure.value for figure in found] == list(row)
     assert [type(figure.value) for figure in found] == [type(value) for value in row]
+
+
+@pytest.mark.parametrize("moment", [Square(), Cube(), Fourth(), Cross()])
+def test_a_reading_covers_what_its_column_lost(moment: Moment) -> None:
+    """Of equal values, whose roundings do not cancel, and without any noise that would cover them."""
+    random = np.random.default_rng(3)
+    needed = 0
+    for value in random.uniform(0.1, 1.0, 40).tolist():
+        for offset in (0.0, 1e6 / 3):
+            values = [Fraction(v) for v in (offset, *[offset + value] * 7)]
+            made = operand("x", Domain(None, nullable=False), values_of(values, None), None)
+            column, reading = moment.encode([made] * len(moment.reads))
+            total = Estimate(sum(map(Fraction, column.tolist()), Fraction(0)))
+            estimate = reading.estimate(total, len(values))
+            power = {"square": 2, "cube": 3, "fourth power": 4, "cross": 2}[moment.name]
+            right = sum(((v - made.centre) ** power for v in values), Fraction(0))
+            assert abs(estimate.value - right) <= estimate.bound
+            needed += estimate.value != right
+    assert needed > 20  # the bound is not idle
