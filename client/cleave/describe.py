@@ -89,6 +89,7 @@ class LocalOutput:
 class Description:
     """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
 
+    `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
     `hint`: what the services could answer instead of a question that is answered here as a whole.
     """
 
@@ -104,6 +105,7 @@ class Description:
     plain: Requests
     sensitive: Requests
     leakage: Leakage
+    sets: int = 1
 
 
 _READ, _UNREAD = "read here, nothing of it sent", "not read, stays here"
@@ -148,6 +150,7 @@ def describe_plan(
             packing.chunks * bytes_of_chunk(profile),
             sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
         ),
+        sets=1 if plan.sets is None else len(plan.sets),
         leakage=leakage(plan, None if options.min_group else table.rows, packing),
     )
     halves.close()

@@ -99,6 +99,7 @@ def test_what_is_sent_is_what_the_finest_groups_need(table: Schema) -> None:
     for name in ("where", "keys", "key_types", "plain_columns", "arguments", "encrypted", "plain"):
         assert getattr(rolled, name) == getattr(finest, name)
     assert rolled.sets == ((0, 1), (0,), (1,), ())
+    assert finest.sets is None
 
 
 @pytest.mark.parametrize(

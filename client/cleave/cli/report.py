@@ -120,6 +120,7 @@ def plan_text(plan: Description) -> str:
     cut = ""
     if plan.selected_rows is not None and plan.groups is not None:
         cut = f", {plan.selected_rows:,} selected, {counted(plan.groups, 'group')}"
+        cut += f" for {plan.sets} sets of keys" if plan.sets > 1 else ""
     sections = [f"{printable(plan.table)}: {counted(plan.rows, 'row')}{cut}. Nothing has been sent."]
     if plan.local:
         hint = [f"for the services instead: {plan.hint}"] if plan.hint else []
