@@ -18,7 +18,7 @@ SELECT DISTINCT ON (g) g, mid FROM numbers ORDER BY g, id;
 -- numbers: local
 SELECT DISTINCT COUNT(*) FROM numbers GROUP BY g ORDER BY 1;
 
--- numbers: local, local
+-- numbers: plain, local
 SELECT COUNT(DISTINCT (g, ok)), COUNT(DISTINCT (g, tiny)) FROM numbers;
 
 -- numbers: local, local, local
