@@ -115,6 +115,8 @@ def test_is_answered_here(sql: str, t: Schema) -> None:
         ("SELECT system.main.current_setting('threads') FROM t", "current_setting"),
         ("SELECT DISTINCT current_user FROM t", "current_user"),
         ("SELECT DISTINCT version() FROM t", "version"),
+        ("SELECT MAX(version()), AVG(age) FROM t", "version() tells of the database"),
+        ("SELECT SUM(age) FROM t WHERE ward = pg_get_viewdef(1)", "pg_get_viewdef() tells of the database"),
         ("SELECT DISTINCT pg_get_viewdef(1) FROM t", "pg_get_viewdef"),
         ("SELECT DISTINCT nextval('x') FROM t", "nextval"),
         ("SELECT reservoir_quantile(age, 0.5) OVER () FROM t", "reservoir_quantile"),

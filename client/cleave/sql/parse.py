@@ -12,7 +12,7 @@ from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
 from cleave.sql import grouping
 from cleave.sql.dialect import FaithfulDuckDB, write
-from cleave.sql.functions import SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.functions import ABOUT_DATABASE, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.uncut import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import limits
@@ -201,7 +201,7 @@ def _refuse_nodes(select: exp.Select) -> None:
 def _refuse_function(name: str) -> None:
     if name == "columns":
         raise no_service("COLUMNS()", "name the columns; `--op` asks for all of them")
-    if name in UNSTEADY and name not in TODAY:
+    if (name in UNSTEADY and name not in TODAY) or name in ABOUT_DATABASE:
         raise unsteady(f"{name}()")
     if name in SET_RETURNING:
         raise no_service(f"{name}(), which makes rows", "reshape the CSV beforehand")
