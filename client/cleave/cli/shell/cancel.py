@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.cli import console
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# From Ctrl-C to the prompt.
-PATIENCE = 0.8
-_AGAIN = 0.05  # told again so often: what has not begun to wait cannot be told yet
+# Seconds from Ctrl-C to the prompt, at most.
+PATIENCE = 0.5
+_AGAIN = 0.05  # told again after so long: what has not begun to wait cannot be told yet
+# A signal that the kernel hands to another thread does not end a wait of this one.
+_LOOK = 0.1
 
 
 class Cancelled(Exception):  # noqa: N818 - named for what happened
@@ -53,37 +54,58 @@ class Cancellable:
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._thread: threading.Thread | None = None
+        self._teller: threading.Thread | None = None
+        self._turn = threading.Lock()  # what is told to end is not yet what comes next
 
     def run(self, work: Callable[[], T]) -> T:
         """`work`'s result or error. Raises Cancelled, within PATIENCE, once this thread is interrupted."""
         self._join()
         outcome: Future[T] = Future()
-        self._thread = threading.Thread(target=_run, args=(work, outcome), daemon=True)
         try:
-            self._thread.start()
+            with self._turn:
+                self._thread = threading.Thread(target=_run, args=(work, outcome), daemon=True)
+                self._thread.start()
+            while not outcome.done():
+                wait([outcome], _LOOK)
             return outcome.result()
         except KeyboardInterrupt:
             self.end()
             raise Cancelled from None
 
     def end(self) -> bool:
-        """Tell what is under way to end; whether it did within PATIENCE."""
-        thread, until = self._thread, time.monotonic() + PATIENCE
-        while thread is not None and thread.is_alive() and time.monotonic() < until:
-            self._stop()
-            thread.join(_AGAIN)
-        return thread is None or not thread.is_alive()
+        """Have what is under way told to end, until it has; whether it did within PATIENCE."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            return True
+        self._tell(thread)
+        thread.join(PATIENCE)
+        return not thread.is_alive()
 
     def _join(self) -> None:
         """Wait for what was told to end. Raises Cancelled where that is interrupted as well."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            return
+        console.say("waiting for what was cancelled to end")
         try:
-            if self._thread is not None and self._thread.is_alive():
-                console.say("waiting for what was cancelled to end")
-            while self._thread is not None and self._thread.is_alive():
-                self._stop()
-                self._thread.join(_AGAIN)
+            self._tell(thread)
+            while thread.is_alive():
+                thread.join(_LOOK)
         except KeyboardInterrupt:
             raise Cancelled from None
+
+    def _tell(self, thread: threading.Thread) -> None:
+        """From a thread of its own: telling takes its time where processors are short."""
+        if self._teller is None or not self._teller.is_alive():
+            self._teller = threading.Thread(target=self._telling, args=[thread], daemon=True)
+            self._teller.start()
+
+    def _telling(self, thread: threading.Thread) -> None:
+        while thread.is_alive():
+            with self._turn:
+                if thread.is_alive():
+                    self._stop()
+            thread.join(_AGAIN)
 
 
 def _run(work: Callable[[], T], outcome: Future[T]) -> None:
