@@ -23,18 +23,32 @@ from mutmut.state import state
 from mutmut.stats import status_by_exit_code
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+from mutmut.workers.isolation import get_mutant_runner
 
 
-def every_test() -> None:
-    """Have mutmut take each test for one of every function."""
+def once_collected(*, forks: bool) -> None:
+    """Once mutmut knows the tests of every function: take each test for one of every function, if the target forks.
+
+    Then make sure that the tests pass where mutants are tested, under a mutant that there is not. Else all would seem
+    to be killed, whatever they change.
+    """
     collect = mutmut.collect_or_load_stats
 
     def collected(*arguments: Any, **named: Any) -> None:
         collect(*arguments, **named)
-        for function in state().current_function_hashes:
-            state().tests_by_mangled_function_name[function] = set(state().duration_by_test)
-        # nor must what a test starts as a process of its own import the originals
-        os.environ["PYTHONPATH"] = str(Path("mutants/src").absolute())
+        tests = state().duration_by_test
+        if forks:
+            for function in state().current_function_hashes:
+                state().tests_by_mangled_function_name[function] = set(tests)
+            # nor must what a test starts as a process of its own import the originals
+            os.environ["PYTHONPATH"] = str(Path("mutants/src").absolute())
+        control = get_mutant_runner(1)
+        control.startup()
+        seconds = sum(tests.values())
+        control.submit("nothing.x_changed__mutmut_1", list(tests), int(6 * (seconds + 3)), seconds)
+        if code := control.wait_for_result().exit_code:
+            raise SystemExit(f"error: the tests fail ({code}) where nothing is changed")
+        control.shutdown()
 
     mutmut.collect_or_load_stats = collected
 
@@ -69,8 +83,7 @@ def told(path: Path, mutant: str, code: int | None) -> dict[str, str]:
 def main() -> None:
     children, *rest = sys.argv[1:]
     apart()
-    if rest:
-        every_test()
+    once_collected(forks=bool(rest))
     mutmut._run([], int(children))
     report = []
     for path in walk_mutatable_files():
