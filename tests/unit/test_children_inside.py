@@ -358,6 +358,27 @@ def test_a_frame_that_drips_has_one_deadline() -> None:
         writer.join()
 
 
+@pytest.mark.parametrize("there", [0, 3, 5, 9, 13, 15])
+def test_a_frame_that_stops_anywhere_has_a_deadline(there: int) -> None:
+    """In its head, in its sizes or in its parts."""
+    channel, other = ends()
+    with contextlib.closing(channel), other:
+        other.sendall(frame(0, b"abcd")[:there])
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            channel.receive(0.1)
+        assert time.monotonic() - started < 3.0
+
+
+def test_a_child_that_does_not_answer_is_killed() -> None:
+    with children.fork(sleep) as child:
+        with pytest.raises(ProcessDied) as died:
+            child.receive(0.1)
+        assert (died.value.late, died.value.signal, died.value.status) == (True, None, 500)
+        assert died.value.message == "a forked process did not answer in time"
+        assert not Path(f"/proc/{child.pid}").exists()
+
+
 def test_who_does_not_read_is_not_sent_to_for_ever() -> None:
     channel, other = ends()
     with contextlib.closing(channel), other, pytest.raises(TimeoutError):
