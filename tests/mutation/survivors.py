@@ -52,5 +52,16 @@ def justifications() -> dict[Change, str]:
     }
 
 
+def unsteady() -> frozenset[Change]:
+    """Those that a test sometimes kills, marked `sometimes = true`: no error if they do not survive."""
+    read = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
+    return frozenset(
+        Change(entry["function"], was, becomes)
+        for entry in read.get("survivor", [])
+        if entry.get("sometimes", False)
+        for was, becomes in entry["changes"]
+    )
+
+
 def justified(target: Target) -> dict[Change, str]:
     return {change: reason for change, reason in justifications().items() if change.module in target.modules}

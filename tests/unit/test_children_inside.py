@@ -218,6 +218,64 @@ def test_no_code_of_the_parents_is_run_after_the_work() -> None:
     os.close(reading)
 
 
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_only_the_standard_streams_go_whatever_they_are(kind: str, tmp_path: Path) -> None:
+    """A file that happens to be descriptor 3 stays; a pipe does not, and what took its place is for this process."""
+    (tmp_path / "file").write_text("x")
+    taken = os.open(tmp_path / "file", os.O_RDONLY) if kind == "file" else os.pipe()[0]
+
+    def look(channel: Channel) -> None:
+        os.dup2(taken, 3)
+        children.let_go({channel.fileno()})
+        channel.send([json.dumps([kinds()[3], os.get_inheritable(3)]).encode()])
+
+    with children.fork(look, keep=[taken]) as child:
+        (found,) = child.receive(5)
+    os.close(taken)
+    assert json.loads(found) == (["file", True] if kind == "file" else ["null", False])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (WireError("chunk 3 is none", hint="send one", status=415), WireError, "chunk 3 is none"),
+        (KeyError("secret value"), ServiceError, "a forked process failed: KeyError"),
+        (KeyboardInterrupt(), ServiceError, "a forked process failed: KeyboardInterrupt"),
+        (SystemExit(0), ServiceError, "a forked process failed: SystemExit"),
+    ],
+)
+def test_an_error_ends_the_work_and_is_told(error: BaseException, kind: type, message: str) -> None:
+    def fail(_: Channel) -> None:
+        raise error
+
+    with children.fork(fail) as child:
+        with pytest.raises(kind) as raised:
+            child.receive(5)
+        assert raised.value.message == message
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 1
+
+
+def test_an_error_that_nobody_reads_does_not_keep_a_child() -> None:
+    def stuck(channel: Channel) -> None:
+        channel.send([bytes(10 << 20)], 0.1)
+
+    with children.fork(stuck) as child:
+        assert children._is_gone(child.pid, 10)
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 1
+
+
+def test_where_a_child_may_not_offer_itself_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may forbid it; the child works all the same."""
+
+    def forbidden(path: str, *arguments: object, **named: object) -> object:
+        if "oom" in path:
+            raise PermissionError(13, "Permission denied")
+        return open(path, *arguments, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(children, "open", forbidden, raising=False)
+    assert told(lambda: 1, Bounds(memory=1 << 30)) == 1
+
+
 def test_an_orphan_by_the_time_it_starts_ends_at_once() -> None:
     def late(channel: Channel) -> None:
         channel.send([b"before"])
@@ -272,13 +330,12 @@ def test_what_an_error_says_on_its_way() -> None:
         [b'{"kind":"WireError","message":"a","hint":null,"check":null}'],
         [b'{"kind":"WireError","message":"a","hint":null,"check":"total","status":null}'],  # takes no check
         [b'{"kind":[],"message":"a","hint":null,"check":null,"status":null}'],
-        [b'{"kind":"annotations","message":"a","hint":null,"check":null,"status":null}'],
     ],
 )
 def test_an_error_that_is_none_is_one_of_the_service(parts: list[bytes]) -> None:
     error = children._rebuilt(parts)
     assert type(error) is ServiceError
-    assert error.status == 500
+    assert (error.status, error.message) == (500, "a forked process sent no frame")
 
 
 def test_an_unknown_error_is_told_by_its_class() -> None:
