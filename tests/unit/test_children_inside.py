@@ -125,10 +125,14 @@ def test_a_limit_is_never_raised() -> None:
 
 def test_an_unlimited_one_is_lowered() -> None:
     def look() -> list[object]:
-        children._lower(resource.RLIMIT_NOFILE, 64)
-        return [resource.getrlimit(resource.RLIMIT_NOFILE)]
+        asked: list[object] = []
+        resource.getrlimit = lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)  # this child's alone
+        resource.setrlimit = lambda *limit: asked.append(limit)  # type: ignore[assignment]
+        children._lower(resource.RLIMIT_CPU, 60, 5)
+        children._lower(resource.RLIMIT_AS, 60)
+        return asked
 
-    assert told(look) == [[64, 64]]
+    assert told(look) == [[resource.RLIMIT_CPU, [60, 65]], [resource.RLIMIT_AS, [60, 60]]]
 
 
 def kinds() -> dict[int, str]:
@@ -334,6 +338,17 @@ def test_what_an_error_says_on_its_way() -> None:
 )
 def test_an_error_that_is_none_is_one_of_the_service(parts: list[bytes]) -> None:
     error = children._rebuilt(parts)
+    assert type(error) is ServiceError
+    assert (error.status, error.message) == (500, "a forked process sent no frame")
+
+
+def test_only_errors_of_ours_are_made_of_what_a_child_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd:
+        def __init__(self, message: str, hint: str | None) -> None:
+            pass
+
+    monkeypatch.setitem(children._KINDS, "Odd", Odd)
+    error = children._rebuilt([b'{"kind":"Odd","message":"a","hint":null,"check":null,"status":null}'])
     assert type(error) is ServiceError
     assert (error.status, error.message) == (500, "a forked process sent no frame")
 
