@@ -189,7 +189,10 @@ def test_what_is_computed_here_changes_nothing_that_is_sent(
     def leaves(query: str) -> object:
         _, sent = answer(table, query, key)
         plain = [each.model_dump(exclude={"table"}) | {"names": columns(each.table)} for each in sent.plain_requests]
-        return plain, sorted(sent.moments, key=str)
+        plan = plan_query(query, table.schema, "t")  # of few rows, one ciphertext holds whatever is asked
+        assert isinstance(plan, QueryPlan)
+        asked = [(each.aggregate.names, each.arguments) for each in plan.encrypted]
+        return plain, sorted(sent.moments, key=str), plan.arguments, asked
 
     assert leaves(sql.format("")) == leaves(sql.format(addition))
 
