@@ -354,7 +354,7 @@ def _ask_plain(
 
 def _ask_sensitive(
     job: Job,
-    encryptors: Encryptors,
+    encryptors: Encryptors[Part],
     key: SecretKey,
     schema_hash: str,
     transport: Transport,

@@ -17,10 +17,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from cleave.ckks.job import Job
-from cleave.ckks.packing import Part
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.errors import ProcessDied
@@ -42,19 +40,36 @@ class Deadline(Protocol):
     def check(self) -> None: ...  # raises where none are
 
 
-Ask = Callable[[Part, list[bytes]], None]
+class Range(Protocol):
+    """Consecutive chunks, `start`..`stop`."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def stop(self) -> int: ...
 
 
-class Encryptors:
+Part = TypeVar("Part", bound=Range)
+Taken_contra = TypeVar("Taken_contra", contravariant=True)
+
+
+class Encrypting(Protocol[Taken_contra]):
+    """What has the plaintexts and the key."""
+
+    def encrypt(self, part: Taken_contra, /) -> list[bytes]: ...
+
+
+class Encryptors(Generic[Part]):
     """Encrypts the `parts` of a job. Enter it before any thread is started: it forks; leaving it ends every child."""
 
-    def __init__(self, job: Job, parts: Sequence[Part]) -> None:
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
         self._job = job
         self._parts = parts
         self._stack = contextlib.ExitStack()
-        self._children: list[_Encryptor] = []
+        self._children: list[_Encryptor[Part]] = []
 
-    def __enter__(self) -> Encryptors:
+    def __enter__(self) -> Encryptors[Part]:
         if sum(part.stop - part.start for part in self._parts) >= MIN_CHUNKS_TO_FORK:
             with contextlib.ExitStack() as stack:
                 for _ in range(min(PROCESSES, len(self._parts))):
@@ -67,7 +82,13 @@ class Encryptors:
     ) -> None:
         self._stack.close()
 
-    def each(self, ask: Ask, under_way: int, failed: threading.Event, deadline: Deadline) -> None:
+    def each(
+        self,
+        ask: Callable[[Part, list[bytes]], None],
+        under_way: int,
+        failed: threading.Event,
+        deadline: Deadline,
+    ) -> None:
         """Call `ask` with every part and its ciphertexts, at most `under_way` calls at once.
 
         Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
@@ -97,7 +118,7 @@ class Encryptors:
             finally:
                 gate.release()
 
-        def run(child: _Encryptor, pool: ThreadPoolExecutor) -> None:
+        def run(child: _Encryptor[Part], pool: ThreadPoolExecutor) -> None:
             try:
                 for number, chunks in child.encrypted(take, deadline):
                     gate.acquire()
@@ -119,12 +140,12 @@ class Encryptors:
                 raise
 
 
-class _Encryptor:
-    def __init__(self, job: Job, parts: Sequence[Part]) -> None:
+class _Encryptor(Generic[Part]):
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
         self._memory = os.memfd_create("ciphertexts")
         self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts))
 
-    def __enter__(self) -> _Encryptor:
+    def __enter__(self) -> _Encryptor[Part]:
         return self
 
     def __exit__(
@@ -157,7 +178,7 @@ class _Encryptor:
         return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)]
 
 
-def _serve(channel: Channel, memory: int, job: Job, parts: Sequence[Part]) -> None:
+def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part]) -> None:
     with contextlib.suppress(EOFError):
         while True:
             ((number,),) = (_NUMBER.unpack(each) for each in channel.receive())
