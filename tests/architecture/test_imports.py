@@ -26,7 +26,8 @@ ROOMS = {
     "ckks": {"aggregates", "files"},
     "flow": {"aggregates", "ckks", "files", "sql", "table", "transport"},
     "report": {"flow", "sql"},
-    "cli": {"ckks", "files", "flow", "propose", "report", "sql", "table", "transport"},
+    "store": {"aggregates", "ckks", "files", "flow", "sql", "table", "transport"},
+    "cli": {"ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
     "local": {"cli", "transport"},
     "api": {"cli", "flow", "local", "propose", "sql", "table", "transport"},
 }

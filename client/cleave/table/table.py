@@ -42,12 +42,21 @@ class Table:
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both."""
         names = [column.name for column in other.schema.columns]
-        content = other.parquet(other.relation, names, 0, other.rows)
+        relation = f"other{len(self.others)}"
+        self.take(relation, other.parquet(other.relation, names, 0, other.rows))
+        self.others[name] = relation
+
+    def take(self, relation: str, content: bytes) -> None:
+        """Make `relation` of a Parquet file that is on no disk."""
         os.ftruncate(self._scratch, 0)
         os.pwrite(self._scratch, content, 0)
-        relation = f"other{len(self.others)}"
         self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
-        self.others[name] = relation
+
+    def of_rows(self, relation: str, rows: int) -> Table:
+        """Another relation of the same connection as a table. It is closed with this one."""
+        found = Table(self.name, self.schema, self.connection, rows, self._scratch)
+        found.relation = relation
+        return found
 
     def parquet(self, relation: str, columns: Sequence[str], start: int, stop: int) -> bytes:
         """Rows `start`..`stop` of `columns` as a Parquet file that never was on a disk.
@@ -55,10 +64,16 @@ class Table:
         Counted by LIMIT, not by rowid: a column of the file may be called that.
         """
         names = ", ".join(identifier(name) for name in columns)
-        self.connection.execute(
-            f"COPY (SELECT {names} FROM {relation} LIMIT {stop - start} OFFSET {start}) "
-            f"TO '{_scratch_path(self._scratch)}' (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+        return self._copied(
+            f"SELECT {names} FROM {relation} LIMIT {stop - start} OFFSET {start}", "FORMAT parquet, COMPRESSION zstd"
         )
+
+    def csv(self) -> bytes:
+        """All of it as CSV: a header, NULL as an empty field and an empty text as two quotes."""
+        return self._copied(f"SELECT * FROM {self.relation}", "FORMAT csv, HEADER true")
+
+    def _copied(self, sql: str, how: str) -> bytes:
+        self.connection.execute(f"COPY ({sql}) TO '{_scratch_path(self._scratch)}' ({how}, USE_TMP_FILE false)")
         return os.pread(self._scratch, os.fstat(self._scratch).st_size, 0)
 
     def __enter__(self) -> Table:
@@ -70,6 +85,20 @@ class Table:
         with suppress(duckdb.Error):  # something left to end by itself is still at work
             self.connection.close()
         os.close(self._scratch)
+
+
+def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
+    """A table whose relation is still to be made, of `rows` rows."""
+    connection = connect(reads_files=True)
+    scratch = os.memfd_create("parquet")
+    _shut(connection, scratch)
+    return Table(name, schema, connection, rows, scratch)
+
+
+def _shut(connection: duckdb.DuckDBPyConnection, scratch: int) -> None:
+    """From here on the memory file is all that DuckDB may read and write."""
+    connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
+    connection.execute("SET enable_external_access = false")
 
 
 def _scratch_path(scratch: int) -> str:
@@ -103,9 +132,7 @@ def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: 
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
         _check_declared(connection, parts, schema, rows)
-        # from here on the memory file is all that DuckDB may write
-        connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
-        connection.execute("SET enable_external_access = false")
+        _shut(connection, scratch)
     except BaseException:
         connection.close()
         os.close(scratch)

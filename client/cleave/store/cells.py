@@ -1,0 +1,44 @@
+"""The cells of a table: the combinations of its by columns, each with a number, and how many rows each has."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cleave.sql.rejoin import Texts
+
+
+@dataclass(slots=True)
+class Cells:
+    """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given once and in random order."""
+
+    keys: list[Texts] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(self, keys: Sequence[Texts], rows: Sequence[int]) -> list[int]:
+        """Count `rows` more rows of the cells of `keys`, new ones among them; their numbers."""
+        numbers = {key: number for number, key in enumerate(self.keys)}
+        fresh = [key for key in keys if key not in numbers]
+        secrets.SystemRandom().shuffle(fresh)  # a number must not tell where a key stands among all
+        for key in fresh:
+            numbers[key] = len(self.keys)
+            self.keys.append(key)
+            self.rows.append(0)
+        found = [numbers[key] for key in keys]
+        for number, more in zip(found, rows, strict=True):
+            self.rows[number] += more
+        return found
+
+    def dump(self) -> bytes:
+        return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def load_cells(content: bytes) -> Cells:
+    """Of what `dump` made; it was sealed, so nobody else made it."""
+    found = json.loads(content)
+    return Cells([tuple(key) for key in found["keys"]], found["rows"])

@@ -1,0 +1,55 @@
+"""`--store`: where a table's two halves lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleave.store.folder import Folder
+from cleave.store.storage import Storage
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+_S3 = "s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The sensitive half's store and the plain half's, which may be one."""
+
+    sensitive: Storage
+    plain: Storage
+
+    def close(self) -> None:
+        self.sensitive.close()
+        self.plain.close()
+
+
+def open_stores(text: str, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
+    """`text`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. `endpoint`: an S3 that is not AWS's.
+
+    Raises InputError for what names no store, ServiceError where there are no credentials.
+    """
+    places = text.split(",")
+    if len(places) > 2 or not all(place.strip() for place in places):
+        raise InputError(
+            "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
+            hint="each is a folder or s3://bucket/prefix",
+        )
+    opened = [open_store(place.strip(), session, endpoint) for place in places]
+    return Stores(opened[0], opened[-1])
+
+
+def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:
+    if "://" not in place:
+        return Folder(Path(place).expanduser())
+    bucket, _, prefix = place.removeprefix(_S3).partition("/")
+    if not place.startswith(_S3) or not bucket:
+        raise InputError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
+    from cleave.store.s3 import Bucket  # noqa: PLC0415 - botocore takes 100 ms, and a folder needs none of it
+
+    return Bucket(session(), bucket, prefix, endpoint)

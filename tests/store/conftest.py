@@ -1,0 +1,60 @@
+"""Stores of both kinds; S3 is moto's server, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from botocore.session import Session
+from moto.server import ThreadedMotoServer
+
+from cleave.store.folder import Folder
+from cleave.store.s3 import Bucket
+from cleave.store.storage import Storage
+
+BUCKET = "a-bucket"
+_COUNTER = itertools.count()
+
+
+def aws_session() -> Session:
+    session = Session()
+    session.set_credentials("an-access-key", "a-secret")
+    session.set_config_variable("region", "us-east-1")
+    return session
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every request otherwise
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    httpx.put(f"{url}/{BUCKET}").raise_for_status()
+    yield url
+    server.stop()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Storage]]:
+    """Opens one store, as often as it is called: another process's view of it."""
+    opened: list[Storage] = []
+    place = f"place-{next(_COUNTER)}"
+    endpoint = request.getfixturevalue("s3_endpoint") if request.param == "s3" else None
+
+    def make() -> Storage:
+        opened.append(Bucket(aws_session(), BUCKET, place, endpoint) if endpoint else Folder(tmp_path / "store"))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def storage(open_again: Callable[[], Storage]) -> Storage:
+    return open_again()

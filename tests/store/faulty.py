@@ -1,0 +1,78 @@
+"""A store that fails, and damage done to what it holds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+from cleave.store.storage import Storage
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing may catch it and go on."""
+
+
+class Failing:
+    """`storage` until it has been changed `left` times; at the next change, made or not, it is over."""
+
+    def __init__(self, storage: Storage, left: int, *, made: bool) -> None:
+        self.location = storage.location
+        self.changes = 0
+        self._storage = storage
+        self._left = left
+        self._made = made
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        return self._storage.read(name, start, stop)
+
+    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
+        return self._storage.read_versioned(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self._change(lambda: self._storage.write(name, content))
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str:
+        return str(self._change(lambda: self._storage.replace(name, content, expected)))
+
+    def names(self, prefix: str) -> Iterator[str]:
+        return self._storage.names(prefix)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._change(lambda each=name: self._storage.delete([each]))  # type: ignore[misc]
+
+    def link(self, name: str, seconds: int) -> str:
+        return self._storage.link(name, seconds)
+
+    def close(self) -> None:
+        pass
+
+    def _change(self, change: Callable[[], object]) -> object:
+        if self.changes == self._left:
+            if self._made:
+                change()
+            raise KilledError
+        self.changes += 1
+        return change()
+
+
+DAMAGES = ("lost", "flipped", "truncated", "emptied", "swapped", "extended")
+
+
+def damage(storage: Storage, name: str, kind: str, rng: random.Random, others: list[str]) -> None:
+    """Harm one object; `swapped` puts another's content in its place."""
+    content = bytearray(storage.read(name))
+    storage.delete([name])
+    if kind == "lost":
+        return
+    if kind == "flipped":
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif kind == "truncated":
+        del content[rng.randrange(len(content)) :]
+    elif kind == "emptied":
+        content.clear()
+    elif kind == "swapped":
+        content = bytearray(storage.read(rng.choice([each for each in others if each != name])))
+    else:
+        content += rng.randbytes(1 + rng.randrange(64))
+    storage.write(name, bytes(content))

@@ -1,0 +1,86 @@
+"""The conformance suite's questions, put to the same tables in a store: the same answers, whichever way they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cleave.session import Access, Silent
+from cleave.store.by import propose
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.put import put
+from cleave.store.session import StoredSession, open_tables
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.schema import Kind
+from tests.conformance.asked import bare_calls, expect, is_ordered
+from tests.conformance.compare import differences
+from tests.conformance.queries import QUERIES, Query
+from tests.conformance.tables import MACROS, TABLES, write_table
+from tests.conftest import no_passphrase
+
+
+def _all_stored(path: Path) -> LazyTable:
+    """A table none of whose columns stays behind, so that every question can be asked of it."""
+    lazy = of_files([path])
+    columns = tuple(
+        replace(each, kind=Kind.SEALED) if each.kind is Kind.LOCAL else each for each in lazy.schema.columns
+    )
+    return of_files([path], replace(lazy.schema, columns=columns))
+
+
+class StoredTables:
+    """The tables put into one store, each asked through one session."""
+
+    def __init__(self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack) -> None:
+        self.oracle = oracle
+        self._folder = folder
+        self._access = Access(key_file, no_passphrase)
+        self._open = open_
+        self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
+        self._sessions: dict[tuple[str, ...], StoredSession] = {}
+        for name, lazy in self._files.items():
+            tables, key = open_tables(self._stores(), self._access, self._memory())
+            with lazy.read(None) as table:
+                put(tables, self._stores(), key, table, name, propose(table), Silent(), lossless=True)
+
+    def session(self, name: str, *others: str) -> StoredSession:
+        if (name, *others) not in self._sessions:
+            further = [self._files[other] for other in others]
+            session = StoredSession(name, self._stores(), self._access, others=further, memory=self._memory())
+            self._sessions[name, *others] = self._open.enter_context(session)
+        return self._sessions[name, *others]
+
+    def _stores(self) -> Stores:
+        return Stores(Folder(self._folder / "sensitive"), Folder(self._folder / "plain"))
+
+    def _memory(self) -> Memory:
+        return Memory(self._folder / "tables.json")
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[StoredTables]:
+    with ExitStack() as stack:
+        oracle = stack.enter_context(duckdb.connect(config={"threads": 1}))
+        oracle.execute(MACROS)
+        yield StoredTables(tmp_path_factory.mktemp("stored"), key_file, oracle, stack)
+
+
+@pytest.mark.parametrize("query", list(QUERIES), ids=lambda query: query.name)
+def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
+    session = stored.session(query.table, *([query.other] if query.other else []))
+    result = session.ask(session.plan(query.sql)).result
+    sources = tuple(column.source for column in result.columns)
+    calls = bare_calls(query.sql) if "encrypted" in sources else []
+    of_columns = [
+        call if source == "encrypted" and call else None
+        for call, source in zip(calls or [None] * len(sources), sources, strict=True)
+    ]
+    expected = expect(stored.oracle, query.sql, [call for call in of_columns if call])
+    assert differences(result, expected, of_columns, is_ordered(stored.oracle, query.sql)) == []

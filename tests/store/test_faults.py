@@ -1,0 +1,262 @@
+"""A writer may die at any write, and anything in a store may be harmed: the old table or the new, or a clear error."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.derive import derive
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.stored import Stored
+from cleave.store.tables import Tables
+from cleave.store.verify import verify
+from cleave.table.schema import Schema, load_schema
+from cleave.table.table import Table, open_table
+from cleave_shared.errors import CheckFailed, CleaveError, InputError
+from tests.store.asking import ask
+from tests.store.faulty import DAMAGES, Failing, KilledError, damage
+
+SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
+PRODUCT = "SELECT SUM(bill * age) FROM trial"
+CSV = "ward,age,bill,name\nA,61,12.50,Ada\nB,47,99.00,Bo\nA,33,7.25,Cy\n"
+SCHEMA = """
+[columns.ward]
+kind = "plain"
+type = "VARCHAR"
+[columns.age]
+kind = "encrypted"
+type = "BIGINT"
+lower = 0
+upper = 127
+[columns.bill]
+kind = "encrypted"
+type = "DECIMAL(9,2)"
+lower = 0
+upper = 1000
+[columns.name]
+kind = "sealed"
+type = "VARCHAR"
+"""
+ROWS, TOTAL = 3, "118.75"
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> Schema:
+    path = tmp_path_factory.mktemp("schema") / "trial.schema.toml"
+    path.write_text(SCHEMA)
+    return load_schema(path)
+
+
+@pytest.fixture
+def table(tmp_path: Path, schema: Schema) -> Table:
+    (tmp_path / "trial.csv").write_text(CSV)
+    return open_table([tmp_path / "trial.csv"], schema)
+
+
+class Place:
+    """Two stores and the state of the client beside them, copied as a whole."""
+
+    def __init__(self, root: Path, key: SecretKey) -> None:
+        self.root = root
+        self.key = key
+
+    def tables(self, wrap: Callable[[Folder], object] = lambda it: it) -> tuple[Tables, Stores]:
+        stores = Stores(wrap(Folder(self.root / "s")), wrap(Folder(self.root / "p")))  # type: ignore[arg-type]
+        return Tables(stores, self.key, Memory(self.root / "tables.json")), stores
+
+    def copy(self, to: Path) -> Place:
+        shutil.copytree(self.root, to)
+        return Place(to, self.key)
+
+    def answer(self, sql: str) -> list[list[object]]:
+        tables, _ = self.tables()
+        return ask(Stored(tables, tables.open("trial"), self.key), sql).result.rows
+
+
+Work = Callable[[Tables, Stores, SecretKey, Table], object]
+
+
+def put_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+    return putting.put(tables, stores, key, table, "trial", ["ward"], Silent())
+
+
+def replace_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+    return putting.put(tables, stores, key, table, "trial", [], Silent(), replace=True)
+
+
+def append_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+    return putting.append(tables, stores, key, table, "trial", Silent())
+
+
+def derive_it(tables: Tables, stores: Stores, key: SecretKey, _table: Table) -> object:
+    return derive(tables, stores, key, "trial", "bill * age", "weighted", Silent())
+
+
+def drop_it(tables: Tables, _stores: Stores, _key: SecretKey, _table: Table) -> object:
+    tables.drop("trial")
+    return None
+
+
+def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) -> bool:
+    """Whether `work` was killed at its change number `at`, counted over both stores."""
+    wrapped: list[Failing] = []
+
+    def wrap(folder: Folder) -> Failing:
+        wrapped.append(Failing(folder, at if not wrapped else 10**6, made=made))
+        return wrapped[-1]
+
+    tables, stores = place.tables(wrap)
+    try:
+        work(tables, stores, place.key, table)
+    except KilledError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize(
+    ("work", "before", "after"),
+    [
+        (put_it, None, [ROWS, TOTAL]),
+        (replace_it, [ROWS, TOTAL], [ROWS, TOTAL]),
+        (append_it, [ROWS, TOTAL], [2 * ROWS, "237.50"]),
+        (derive_it, [ROWS, TOTAL], [ROWS, TOTAL]),
+        (drop_it, [ROWS, TOTAL], None),
+    ],
+)
+def test_a_writer_dies_at_every_write(
+    tmp_path: Path, key: SecretKey, table: Table, work: Work, before: object, after: object, *, made: bool
+) -> None:
+    start = Place(tmp_path / "start", key)
+    if before is None:
+        (tmp_path / "start").mkdir()
+    else:
+        put_it(*start.tables(), key, table)
+    at, seen = 0, set()
+    while True:
+        place = start.copy(tmp_path / f"{at}")
+        died = killed_at(place, work, table, at, made=made)
+        seen.add(died)
+        try:
+            (row,) = place.answer(SUM)
+            state: object = [row[0], str(row[1])]
+        except (InputError, CheckFailed):  # not there, or told to be gone
+            state = None
+        assert state in (before, after), (at, state)
+        if not died:
+            assert state == after
+            break
+        # whoever comes next is not in the way of what was left behind
+        if state == before != after and work is not drop_it:
+            work(*place.tables(), key, table)
+            (row,) = place.answer(SUM)
+            assert [row[0], str(row[1])] == after
+        shutil.rmtree(tmp_path / f"{at}")
+        at += 1
+    assert seen == {True, False}
+    assert at > (1 if work is drop_it else 3)
+
+
+def test_leftovers_are_swept(tmp_path: Path, key: SecretKey, table: Table) -> None:
+    place = Place(tmp_path / "place", key)
+    put_it(*place.tables(), key, table)
+    assert killed_at(place, append_it, table, 3, made=True)
+    tables, _ = place.tables()
+    opened = tables.open("trial")
+    assert tables.sweep(opened) == 4
+    assert verify(tables, opened, Stored(tables, opened, key), Silent()) == []
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_whatever_is_harmed_is_told_or_not_read(
+    tmp_path: Path, key: SecretKey, table: Table, schema: Schema, kind: str
+) -> None:
+    """Every object harmed in turn: no wrong figure, no wrong row, and `verify` names what it was."""
+    start = Place(tmp_path / "start", key)
+    put_it(*start.tables(), key, table)
+    append_it(*start.tables(), key, table)
+    tables, _ = start.tables()
+    named = sorted(tables.open("trial").manifest.objects())
+    rng = random.Random(kind)
+    harmed = 0
+    for number, name in enumerate(named):
+        place = start.copy(tmp_path / f"{number}")
+        stores = [Folder(place.root / "s"), Folder(place.root / "p")]
+        holder = next(store for store in stores if (place.root / Path(store.location).name / name).exists())
+        damage(holder, name, kind, rng, [each for each in holder.names("tables") if not each.endswith("head")])
+        tables, _ = place.tables()
+        try:
+            assert [str(value) for value in place.answer(SUM)[0]] == ["6", "237.50"]
+        except CheckFailed:
+            harmed += 1
+        try:
+            stored = Stored(tables, tables.open("trial"), key)
+            with stored.rows.table([each.name for each in schema.columns], ordered=True) as read:
+                rows = read.connection.execute(f"SELECT ward, age, CAST(bill AS VARCHAR), name FROM {read.relation}")
+                assert rows.fetchall() == 2 * [
+                    ("A", 61, "12.50", "Ada"),
+                    ("B", 47, "99.00", "Bo"),
+                    ("A", 33, "7.25", "Cy"),
+                ]
+        except CheckFailed:
+            harmed += 1
+        opened = tables.open("trial")
+        found = verify(tables, opened, Stored(tables, opened, key), Silent())
+        assert len(found) == 1
+        shutil.rmtree(place.root)
+    assert harmed > len(named) // 2  # the others hold squares, which neither question reads
+
+
+def test_another_key_reads_nothing(tmp_path: Path, key: SecretKey, other_key: SecretKey, table: Table) -> None:
+    put_it(*Place(tmp_path / "place", key).tables(), key, table)
+    with pytest.raises(CleaveError):
+        Place(tmp_path / "place", other_key).answer(SUM)
+
+
+def test_a_second_writer_is_told(tmp_path: Path, key: SecretKey, table: Table) -> None:
+    place = Place(tmp_path / "place", key)
+    put_it(*place.tables(), key, table)
+    tables, stores = place.tables()
+    real = tables.commit
+
+    def meanwhile(*given: object) -> object:
+        append_it(*place.tables(), key, table)
+        return real(*given)  # type: ignore[arg-type]
+
+    tables.commit = meanwhile  # type: ignore[method-assign,assignment]
+    with pytest.raises(CleaveError, match="changed by somebody else"):
+        append_it(tables, stores, key, table)
+    assert place.answer(SUM)[0][0] == 2 * ROWS
+
+
+def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: SecretKey, schema: Schema) -> None:
+    """Canaries: sensitive cells, names, keys of cells that are sealed, and names of columns."""
+    canaries = ["Zweifelsdorf", "Krankenakte", "diagnosis_code", "C50.911", "8675309", "Quarantaene"]
+    (tmp_path / "Quarantaene.csv").write_text(
+        "ward,diagnosis_code,phone,name\n" + "A,C50.911,8675309,Zweifelsdorf\n" * 50 + "B,C50.911,8675309,Krankenakte\n"
+    )
+    text = SCHEMA.replace(
+        "[columns.age]", "[columns.diagnosis_code]\nkind = 'sealed'\ntype = 'VARCHAR'\n[columns.phone]"
+    )
+    text = text[: text.index("[columns.bill]")].replace("upper = 127", "upper = 9000000") + "[columns.name]\n"
+    (tmp_path / "q.toml").write_text(text + 'kind = "sealed"\ntype = "VARCHAR"\n')
+    place = Place(tmp_path / "place", key)
+    with open_table([tmp_path / "Quarantaene.csv"], load_schema(tmp_path / "q.toml")) as table:
+        tables, stores = place.tables()
+        putting.put(tables, stores, key, table, "Quarantaene", ["diagnosis_code", "ward"], Silent(), lossless=True)
+    files = [path for path in (tmp_path / "place").rglob("*") if path.is_file()]
+    assert len(files) > 8
+    for path in files:
+        content = str(path.relative_to(tmp_path)).encode() + path.read_bytes()
+        for canary in canaries:
+            assert canary.encode() not in content, path
+            assert canary.lower().encode() not in content.lower(), path

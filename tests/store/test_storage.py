@@ -1,0 +1,170 @@
+"""One suite over every kind of store."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave.store.folder import Folder
+from cleave.store.locate import open_store, open_stores
+from cleave.store.s3 import Bucket
+from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
+from cleave_shared.errors import InputError
+from tests.store.conftest import BUCKET, aws_session
+
+CONTENT = bytes(range(256)) * 20
+
+
+def test_what_is_written_is_read(storage: Storage, open_again: Callable[[], Storage]) -> None:
+    storage.write("t/o/one", CONTENT)
+    assert open_again().read("t/o/one") == CONTENT
+    assert storage.read("t/o/one", 10, 30) == CONTENT[10:30]
+    assert storage.read("t/o/one", 300) == CONTENT[300:]
+
+
+def test_what_is_not_there_is_said(storage: Storage) -> None:
+    with pytest.raises(NotStoredError):
+        storage.read("t/o/none")
+    assert storage.read_versioned("t/head") is None
+
+
+def test_an_object_is_never_written_over(storage: Storage) -> None:
+    storage.write("t/o/one", CONTENT)
+    with pytest.raises(ConflictError):
+        storage.write("t/o/one", b"other")
+    assert storage.read("t/o/one") == CONTENT
+
+
+def test_a_head_changes_only_from_the_version_that_was_read(
+    storage: Storage, open_again: Callable[[], Storage]
+) -> None:
+    first = storage.replace("t/head", b"1", None)
+    assert storage.read_versioned("t/head") == (b"1", first)
+    other = open_again()
+    second = other.replace("t/head", b"2", first)
+    for expected in (first, None):
+        with pytest.raises(ConflictError):
+            storage.replace("t/head", b"3", expected)
+    assert storage.read_versioned("t/head") == (b"2", second)
+
+
+def test_a_head_that_went_away_is_a_conflict(storage: Storage) -> None:
+    version = storage.replace("t/head", b"1", None)
+    storage.delete(["t/head"])
+    with pytest.raises(StoreError):
+        storage.replace("t/head", b"2", version)
+
+
+def test_of_many_writers_one_wins(open_again: Callable[[], Storage]) -> None:
+    stores = [open_again() for _ in range(8)]
+    version = stores[0].replace("t/head", b"start", None)
+    won: list[int] = []
+
+    def write(number: int) -> None:
+        try:
+            stores[number].replace("t/head", b"%d" % number, version)
+        except ConflictError:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(won) == 1
+    assert stores[0].read("t/head") == b"%d" % won[0]
+
+
+def test_names_are_told_under_a_prefix(storage: Storage) -> None:
+    assert list(storage.names("")) == []
+    assert list(storage.names("t")) == []
+    for name in ("t/head", "t/o/a", "t/o/b", "tt/o/c"):
+        storage.write(name, b"x")
+    assert sorted(storage.names("t")) == ["t/head", "t/o/a", "t/o/b"]
+    assert sorted(storage.names("")) == ["t/head", "t/o/a", "t/o/b", "tt/o/c"]
+
+
+def test_more_names_than_a_page_has(storage: Storage) -> None:
+    names = [f"t/o/{number}" for number in range(1005)]
+    if isinstance(storage, Folder):
+        names = names[:50]
+    for name in names:
+        storage.write(name, b"")
+    assert sorted(storage.names("t")) == sorted(names)
+    storage.delete(names)
+    assert list(storage.names("t")) == []
+
+
+def test_deleting_what_is_not_there_is_no_error(storage: Storage) -> None:
+    storage.write("t/o/a", b"x")
+    storage.delete(["t/o/a", "t/o/none"])
+    storage.delete([])
+    assert list(storage.names("t")) == []
+
+
+@pytest.mark.parametrize("name", ["../x", "t/../x", "/t", "t//x", "", "t/", ".t", "T", "t/o x", "t/ä", "x" * 600])
+def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
+    for use in (storage.read, lambda it: storage.write(it, b""), lambda it: storage.link(it, 60)):
+        with pytest.raises(StoreError, match="names an object"):
+            use(name)
+
+
+def test_a_link_gives_one_object(storage: Storage) -> None:
+    storage.write("t/o/a", CONTENT)
+    with urllib.request.urlopen(storage.link("t/o/a", 60), timeout=10) as answer:  # noqa: S310 - our own
+        assert answer.read() == CONTENT
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreError, match="cannot be"):
+        Folder(tmp_path / "file").write("t/o/a", b"x")
+    with pytest.raises(StoreError, match="cannot be"):
+        Folder(tmp_path / "file").replace("t/head", b"x", None)
+
+
+def test_objects_of_a_folder_are_private(tmp_path: Path) -> None:
+    Folder(tmp_path / "store").write("t/o/a", b"x")
+    assert (tmp_path / "store/t/o/a").stat().st_mode & 0o077 == 0
+
+
+def test_drafts_of_a_killed_writer_are_no_objects(tmp_path: Path) -> None:
+    store = Folder(tmp_path / "store")
+    store.write("t/o/a", b"x")
+    (tmp_path / "store/t/o/.a.draft").write_bytes(b"half")
+    assert list(store.names("t")) == ["t/o/a"]
+
+
+def test_a_bucket_that_is_not_there(s3_endpoint: str) -> None:
+    store = Bucket(aws_session(), "no-such-bucket", "", s3_endpoint)
+    with pytest.raises(StoreError) as caught:
+        store.write("t/o/a", b"x")
+    assert "NoSuchBucket" in caught.value.message
+    assert caught.value.hint is not None
+
+
+def test_a_store_that_cannot_be_reached() -> None:
+    store = Bucket(aws_session(), BUCKET, "", "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match="cannot be reached"):
+        store.read("t/o/a")
+
+
+@pytest.mark.parametrize("text", ["", "a,b,c", "a,", "s3://", "gs://bucket/x", "s3:///x"])
+def test_what_names_no_store(text: str) -> None:
+    with pytest.raises(InputError):
+        open_stores(text, aws_session)
+
+
+def test_one_place_or_two(tmp_path: Path) -> None:
+    both = open_stores(f"{tmp_path / 'a'},s3://{BUCKET}/x/y", aws_session)
+    assert isinstance(both.sensitive, Folder)
+    assert isinstance(both.plain, Bucket)
+    both.close()
+    one = open_stores(str(tmp_path / "a"), aws_session)
+    assert one.sensitive is one.plain
+    assert isinstance(open_store("~/x", aws_session), Folder)
