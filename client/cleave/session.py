@@ -197,6 +197,10 @@ class Session:
         """Whether services elsewhere are asked."""
         return self._access is not None and self._access.remote
 
+    @property
+    def rows(self) -> int:
+        return self.table.rows
+
     def close(self) -> None:
         """Give up table, key and connections. Does nothing a second time."""
         self._table = self._key = self._services = None

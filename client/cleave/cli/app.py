@@ -37,8 +37,9 @@ from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, 
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
+from cleave.cli.stored import AskedStore, add_stored_commands, open_session
 from cleave.printable import printable
-from cleave.session import DEFAULT_KEY, Session
+from cleave.session import DEFAULT_KEY, Access
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -84,6 +85,7 @@ def create_cli(
     app.command()(plan)
     app.command()(query)
     app.command()(shell)
+    add_stored_commands(app)
     app.command()(serve)
     return app
 
@@ -96,21 +98,26 @@ def plan(
     schema: SchemaFile = None,
     table: TableName = None,
     others: With = None,
+    store: AskedStore = None,
     cloud_only: CloudOnly = False,
+    key: KeyPath = DEFAULT_KEY,
+    passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
     pad: Pad = False,
     digits: Digits = 9,
 ) -> None:
     """Show what a question would send where.
 
-    Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed.
+    Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed but that
+    of a stored table.
     """
-    asked = read_question(words, sql_file, op, schema, table, others or ())
+    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
-    with Session(asked.table, bars=bars_of(ctx.obj), others=asked.others) as session:
-        plan = session.plan(asked.sql, cloud_only=cloud_only)
+    access = Access(key, passphrase.current(passphrase_fd))
+    with open_session(asked.table, access, ctx.obj.embedded, bars_of(ctx.obj), asked.others, store) as session:
+        plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
 
@@ -123,6 +130,7 @@ def query(
     schema: SchemaFile = None,
     table: TableName = None,
     others: With = None,
+    store: AskedStore = None,
     cloud_only: CloudOnly = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
@@ -158,7 +166,7 @@ def query(
     settings: Settings = ctx.obj
     if endpoint is None and functions is None:
         settings.prepare()
-    asked = read_question(words, sql_file, op, schema, table, others or ())
+    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
     from cleave.pipeline import Options  # noqa: PLC0415
 
     shown = Shown(chosen, raw=raw, quiet=settings.quiet)
@@ -170,15 +178,18 @@ def query(
         insecure_http=insecure_http,
         suspect_key=suspect_key,
     )
-    with Session(asked.table, access, settings.embedded, bars_of(settings), asked.others) as session:
-        question = session.plan(asked.sql, cloud_only=cloud_only)
+    with open_session(
+        asked.table, access, settings.embedded, bars_of(settings), asked.others, store, profile, region
+    ) as session:
+        sql = asked.question(session.schema, session.name)
+        question = session.plan(sql, cloud_only=cloud_only)
         options = Options(pad, digits, min_group)
         answer = session.ask(question, options, timeout, strict=strict)
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None
     content = answer_content(answer, shown)
     if report is not None:
-        write_page(report, answer, description, asked.sql, session.name, seconds)
+        write_page(report, answer, description, sql, session.name, seconds)
     if output is not None:
         write_answer(output, content)
     else:

@@ -13,6 +13,7 @@ from cleave.cli.sql_file import read_sql
 
 if TYPE_CHECKING:
     from cleave.table.lazy import LazyTable
+    from cleave.table.schema import Schema
 
 Files = Annotated[
     list[str],
@@ -64,9 +65,18 @@ With = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    table: LazyTable
+    """Over a table of files, or over a stored one by its name. `sql` None: `operation` over its columns."""
+
+    table: LazyTable | str
     others: tuple[LazyTable, ...]
-    sql: str
+    sql: str | None
+    operation: str | None = None
+
+    def question(self, schema: Schema, name: str) -> str:
+        """Raises QueryRefused for an operation that there is not."""
+        from cleave.sql.planner import operation_sql  # noqa: PLC0415 - what the command's --help does without
+
+        return self.sql if self.sql is not None else operation_sql(self.operation or "", schema, name)
 
 
 def read_question(
@@ -76,8 +86,10 @@ def read_question(
     schema: Path | None,
     table: str | None,
     others: Sequence[str] = (),
+    *,
+    stored: bool = False,
 ) -> Asked:
-    """The last word is the question unless `sql_file` or `operation` asks it.
+    """The last word is the question unless `sql_file` or `operation` asks it; the first the name of a `stored` table.
 
     Raises typer.BadParameter where there is not exactly one question, InputError for files that are not there and for
     a schema that cannot be read, QueryRefused for an operation that there is not.
@@ -88,21 +100,21 @@ def read_question(
         raise typer.BadParameter("one question is needed: either SQL, --sql-file or --op")
     if "-" in files and str(sql_file) == "-":
         raise typer.BadParameter("standard input cannot hold both the table and the SQL")
-    from cleave.sql.planner import operation_sql  # noqa: PLC0415 - what the command's --help does without
-
-    unread, further = read_tables(files, schema, table, others)
+    first, further = read_tables(files, schema, table, others, stored=stored)
     if operation is not None:
-        return Asked(unread, further, operation_sql(operation, unread.schema, unread.name))
-    return Asked(unread, further, words[-1] if sql_file is None else read_sql(sql_file))
+        return Asked(first, further, None, operation)
+    return Asked(first, further, words[-1] if sql_file is None else read_sql(sql_file))
 
 
 def read_tables(
-    files: Sequence[str], schema: Path | None, table: str | None, others: Sequence[str] = ()
-) -> tuple[LazyTable, tuple[LazyTable, ...]]:
-    """The table and those of --with. Raises InputError as `read_question` does."""
-    from cleave.table.lazy import of_files  # noqa: PLC0415 - as above
+    files: Sequence[str], schema: Path | None, table: str | None, others: Sequence[str] = (), *, stored: bool = False
+) -> tuple[LazyTable | str, tuple[LazyTable, ...]]:
+    """The table, or the name of a `stored` one, and those of --with. Raises InputError as `read_question` does."""
+    from cleave.table.lazy import of_files  # noqa: PLC0415 - what the command's --help does without
 
-    return of_files(files, schema, table), tuple(map(_other, others))
+    if stored and (len(files) > 1 or schema is not None or table is not None):
+        raise typer.BadParameter("--store goes with the name of one stored table, whose schema is stored with it")
+    return files[0] if stored else of_files(files, schema, table), tuple(map(_other, others))
 
 
 def _other(word: str) -> LazyTable:

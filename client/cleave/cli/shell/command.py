@@ -28,6 +28,7 @@ from cleave.cli.options import (
     access_by,
     bars_of,
 )
+from cleave.cli.stored import AskedStore, open_session
 from cleave.printable import printable
 from cleave.quantities import counted
 from cleave.session import DEFAULT_KEY, Session
@@ -36,6 +37,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.cli.shell.cancel import ClearedBars
     from cleave.cli.shell.shell import Asking
+    from cleave.store.session import StoredSession
 
 T = TypeVar("T")
 NoHistory = Annotated[
@@ -54,6 +56,7 @@ def shell(
     schema: SchemaFile = None,
     table: TableName = None,
     others: With = None,
+    store: AskedStore = None,
     cloud_only: CloudOnly = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
@@ -85,7 +88,7 @@ def shell(
     settings: Settings = ctx.obj
     if endpoint is None and functions is None:
         settings.prepare()
-    first, further = read_tables(files, schema, table, others or ())
+    first, further = read_tables(files, schema, table, others or (), stored=store is not None)
     access = access_by(
         key,
         passphrase.current(passphrase_fd),
@@ -98,14 +101,14 @@ def shell(
         Options(pad, digits, min_group), timeout, cloud_only=cloud_only, strict=strict, quiet=settings.quiet
     )
     bars = ClearedBars(bars_of(settings))
-    with Session(first, access, settings.embedded, bars, further) as session:
+    with open_session(first, access, settings.embedded, bars, further, store, profile, region) as session:
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:
             _piped(session, asking)
 
 
-def _piped(session: Session, asking: Asking) -> None:
+def _piped(session: Session | StoredSession, asking: Asking) -> None:
     from cleave.cli.shell.piped import lines_of, run_lines  # noqa: PLC0415
     from cleave.cli.shell.shell import Shell  # noqa: PLC0415
 
@@ -113,7 +116,7 @@ def _piped(session: Session, asking: Asking) -> None:
 
 
 def _interactive(
-    session: Session, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
+    session: Session | StoredSession, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
 ) -> None:
     from cleave.cli.shell.cancel import Cancellable  # noqa: PLC0415
     from cleave.cli.shell.completion import Sql  # noqa: PLC0415 - prompt_toolkit takes 100 ms
@@ -126,10 +129,10 @@ def _interactive(
     except InputError as error:
         console.say(f"warning: {printable(error.message)}; nothing asked here is kept")
         history = open_history(None)
-    opened = session.table
+    rows = session.rows
     if not settings.quiet:
         columns = counted(len(session.schema.columns), "column")
-        console.say(f"{printable(session.name)}: {counted(opened.rows, 'row')}, {columns}. .help shows what there is.")
+        console.say(f"{printable(session.name)}: {counted(rows, 'row')}, {columns}. .help shows what there is.")
 
     lasting = process.descendants()  # what embedded services fork from, see cleave_shared.fork_server
 

@@ -23,6 +23,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.pipeline import Options, Result
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.store.session import StoredSession
 
 T = TypeVar("T")
 
@@ -53,7 +54,9 @@ class Last:
 class Shell:
     """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
 
-    def __init__(self, session: Session, asking: Asking, run: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(
+        self, session: Session | StoredSession, asking: Asking, run: Callable[[Callable[[], object]], object]
+    ) -> None:
         self._session = session
         self._asking = asking
         self._run = run
@@ -136,7 +139,7 @@ class Shell:
 
     def _tables(self) -> str:
         session = self._session
-        rows = self._do(lambda: session.table.rows)
+        rows = self._do(lambda: session.rows)
         headings = [Heading("table"), Heading("columns", justify="right"), Heading("rows", justify="right")]
         cells = [
             [name, str(len(schema.columns)), f"{rows:,}" if name == session.name else "read here only"]

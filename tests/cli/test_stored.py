@@ -1,0 +1,154 @@
+"""Tables in a store, from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import create_key
+from tests.cli.runner import Cli
+from tests.store.conftest import BUCKET, s3_endpoint
+
+__all__ = ["s3_endpoint"]
+SAMPLE = Path(__file__).parents[1] / "samples"
+SQL = "SELECT ward, COUNT(*), SUM(bill) FROM trial GROUP BY ward ORDER BY ward LIMIT 1"
+
+
+class Place:
+    def __init__(self, cli: Cli, root: Path, key: Path) -> None:
+        self.cli = cli
+        self.root = root
+        self.key = key
+        self.store = f"{root / 's'},{root / 'p'}"
+        for name in ("patients.csv", "patients.schema.toml"):
+            shutil.copy(SAMPLE / name, root)
+
+    def words(self, *words: object) -> list[object]:
+        return [*words, "--store", self.store, "--key", self.key]
+
+    def run(self, *words: object) -> str:
+        result = self.cli.run(*self.words(*words))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def put(self, *words: object) -> str:
+        return self.run("put", self.root / "patients.csv", "--table", "trial", *words)
+
+
+@pytest.fixture
+def place(cli: Cli, tmp_path: Path, key_file: Path) -> Place:
+    cli.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    return Place(cli, tmp_path, key_file)
+
+
+def test_put_ask_pull_and_drop(place: Place) -> None:
+    place.put("--by", "ward")
+    assert "trial" in place.run("ls")
+    shown = place.run("show", "trial")
+    assert "600 rows" in shown
+    assert "6 cells by ward" in shown
+    assert "encrypted" in place.run("query", "trial", SQL)
+    assert "265000.66" in place.run("query", "trial", SQL)
+    assert "local" in place.run("query", "trial", "SELECT MEDIAN(age) FROM trial")
+    place.run("pull", "trial", "-o", place.root / "back.csv")
+    back = (place.root / "back.csv").read_text().splitlines()
+    assert back[0] == "patient_name,email,ward,admitted,age,bill,weight,insured"
+    assert len(back) == 601
+    assert (place.root / "back.csv").stat().st_mode & 0o077 == 0
+    place.run("drop", "trial", "--yes")
+    assert "no tables" in place.run("ls")
+
+
+def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
+    result = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial"))
+    assert "6 cells" in result.stderr
+    assert "bytes for each of" in result.stderr
+
+
+def test_plan_tells_the_way(place: Place) -> None:
+    place.put("--by", "ward")
+    cells = json.loads(place.run("plan", "trial", SQL, "--json"))
+    rows = json.loads(place.run("plan", "trial", "SELECT MEDIAN(age) FROM trial", "--json"))
+    assert cells["local"] == []
+    assert "MEDIAN" in rows["local"][0]["reason"]
+    assert rows["requests"]["sensitive"]["bytes_down"] > 0
+
+
+def test_a_derived_column_is_used(place: Place) -> None:
+    place.put("--by", "ward")
+    question = "SELECT SUM(bill * age) FROM trial"
+    before = place.run("query", "trial", question)
+    assert "local" in before
+    place.run("derive", "trial", "bill * age", "--as", "weighted")
+    after = place.run("query", "trial", question)
+    assert "encrypted" in after
+    assert before.splitlines()[-1].strip() in after
+
+
+def test_append_and_replace(place: Place) -> None:
+    place.put("--by", "ward")
+    place.put("--append")
+    assert "1,200 rows" in place.run("show", "trial")
+    assert "is there already" in place.cli.fails(
+        3, *place.words("put", place.root / "patients.csv", "--table", "trial", "--by", "ward")
+    )
+    place.put("--replace", "--by", "")
+    assert "600 rows, 1 cell by nothing" in place.run("show", "trial")
+
+
+def test_verify_names_what_is_damaged(place: Place) -> None:
+    place.put("--by", "ward")
+    assert "as they were written" in place.run("verify", "trial")
+    largest = max((place.root / "s").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    content = bytearray(largest.read_bytes())
+    content[1000] ^= 1
+    largest.write_bytes(bytes(content))
+    result = place.cli.run(*place.words("verify", "trial"))
+    assert result.exit_code == 7
+    assert "damaged" in result.stdout
+    assert "Traceback" not in result.output
+
+
+def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
+    place.put("--by", "ward")
+    assert "no table 'other'" in place.cli.fails(3, *place.words("query", "other", "SELECT 1 FROM other"))
+    refused = place.cli.fails(
+        4, *place.words("query", "trial", "SELECT SUM(age) FROM trial WHERE admitted > '2024'", "--cloud-only")
+    )
+    assert "stored totals do not answer" in refused
+    create_key(tmp_path / "other.json", None)
+    words = ["query", "trial", SQL, "--store", place.store, "--key", tmp_path / "other.json"]
+    assert "under this key" in place.cli.fails(3, *words)
+    assert "not a store" in place.cli.fails(3, "ls", "--store", "gs://x", "--key", place.key)
+    assert "no column" in place.cli.fails(
+        3, *place.words("put", place.root / "patients.csv", "--table", "t", "--by", "wart")
+    )
+    assert place.cli.run(*place.words("drop", "trial")).exit_code == 2
+    assert "is there already" in place.cli.fails(3, *place.words("pull", "trial", "-o", place.root / "patients.csv"))
+
+
+def test_an_older_store_is_not_believed(place: Place) -> None:
+    place.put("--by", "ward")
+    shutil.copytree(place.root / "s", place.root / "old")
+    place.put("--append")
+    shutil.rmtree(place.root / "s")
+    shutil.copytree(place.root / "old", place.root / "s")
+    assert "version 1" in place.cli.fails(7, *place.words("query", "trial", SQL))
+
+
+def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
+    place.cli.environment |= {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "AWS_REGION": "us-east-1",
+    }
+    place.store = f"s3://{BUCKET}/sensitive,s3://{BUCKET}/plain"
+    place.put("--by", "ward")
+    assert "265000.66" in place.run("query", "trial", SQL)
+    assert "as they were written" in place.run("verify", "trial")
+    place.run("drop", "trial", "--yes")
+    assert "no tables" in place.run("ls")
