@@ -124,7 +124,7 @@ def test_curl_and_python_as_printed(shell: Shell) -> None:
     plain, sensitive = [block for block in blocks("sh") if block.startswith("curl")]
     (expected,) = blocks("json")
     assert json.loads(shell.run(plain)) == json.loads(expected)
-    (python,) = blocks("python")
+    _, python = blocks("python")
     extended = python + "import json\nPath('question.json').write_text(json.dumps(question.body()))\n"
     (shell.folder / "example.py").write_text(shell._here(extended))
     printed = [line.split() for line in shell.run("python example.py").splitlines()]
@@ -135,6 +135,17 @@ def test_curl_and_python_as_printed(shell: Shell) -> None:
     answer = json.loads(shell.run(sensitive))
     assert answer["rows"] == 3
     assert answer["result"].keys() == {"age", "bill"}
+
+
+def test_the_python_example_answers(shell: Shell) -> None:
+    python, _ = blocks("python")
+    if not (shell.folder / "patients.schema.toml").exists():
+        shell.run("cleave schema patients.csv")
+    (shell.folder / "frames.py").write_text(python)
+    printed = shell.run("python frames.py")
+    assert "20.25 ± " in printed
+    assert "('key', 'encrypted')" in printed
+    assert "Cardiology" in printed
 
 
 def test_make_targets_exist() -> None:
