@@ -29,7 +29,7 @@ ROOMS = {
     "store": {"aggregates", "ckks", "files", "flow", "sql", "table", "transport"},
     "cli": {"ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
     "local": {"cli", "transport"},
-    "api": {"cli", "flow", "local", "propose", "sql", "table", "transport"},
+    "api": {"cli", "flow", "local", "propose", "sql", "store", "table", "transport"},
 }
 
 

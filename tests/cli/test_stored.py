@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import cleave
 from cleave.ckks.key_file import create_key
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
@@ -152,3 +153,18 @@ def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
     assert "as they were written" in place.run("verify", "trial")
     place.run("drop", "trial", "--yes")
     assert "no tables" in place.run("ls")
+
+
+def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.put("--by", "ward")
+    monkeypatch.setenv("XDG_STATE_HOME", str(place.cli.environment["XDG_STATE_HOME"]))
+    answer = cleave.query("trial", SQL, store=place.store, key=place.key)
+    assert str(answer.rows[0][2]) == "265000.66"
+    assert answer.sources[0] == "key"
+    assert answer.sources[2] == "encrypted"
+    with cleave.connect("trial", store=place.store, key=place.key) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT MEDIAN(age) FROM trial WHERE ward = ?", ["Surgery"])
+        assert cursor.fetchone() is not None
+    with pytest.raises(cleave.InputError):
+        cleave.query(place.root / "patients.csv", SQL, store=place.store, key=place.key)

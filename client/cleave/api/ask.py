@@ -25,6 +25,7 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.pipeline import Options
+    from cleave.store.session import StoredSession
 
 
 class UndecidedWarning(UserWarning):
@@ -38,6 +39,7 @@ def query(
     schema: SchemaLike | None = None,
     table: str | None = None,
     others: Others | None = None,
+    store: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -57,6 +59,8 @@ def query(
     progress: bool | None = None,
 ) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
+
+    With `store`, a place as `cleave put --store` names it, over the stored table of that name.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -96,6 +100,7 @@ def query(
         suspect_key=suspect_key,
         progress=progress,
         others=others,
+        store=store,
     ) as session:
         options = chosen(pad, digits, min_group)
         return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
@@ -127,7 +132,7 @@ def plan(
 
 
 def ask(
-    session: Session,
+    session: Session | StoredSession,
     sql: str,
     options: Options | None,
     started: float,
@@ -139,7 +144,7 @@ def ask(
 ) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
     planned = session.plan(_text(sql), cloud_only=cloud_only)
-    if not planned.sends_nothing and not session.is_remote:
+    if isinstance(session, Session) and not planned.sends_nothing and not session.is_remote:
         prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:

@@ -31,6 +31,7 @@ from cleave.transport.connect import Target
 
 if TYPE_CHECKING:
     from cleave.pipeline import Options
+    from cleave.store.session import StoredSession
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
@@ -42,6 +43,7 @@ def connect(
     schema: SchemaLike | None = None,
     table: str | None = None,
     others: Others | None = None,
+    store: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -82,6 +84,7 @@ def connect(
             suspect_key=suspect_key,
             progress=progress,
             others=others,
+            store=store,
         )
         options = chosen(pad, digits, min_group)
         return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
@@ -102,9 +105,16 @@ class Connection:
     NotSupportedError = errors.NotSupportedError
 
     def __init__(
-        self, session: Session, options: Options, timeout: float, *, cloud_only: bool, raw: bool, strict: bool
+        self,
+        session: Session | StoredSession,
+        options: Options,
+        timeout: float,
+        *,
+        cloud_only: bool,
+        raw: bool,
+        strict: bool,
     ) -> None:
-        self._session: Session | None = session
+        self._session: Session | StoredSession | None = session
         weakref.finalize(self, session.close)  # also one that nobody closes gives up its table and its key
         self._options = options
         self._timeout = timeout
@@ -155,7 +165,7 @@ class Connection:
                 strict=self._strict,
             )
 
-    def _opened(self) -> Session:
+    def _opened(self) -> Session | StoredSession:
         if self._session is None:
             raise InterfaceError("the connection is closed")
         return self._session

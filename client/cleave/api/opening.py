@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleave.api.bars import bars
 from cleave.cli.passphrase import VARIABLE
 from cleave.propose.further import further
-from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Session
+from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Bars, Session
 from cleave.table.frames import ArrowStream, Described, is_frame, of_frame, of_local_frame
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Schema
@@ -18,6 +18,7 @@ from cleave.transport.connect import Target
 from cleave_shared.errors import InputError, KeyFileError
 
 if TYPE_CHECKING:
+    from cleave.store.session import StoredSession
     from cleave.transport.base import Transport
 
 Data = ArrowStream | str | Path | Sequence[str | Path]
@@ -44,10 +45,33 @@ def open_session(
     suspect_key: bool,
     progress: bool | None,
     others: Others | None = None,
-) -> Session:
-    """Raises InputError for data or a schema that cannot be read. Opens neither the table nor the key."""
+    store: str | None = None,
+) -> Session | StoredSession:
+    """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
     access = Access(_key(key), _passphrase(passphrase), target, suspect_key)
+    if store is not None:
+        return _stored(data, schema, table, store, access, bars(progress), further_tables(others))
     return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
+
+
+def _stored(
+    name: Data,
+    schema: SchemaLike | None,
+    table: str | None,
+    store: str,
+    access: Access,
+    shown: Bars,
+    others: Sequence[LazyTable],
+) -> StoredSession:
+    from cleave.store.locate import open_stores  # noqa: PLC0415 - what a frame or a file does without
+    from cleave.store.session import StoredSession  # noqa: PLC0415
+    from cleave.transport.aws import open_session as aws_session  # noqa: PLC0415 - botocore
+
+    if not isinstance(name, str) or schema is not None or table is not None:
+        raise InputError("a stored table is asked by its name, and its schema is stored with it")
+    target = access.target or Target()
+    stores = open_stores(store, lambda: aws_session(target.profile, target.region))
+    return StoredSession(name, stores, access, shown, others)
 
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
