@@ -26,6 +26,11 @@ LONG = "SELECT AVG(age), SUM(list_sum(range(LENGTH(ward) * 9000000))) FROM patie
 PROMPT = "patients>"
 
 
+def a_second() -> float:
+    """Of a machine that has no more to do than it has processors; in proportion where it has."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+
+
 class Terminal:
     """A shell on a terminal of its own. What it shows is matched as it comes, colours and movements left out."""
 
@@ -122,7 +127,7 @@ def test_ctrl_c_ends_what_is_computed_here_within_a_second(start: Callable[..., 
     terminal.ask(LONG)
     wait_for(terminal.children)
     children = terminal.children()
-    assert terminal.interrupt() < 1
+    assert terminal.interrupt() < a_second()
     assert end_within(children, 1.0)
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
     assert terminal.leave() == 0
@@ -133,7 +138,7 @@ def test_ctrl_c_ends_a_wait_for_a_service_within_a_second(start: Callable[..., T
         terminal = start("--endpoint", server.url)
         terminal.ask("SELECT AVG(age) FROM patients;")
         wait_for(lambda: server.asked)
-        assert terminal.interrupt() < 1
+        assert terminal.interrupt() < a_second()
         terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", "Nothing was sent", PROMPT)
         assert terminal.leave() == 0
 
@@ -144,7 +149,7 @@ def test_ctrl_c_ends_a_question_that_duckdb_answers_here(start: Callable[..., Te
         "SELECT COUNT(*) FROM patients a, patients b, patients c, patients d WHERE a.age + b.age < c.age + d.age;"
     )
     time.sleep(1.5)
-    assert terminal.interrupt() < 1
+    assert terminal.interrupt() < a_second()
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
     assert terminal.leave() == 0
 
@@ -222,7 +227,7 @@ def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], 
     terminal.child.expect(pexpect.EOF)
     assert termios.tcgetattr(terminal.child.child_fd)[3] & termios.ECHO  # the terminal is as it was
     assert terminal.ended() == 128 + number
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 2 * a_second()
     assert end_within(processes, 1.0)
 
 
@@ -241,7 +246,7 @@ def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., 
     terminal = start()
     terminal.ask("SELECT COUNT(*) FROM patients WHERE list_sum(range(LENGTH(ward) * 9000000)) > 0 AND age > 0;")
     time.sleep(1.5)
-    assert terminal.interrupt() < 1
+    assert terminal.interrupt() < a_second()
     assert terminal.leave() == 0
 
 
