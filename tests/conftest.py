@@ -14,8 +14,8 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.secret_key import SecretKey
 
-# A runner started in the background of a shell ignores Ctrl-C, and so would every process the tests interrupt.
-for _interrupt in (signal.SIGINT, signal.SIGQUIT):
+# A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
+for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_interrupt) is signal.SIG_IGN:
         signal.signal(_interrupt, signal.default_int_handler if _interrupt is signal.SIGINT else signal.SIG_DFL)
 

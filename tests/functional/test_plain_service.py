@@ -183,10 +183,12 @@ def test_lambda_needs_no_numpy_and_says_one_line(table: bytes, tmp_path: Path) -
 
 
 def test_openapi_describes_both_calls() -> None:
-    paths = call(app, "GET", "/openapi.json").json()["paths"]
-    assert set(paths) == {"/v1/health", "/v1/plain", AGGREGATE}
-    simple = paths["/v1/plain"]["post"]["requestBody"]["content"][wire.JSON_TYPE]["schema"]
-    for example in simple["examples"]:
+    document = call(app, "GET", "/openapi.json").json()
+    assert set(document["paths"]) == {"/v1/health", "/v1/plain", AGGREGATE}
+    simple = document["paths"]["/v1/plain"]["post"]["requestBody"]["content"][wire.JSON_TYPE]["schema"]
+    examples = document["components"]["schemas"][simple["$ref"].rsplit("/", 1)[1]]["examples"]
+    assert examples
+    for example in examples:
         assert operate(**example).status_code == 200
 
 
