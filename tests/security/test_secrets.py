@@ -159,7 +159,7 @@ def _break_the_engine(patch: pytest.MonkeyPatch, _: Path) -> None:
     def broken(*_: object) -> None:
         raise ValueError("WardCanary-7f3a-1 827364518000000")
 
-    patch.setattr("cleave_services.plain.engine.verify", broken)
+    patch.setattr("cleave_services.plain.contained.run", broken)
 
 
 def _break_the_client(patch: pytest.MonkeyPatch, _: Path) -> None:
@@ -181,7 +181,7 @@ FAILURES = {
     "a quote never closed": Failure(3, prepare=_unclosed_quote),
     "not UTF-8": Failure(3, prepare=_not_utf8),
     "no header": Failure(3, prepare=_no_header),
-    "a question that is refused": Failure(4, "SELECT MEDIAN(hiddenpay) FROM t WHERE hiddencount > 0"),
+    "a question that is refused": Failure(4, "SELECT SUM(hiddenpay * random()) FROM t WHERE hiddencount > 0"),
     "arithmetic that fails on the answer": Failure(
         4, "SELECT CAST(MAX(plainward) AS INTEGER) + SUM(hiddenpay) AS x FROM t GROUP BY plainward"
     ),
