@@ -60,19 +60,20 @@ DAMAGES = ("lost", "flipped", "truncated", "emptied", "swapped", "extended")
 
 
 def damage(storage: Storage, name: str, kind: str, rng: random.Random, others: list[str]) -> None:
-    """Harm one object; `swapped` puts another's content in its place."""
+    """Harm one object; `swapped` puts another's content in its place, or flips a bit where all others are the same."""
     content = bytearray(storage.read(name))
+    different = [each for each in map(storage.read, others) if each != content]
     storage.delete([name])
     if kind == "lost":
         return
-    if kind == "flipped":
+    if kind == "flipped" or (kind == "swapped" and not different):
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     elif kind == "truncated":
         del content[rng.randrange(len(content)) :]
     elif kind == "emptied":
         content.clear()
     elif kind == "swapped":
-        content = bytearray(storage.read(rng.choice([each for each in others if each != name])))
+        content = bytearray(rng.choice(different))
     else:
         content += rng.randbytes(1 + rng.randrange(64))
     storage.write(name, bytes(content))
