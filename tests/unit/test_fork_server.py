@@ -152,18 +152,23 @@ print(*map(int, kid.receive(20)), flush=True)
 
 @pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize(
-    ("end", "number"), [("time.sleep(600)", signal.SIGKILL), ("time.sleep(600)", signal.SIGTERM), ("sys.exit(3)", 0)]
+    ("end", "number"),
+    [("time.sleep(600)", signal.SIGKILL), ("time.sleep(600)", signal.SIGTERM), ("input() or sys.exit(3)", 0)],
 )
 def test_server_and_children_end_with_their_client(threads: int, end: str, number: int) -> None:
     """Forked where the client has one thread, a new interpreter where it has more."""
     command = [sys.executable, "-c", CLIENT.format(threads=threads, end=end)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as client:
+        assert client.stdin
         assert client.stdout
         pid, server = map(int, client.stdout.readline().split())
         assert (b"-I" in Path(f"/proc/{server}/cmdline").read_bytes().split(b"\0")) == bool(threads)
         if number:
             client.send_signal(number)
+        else:
+            client.stdin.write("\n")
+            client.stdin.flush()
         client.wait(10)
         assert wait_for_end(pid)
         assert wait_for_end(server)
