@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cleave import figures
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import connect, create_of_texts
 from cleave.table.source import unique_names
 
 if TYPE_CHECKING:
@@ -71,12 +71,9 @@ def loaded(held: Records, *, typed: bool) -> Iterator[duckdb.DuckDBPyConnection]
     """A DuckDB with the table `answer`, good within the block. Not `typed`: values as text, with all their digits."""
     types = [_STORED.get(type_, type_) if typed else "VARCHAR" for type_ in held.types]
     columns = [
-        [None if row[place] is None else figures.plain(row[place]) for row in held.rows] for place in range(len(types))
+        (name, type_, [None if row[place] is None else figures.plain(row[place]) for row in held.rows])
+        for place, (name, type_) in enumerate(zip(held.names, types, strict=True))
     ]
-    selected = ", ".join(
-        f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {identifier(name)}"
-        for name, type_ in zip(held.names, types, strict=True)
-    )
     with closing(connect(reads_files=True)) as connection:
-        connection.execute(f"CREATE TABLE answer AS SELECT {selected}", columns)
+        create_of_texts(connection, "answer", columns)
         yield connection

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from cleave.sql.plan import QueryPlan
-from cleave.table.duck import connect
+from cleave.table.duck import connect, create_of_texts
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
 
@@ -70,14 +70,8 @@ def _places(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> li
     with closing(connect()) as connection:
         try:
             for table, rows in (("ours", keys), ("theirs", found)):
-                values = ", ".join(
-                    f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}"
-                    for name, type_ in zip(columns, types, strict=True)
-                )
-                connection.execute(
-                    f"CREATE TABLE {table} AS SELECT {values}, unnest(range({len(rows)})) AS place",
-                    [list(column) for column in zip(*rows, strict=True)],
-                )
+                texts = list(zip(columns, types, zip(*rows, strict=True), strict=True))
+                create_of_texts(connection, table, [*texts, ("place", "BIGINT", list(map(str, range(len(rows)))))])
             pairs = connection.execute(
                 f"SELECT coalesce(theirs.place, -1) FROM ours LEFT JOIN theirs ON {same} ORDER BY ours.place"
             ).fetchall()

@@ -14,7 +14,7 @@ import duckdb
 
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Merger, Texts, part_types_of
-from cleave.table.duck import connect
+from cleave.table.duck import connect, create_of_texts
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import PlainResponse
 
@@ -59,8 +59,7 @@ class _Regrouping:
             (name, type_, [keys[i] for keys in finest.keys])
             for i, (name, type_) in enumerate(zip(names, plan.key_types, strict=True))
         ]
-        selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}" for name, type_, _ in columns)
-        connection.execute(f"CREATE TABLE finest AS SELECT {selected}", [values for _, _, values in columns])
+        create_of_texts(connection, "finest", columns)
 
     def regrouped(self, responses: Sequence[PlainResponse]) -> Regrouped:
         sets: list[int] = []

@@ -7,7 +7,12 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import duckdb
+
 from cleave.sql.rejoin import Texts
+from cleave.table.duck import create_of_texts
+from cleave.table.schema import Column
+from cleave_shared.errors import CheckFailed
 
 
 @dataclass(slots=True)
@@ -33,6 +38,22 @@ class Cells:
         for number, more in zip(found, rows, strict=True):
             self.rows[number] += more
         return found
+
+    def create(
+        self, connection: duckdb.DuckDBPyConnection, relation: str, number: str, by: Sequence[tuple[int, Column]]
+    ) -> None:
+        """Make `relation` of the cells: their numbers, in column `number`, and `by`: (place in the keys, column).
+
+        Raises CheckFailed for a key that is not of its column's type.
+        """
+        columns: list[tuple[str, str, list[str | None]]] = [
+            (number, "BIGINT", [str(cell) for cell in range(len(self))])
+        ]
+        columns += [(each.name, each.type, [key[place] for key in self.keys]) for place, each in by]
+        try:
+            create_of_texts(connection, relation, columns)
+        except duckdb.Error as error:  # its message may quote values
+            raise CheckFailed("stored", f"a cell's key is not of its type ({type(error).__name__})") from None
 
     def dump(self) -> bytes:
         return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()

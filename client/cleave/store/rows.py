@@ -132,12 +132,7 @@ class Rows:
 
     def _load_cells(self, table: Table, needed: Needed) -> None:
         places = {name: place for place, name in enumerate(self._manifest.by)}
-        texts: list[list[str | None]] = [[str(number) for number in range(len(self._cells))]]
-        for each in needed.by:
-            texts.append([key[places[each.name]] for key in self._cells.keys])
-        selected = [f"CAST(unnest(?::VARCHAR[]) AS BIGINT) AS {identifier(_CELL)}"]
-        selected += [f"CAST(unnest(?::VARCHAR[]) AS {each.type}) AS {identifier(each.name)}" for each in needed.by]
-        table.connection.execute(f"CREATE TABLE {_CELLS} AS SELECT {', '.join(selected)}", texts)
+        self._cells.create(table.connection, _CELLS, _CELL, [(places[each.name], each) for each in needed.by])
 
     def _append(self, table: Table, segment: Segment, columns: Sequence[Column], needed: Needed) -> None:
         index = json.loads(self._tables.unseal(self._vault, segment.index))

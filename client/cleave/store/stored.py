@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import duckdb
 import numpy as np
 
 from cleave.ckks.cipher import Cipher
@@ -25,7 +24,6 @@ from cleave.store.rows import Rows
 from cleave.store.segment import WINDOW, total_label
 from cleave.store.tables import Opened, Tables
 from cleave.suppress import suppress_small
-from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared.errors import CheckFailed
@@ -147,14 +145,7 @@ class Stored:
 
     def _cell_table(self) -> Table:
         """The cells as rows: their numbers and their by columns' values."""
-        by = [self.schema.column(name) for name in self.manifest.by]
         table = no_table(self.manifest.table, self.schema, len(self.cells))
-        columns: list[list[str | None]] = [[str(number) for number in range(len(self.cells))]]
-        columns += [[key[place] for key in self.cells.keys] for place in range(len(by))]
-        selected = [f"CAST(unnest(?::VARCHAR[]) AS BIGINT) AS {identifier(NUMBER)}"]
-        selected += [f"CAST(unnest(?::VARCHAR[]) AS {each.type}) AS {identifier(each.name)}" for each in by]
-        try:
-            table.connection.execute(f"CREATE TABLE {Table.relation} AS SELECT {', '.join(selected)}", columns)
-        except duckdb.Error as error:  # its message may quote values
-            raise CheckFailed("stored", f"a cell's key is not of its type ({type(error).__name__})") from None
+        by = [(place, self.schema.column(name)) for place, name in enumerate(self.manifest.by)]
+        self.cells.create(table.connection, table.relation, NUMBER, by)
         return table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 
 
@@ -23,6 +25,17 @@ def connect(*, reads_files: bool = False) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def create_of_texts(
+    connection: duckdb.DuckDBPyConnection, relation: str, columns: Sequence[tuple[str, str, Sequence[str | None]]]
+) -> None:
+    """Make `relation` of columns (name, type, values), whose values are DuckDB's text of them.
+
+    Raises duckdb.Error, which may quote values, for one that is not of its type.
+    """
+    selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {identifier(name)}" for name, type_, _ in columns)
+    connection.execute(f"CREATE TABLE {relation} AS SELECT {selected}", [list(values) for _, _, values in columns])
 
 
 def literal(text: str) -> str:

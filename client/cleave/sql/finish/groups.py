@@ -16,6 +16,7 @@ import duckdb
 from cleave.sql.finish.casts import is_numeric
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
+from cleave.table.duck import create_of_texts
 from cleave_shared.errors import ServiceError
 
 
@@ -58,9 +59,8 @@ class GroupTable:
             (f"e{i}", each.type, [_text(value) for value in figures.get(i, [None] * self.size)])
             for i, each in enumerate(plan.encrypted)
         ]
-        selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {name}" for name, type_, _ in columns)
         try:
-            self._connection.execute(f"CREATE TABLE groups AS SELECT {selected}", [values for _, _, values in columns])
+            create_of_texts(self._connection, "groups", columns)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
                 f"the plain service's figures are not of their types ({type(error).__name__})",
