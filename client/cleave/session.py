@@ -61,6 +61,15 @@ class Silent:
         return lambda _: None
 
 
+def require_decided(answer: Result) -> None:
+    """Raises Undecided where the error bounds leave a decision open."""
+    if answer.result.warnings:
+        raise Undecided(
+            "; ".join(answer.result.warnings),
+            hint="without --strict the answer is shown, what is undecided marked",
+        )
+
+
 Bars = Callable[[], AbstractContextManager["Progress"]]
 
 
@@ -128,11 +137,8 @@ class Session:
         bounds leave a decision open.
         """
         answer = self._answer(plan, options, seconds)
-        if strict and answer.result.warnings:
-            raise Undecided(
-                "; ".join(answer.result.warnings),
-                hint="without --strict the answer is shown, what is undecided marked",
-            )
+        if strict:
+            require_decided(answer)
         return answer
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:

@@ -8,7 +8,6 @@ from cleave.ckks.packing import bytes_of_chunk
 from cleave.quantities import counted
 from cleave.store import measures as of_measures
 from cleave.store.lanes import Lanes, plan_lanes
-from cleave.store.manifest import Measure
 from cleave.store.put import arguments_of
 from cleave.store.segment import WINDOW, half_of, row_lanes
 from cleave.table.duck import identifier
@@ -51,22 +50,8 @@ def cells(table: Table, by: Sequence[str]) -> int:
 def describe(table: Table, by: Sequence[str], profile: Profile, *, lossless: bool) -> str:
     """One line: cells, what of the totals' ciphertexts they fill, and bytes stored for every encrypted value."""
     columns: list[Column] = [each for each in table.schema.columns if half_of(each) == "encrypted"]
-    measures = [
-        Measure(
-            name=column.name,
-            sql=argument.sql,
-            type=argument.type,
-            decimals=argument.decimals,
-            lower=argument.lower,
-            upper=argument.upper,
-            nullable=argument.nullable,
-            square=True,
-            derived=False,
-        )
-        for column, argument in zip(
-            columns, arguments_of(table.schema, [identifier(each.name) for each in columns]), strict=True
-        )
-    ]
+    arguments = arguments_of(table.schema, [identifier(each.name) for each in columns])
+    measures = [of_measures.unscaled(each.name, argument) for each, argument in zip(columns, arguments, strict=True)]
     found = cells(table, by)
     rows = row_lanes(measures, profile, lossless=lossless)
     totals = plan_lanes([each.total for each in of_measures.columns_of(measures)], WINDOW, profile)

@@ -33,9 +33,9 @@ _ULP = Fraction(1, 1 << 53)
 _SUM, _SQUARE = Sum(), Square()
 
 
-def measure_of(name: str, argument: Argument, values: Values, *, square: bool, derived: bool = False) -> Measure:
-    """The measure of `argument`, whose values in the first segment are `values`: they choose a double's scale."""
-    made = Measure(
+def unscaled(name: str, argument: Argument, *, square: bool = True, derived: bool = False) -> Measure:
+    """All that is known of a measure before a value is read."""
+    return Measure(
         name=name,
         sql=argument.sql,
         type=argument.type,
@@ -46,6 +46,11 @@ def measure_of(name: str, argument: Argument, values: Values, *, square: bool, d
         square=square,
         derived=derived,
     )
+
+
+def measure_of(name: str, argument: Argument, values: Values, *, square: bool, derived: bool = False) -> Measure:
+    """The measure of `argument`, whose values in the first segment are `values`: they choose a double's scale."""
+    made = unscaled(name, argument, square=square, derived=derived)
     if argument.decimals is not None:
         return made
     domain = argument.domain

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cleave.pipeline import DEFAULTS, Options, Result, run_local
-from cleave.session import Access, Bars, Silent
+from cleave.session import Access, Bars, Silent, require_decided
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.whole import plan_whole
@@ -25,7 +25,7 @@ from cleave.store.stored import Stored
 from cleave.store.tables import Tables
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.deadline import Deadline
-from cleave_shared.errors import KeyFileError, QueryRefused, Undecided
+from cleave_shared.errors import KeyFileError, QueryRefused
 
 if TYPE_CHECKING:
     from cleave.ckks.secret_key import SecretKey
@@ -123,11 +123,8 @@ class StoredSession:
             answer = self._ask_rows(plan, options or DEFAULTS, self._deadline)
         else:
             answer = self._stored.ask_cells(self._over_cells(plan), options or DEFAULTS)
-        if strict and answer.result.warnings:
-            raise Undecided(
-                "; ".join(answer.result.warnings),
-                hint="without --strict the answer is shown, what is undecided marked",
-            )
+        if strict:
+            require_decided(answer)
         return answer
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:  # noqa: ARG002
