@@ -60,7 +60,7 @@ def describe(table: Table, by: Sequence[str], profile: Profile, *, lossless: boo
     stored = (_chunks(rows, table.rows) + _chunks(totals, found)) * bytes_of_chunk(profile)
     values = max(1, table.rows * max(1, len(columns)))
     return (
-        f"by {', '.join(by) or 'nothing'}: {counted(found, 'cell')}, which fill {fill:.0%} of their ciphertexts; "
+        f"by {', '.join(by) or 'nothing'}: {counted(found, 'cell')}, filling {fill:.0%} of their ciphertexts; "
         f"{stored / values:.1f} bytes for each of {values:,} encrypted values"
     )
 
