@@ -8,12 +8,12 @@ nobody expected is told by its class alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cleave_shared import limits, wire
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 
 Asked = TypeVar("Asked", bound=BaseModel)
@@ -27,8 +27,16 @@ class Note(Protocol):
     def __call__(self, **numbers: float | Mapping[str, float]) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Large:
+    """An answer that is put elsewhere where it is too large to be returned."""
+
+    answer: BaseModel
+    put: Callable[[bytes], BaseModel]  # takes its frames; what it returns is returned instead
+
+
 # What a service does with a request once it is read: the answer, and numbers for the log.
-Work = Callable[[Asked, Note], BaseModel]
+Work = Callable[[Asked, Note], BaseModel | Large]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,13 @@ def load(content: bytes, kind: str, model: type[Model]) -> tuple[Model, bytes]:
     return wire.load(model, content, kind), wire.mark(content, kind)
 
 
-def dump(model: BaseModel, mark: bytes, kind: str) -> Reply:
+def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
     """Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502."""
+    if isinstance(model, Large):
+        try:
+            return dump(model.answer, mark, kind)
+        except WireError:
+            return dump(model.put(wire.dump_frames(model.answer, mark)), mark, kind)
     if kind == wire.FRAMES_TYPE:
         content, limit = wire.dump_frames(model, mark), limits.MAX_BODY_BYTES
         size = len(content)

@@ -26,7 +26,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cleave_services import bodies
-from cleave_services.bodies import Reply, Work
+from cleave_services.bodies import Large, Reply, Work
 from cleave_services.openapi import Application
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
@@ -84,7 +84,7 @@ async def read(request: Request, model: type[Model]) -> Model:
     return envelope
 
 
-def answer(request: Request, model: BaseModel) -> Response:
+def answer(request: Request, model: BaseModel | Large) -> Response:
     """`model`, after `read`, in the form the request asks for in Accept, else in the request's own.
 
     Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502.
@@ -93,9 +93,9 @@ def answer(request: Request, model: BaseModel) -> Response:
 
 
 async def respond(request: Request, model: type[Asked], work: Work[Asked]) -> Response:
-    """All of a POST: `read`, `work` in a thread of its own, `answer`. Raises what these raise."""
+    """All of a POST: `read`, then `work` and `answer` in a thread of their own. Raises what these raise."""
     asked = await read(request, model)
-    return answer(request, await run_in_threadpool(work, asked, partial(note, request)))
+    return await run_in_threadpool(lambda: answer(request, work(asked, partial(note, request))))
 
 
 def note(request: Request, **numbers: float | Mapping[str, float]) -> None:

@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from cleave_services.web import FastAPI
 from cleave_shared import wire
+from cleave_shared.stored import SET
 
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEMS = {
@@ -40,6 +41,13 @@ _SIGV4 = {
     "in": "header",
     "description": "AWS Signature Version 4; only API Gateway asks for it",
     "x-amazon-apigateway-authtype": "awsSigv4",
+}
+_SET = {
+    "name": "set",
+    "in": "path",
+    "required": True,
+    "description": "the folder of the stored table's objects",
+    "schema": {"type": "string", "pattern": f"^{SET}$"},
 }
 _REFERENCE = "#/components/schemas/{model}"
 _Route = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -68,9 +76,10 @@ class Application(FastAPI):
         answers: dict[int | str, dict[str, Any]] = {
             status: {"description": meaning, "content": _content(wire.Problem)} for status, meaning in _PROBLEMS.items()
         }
-        return self.post(
-            path, response_model=None, openapi_extra={"requestBody": body}, responses={200: answered, **answers}
-        )
+        extra: dict[str, Any] = {"requestBody": body}
+        if "{set}" in path:  # said here: to hear of it from a signature FastAPI builds validators that nothing uses
+            extra["parameters"] = [_SET]
+        return self.post(path, response_model=None, openapi_extra=extra, responses={200: answered, **answers})
 
     def information(self, path: str, response: type[BaseModel]) -> _Route:
         """A GET route of a function that answers with a `response`."""

@@ -26,11 +26,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
 from cleave_shared import errors
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
 
 _libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
@@ -40,6 +40,7 @@ _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
 _LATE = (signal.SIGALRM, signal.SIGXCPU)
 GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGCHLD)
 
 
@@ -54,6 +55,9 @@ class Bounds:
     seconds: float | None = None
     cpu_seconds: int | None = None
     memory: int | None = None
+
+
+_UNBOUNDED = Bounds()
 
 
 class Channel:
@@ -180,7 +184,7 @@ class Child:
             self._status = 0
 
 
-def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Collection[int] = ()) -> Child:
+def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()) -> Child:
     """Run `work` in a forked child. It keeps open regular and memory files and the descriptors in `keep`.
 
     The thread that calls must live as long as the child: the kernel ties the child to it (prctl(2), PR_SET_PDEATHSIG).
@@ -194,13 +198,28 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Colle
 
 
 def fork_onto(
-    end: socket.socket, work: Callable[[Channel], None], bounds: Bounds = Bounds(), keep: Collection[int] = ()
+    end: socket.socket, work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()
 ) -> int:
     """As `fork`, over a socket that is there already. Returns the child's process id."""
     parent = os.getpid()
-    pid = os.fork()
+    pid = bare_fork()
     if pid == 0:
         _live(work, Channel(end), bounds, parent, {end.fileno(), *keep})
+    return pid
+
+
+def bare_fork() -> int:
+    """As os.fork, with signals held back: what a handler raises within a library's hook of forks would be lost there.
+
+    In the child they are held back until it calls `calm_signals`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
 
 

@@ -177,7 +177,7 @@ def threads() -> int:
 
 def _forked(control: socket.socket, preload: Sequence[str]) -> int:
     parent = os.getpid()
-    pid = os.fork()
+    pid = children.bare_fork()
     if pid:
         return pid
     try:
@@ -216,9 +216,9 @@ def main() -> NoReturn:
 
 def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
     children.refuse_core_dumps()
+    gc.freeze()  # a collection would write to every page that is inherited, so that each were copied
     for module in preload:
         importlib.import_module(module)
-    gc.collect()
     gc.freeze()
     control.send(b"+")
     Server(control, parent).run()

@@ -52,3 +52,35 @@ WORKER_BYTES = 1 << 30
 # 1,769 MB of Lambda memory is one vCPU (AWS Lambda documentation, "Configure memory").
 LAMBDA_MB_PER_CPU = 1769
 MAX_WORKERS = 6
+
+# Stored tables: what one request reads by links. A function holds the objects, once more as they go to its worker,
+# and what they become; S3 gives some 90 MB a second to one function.
+MAX_LINKED_BYTES = 128 * MIB
+MAX_LINKED_OBJECTS = 2_048
+MAX_LINK_CHARS = 4_096  # a presigned URL with a session token has about 1,500
+MAX_LANE_OBJECTS = 64  # terms of a sum: what a field's bits and a lane's noise are laid out for
+MAX_OBJECT_CHUNKS = 1 << 16
+MAX_STORED_SUMS = 512  # results in one answer, 68 MB through the store
+MAX_PLAIN_OBJECTS = 64
+MAX_RESULT_BYTES = 96 * MIB  # an answer that goes through the store
+LINK_SECONDS = 20.0  # for all the objects of a request, of the service's 25 s
+LINK_READS = 8  # side by side
+# Of objects that a warm function keeps: smaller ones take no longer to read than to ask whether they are the same.
+WARM_BYTES = 128 * MIB
+WARM_LEAST_BYTES = MIB
+
+# A scan: partial sums in one answer, 66 KB each; and chunks of a segment, which has 2^20 rows at most.
+MAX_SCAN_RESULTS = 60
+MAX_SCAN_CHUNKS = 1 << 10
+
+# A scan whose sums come back packed (docs/ckks.md section 6): sums in one answer, each of which a worker has in memory
+# at 131 KB; 2^8 results to a ciphertext, by a key of 131 KB a level. Fewer than PACKED_RESULTS sums come back one by
+# one: they have about the bytes of the key.
+MAX_PACKED_RESULTS = 256
+MAX_PACKING_LEVELS = 8
+MAX_KEY_BYTES = 4 * MIB
+PACKED_RESULTS = 16
+
+# Jobs (cleave_shared.jobs): a state machine's state holds 256 KB, and an answered step takes 150 bytes of it.
+MAX_REDUCED = 1_000
+MAX_STEP_ATTEMPTS = 3

@@ -1,4 +1,4 @@
-"""How rows lie in ciphertexts that are summed by group under masks: the simple call's group_by, and nothing else.
+"""How rows lie in ciphertexts that are summed by group under masks: in the simple call's group_by and in scans.
 
 A chunk is one ciphertext of N coefficients. `lanes` values of a row stand side by side, row r at coefficients
 lanes*r .. lanes*r + lanes-1. The last SENTINELS coefficients hold values only the key holder knows, here as
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 
 SENTINELS = 16
 FILTERED = limits.FILTERED
@@ -95,3 +95,8 @@ def sentinel_label(index: int, chunk: Sequence[Segment], capacity: int) -> str:
     if is_whole(chunk, capacity):
         return f"cleave/1/group/{chunk[0].group}"
     return f"cleave/1/chunk/{index}"
+
+
+def scan_label(label: str, number: int) -> str:
+    """Which weights the sentinels of chunk `number` get in a scan that goes by `label`."""
+    return f"cleave/1/scan/{label}/{number}"

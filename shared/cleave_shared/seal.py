@@ -32,15 +32,16 @@ Residues = NDArray[np.uint64]  # (polynomials, N) values modulo q
 _HEADER = struct.Struct("<HBBBBHQ")  # magic, header size, version major and minor, compression, reserved, size
 _MAGIC, _ZSTD = 0xA15E, 2
 _CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, primes, scale, correction factor
-_PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
+PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
+SEED_BYTES = 81  # of the second polynomial: a header, the generator's kind, 64 bytes
 BATCH = 7  # polynomials per transform: larger buffers are mapped afresh each time (290 us per polynomial, 400 with 15)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Scratch(threading.local):
-    """Memory files of a thread: SEAL's binding saves to and loads from paths only."""
+class _Files:
+    """Memory files: SEAL's binding saves to and loads from paths only."""
 
     def __init__(self) -> None:
         self.saved = os.memfd_create("seal-saved")
@@ -49,6 +50,13 @@ class _Scratch(threading.local):
     def __del__(self) -> None:
         os.close(self.saved)
         os.close(self.loaded)
+
+
+class _Scratch(threading.local):
+    """Every thread's own, closed when it ends: this object itself outlives all threads."""
+
+    def __init__(self) -> None:
+        self.files = _Files()
 
 
 _scratch = _Scratch()
@@ -64,7 +72,7 @@ os.register_at_fork(after_in_child=_renew_scratch)
 
 def save(thing: Any) -> bytes:
     """A SEAL object (or its seeded, serialisable form) as SEAL's own file, zstd compressed."""
-    file = _scratch.saved
+    file = _scratch.files.saved
     thing.save(f"/proc/self/fd/{file}")
     return os.pread(file, os.fstat(file).st_size, 0)
 
@@ -76,7 +84,7 @@ def restore(thing: T, context: Any, blob: bytes) -> T:
     """
     if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
         raise ValueError("not a whole SEAL file")  # else SEAL would read on into what the file held before
-    file = _scratch.loaded
+    file = _scratch.files.loaded
     os.pwrite(file, blob, 0)
     thing.load(context, f"/proc/self/fd/{file}")  # type: ignore[attr-defined]
     return thing
@@ -95,20 +103,35 @@ def _unwrap(blob: bytes, size_inside: int = 0) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(body)
 
 
-def _wrap(*parts: bytes, compress: bool = False) -> bytes:
+def inside(blob: bytes, most: int) -> bytes:
+    """What a SEAL file holds, of `most` bytes. Raises ValueError or zstandard.ZstdError for anything else."""
+    if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
+        raise ValueError("not a whole SEAL file")
+    body = blob[_HEADER.size :]
+    if _HEADER.unpack_from(blob)[4] == _ZSTD and not 0 <= zstandard.frame_content_size(body) <= most:
+        raise ValueError("not a SEAL file of that size")
+    return _unwrap(blob)
+
+
+def under_other_parameters(blob: bytes, parms_id: Sequence[int]) -> bytes:
+    """The file of a key of another context over the same ring and moduli: nothing in it but their name differs."""
+    return wrapped(struct.pack("<4Q", *parms_id), _unwrap(blob)[32:])
+
+
+def wrapped(*parts: bytes | memoryview, compress: bool = False) -> bytes:
     body = b"".join(parts)
     if compress:
         body = zstandard.ZstdCompressor(level=1).compress(body)
     return _HEADER.pack(_MAGIC, _HEADER.size, 4, 3, _ZSTD if compress else 0, 0, _HEADER.size + len(body)) + body
 
 
-def _array(values: NDArray[np.uint64]) -> bytes:
-    return _wrap(struct.pack("<Q", values.size), np.ascontiguousarray(values).tobytes())
+def array_file(values: NDArray[np.uint64]) -> bytes:
+    return wrapped(struct.pack("<Q", values.size), np.ascontiguousarray(values).tobytes())
 
 
 def plaintext_values(plaintext: Any) -> NDArray[np.uint64]:
     """The residues a SEAL plaintext holds: (primes * N,) in NTT form."""
-    array = _unwrap(_unwrap(save(plaintext))[_PLAINTEXT.size :])
+    array = _unwrap(_unwrap(save(plaintext))[PLAINTEXT.size :])
     return np.frombuffer(array, np.uint64, struct.unpack_from("<Q", array)[0], 8)
 
 
@@ -165,17 +188,43 @@ class Ring:
         self.evaluator.transform_to_ntt_inplace(ciphertext)
         return ciphertext
 
+    def coefficient_context(self) -> Any:
+        """A context over the same ring and moduli whose fresh ciphertexts are in coefficient form; takes 5 ms.
+
+        SEAL encrypts in the form of the scheme, which of BFV is this one. Encrypting zero is the same in all of them,
+        -(a s + e) beside a: neither the plaintext modulus nor anything else of BFV enters.
+        """
+        parameters = api.EncryptionParameters(api.SCHEME_TYPE.BFV)
+        parameters.set_poly_modulus_degree(self.degree)
+        parameters.set_coeff_modulus(api.CoeffModulus.Create(self.degree, list(self.profile.prime_bits)))
+        parameters.set_plain_modulus(2)
+        return api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
+
+    def seeded(self, zero: bytes | memoryview, residues: Residues, *, ntt_form: bool) -> bytes:
+        """The file of a seeded encryption of a polynomial (N,), from what a file of one of zero in that form holds.
+
+        `zero` must not be used a second time: who sees both results has the difference of the polynomials. Raises
+        ValueError if it is not such a file.
+        """
+        start, stop = _CIPHERTEXT.size + _HEADER.size + 8, len(zero) - SEED_BYTES
+        if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (ntt_form, 2, self.degree):
+            raise ValueError("not a seeded ciphertext of this ring")
+        total = residues + np.frombuffer(zero, np.uint64, self.degree, start)
+        np.minimum(total, total - np.uint64(self.modulus), out=total)  # below 2q; below q the difference wraps
+        head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, 2, self.degree, 1, 1.0, 1)
+        return wrapped(head, zero[_CIPHERTEXT.size : start], total.tobytes(), zero[stop:])
+
     def constant_key(self, key: T, value: int) -> T:
         """`key` loaded with the constant polynomial `value`: no secret, for reading values out by decryption."""
         primes = len(self.profile.prime_bits)
-        head = _PLAINTEXT.pack(*self.context.key_parms_id(), primes * self.degree, 1.0)
+        head = PLAINTEXT.pack(*self.context.key_parms_id(), primes * self.degree, 1.0)
         values = np.full(primes * self.degree, value, np.uint64)  # constants are their own transform
-        return restore(key, self.context, _wrap(head, _array(values)))
+        return restore(key, self.context, wrapped(head, array_file(values)))
 
     def plaintext(self, residues: NDArray[np.uint64]) -> Any:
         """A SEAL plaintext of scale 1 from N residues in NTT form."""
-        head = _PLAINTEXT.pack(*self._parms_id, self.degree, 1.0)
-        return restore(api.Plaintext(), self.context, _wrap(head, _array(residues)))
+        head = PLAINTEXT.pack(*self._parms_id, self.degree, 1.0)
+        return restore(api.Plaintext(), self.context, wrapped(head, array_file(residues)))
 
     def plaintexts(self, polynomials: Sequence[Polynomial]) -> list[Any]:
         """SEAL plaintexts of scale 1 of signed integer polynomials, exact."""
@@ -196,15 +245,24 @@ class Ring:
 
     def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
         """A file of a result whose phase is kept at the first `coefficients` coefficients only: half the bytes."""
+        return self._kept(ciphertext, slice(coefficients))
+
+    def spaced(self, ciphertext: Any, step: int) -> bytes:
+        """The same, of the coefficients 0, `step`, 2 `step`... only."""
+        return self._kept(ciphertext, slice(None, None, step))
+
+    def _kept(self, ciphertext: Any, coefficients: slice) -> bytes:
         if ciphertext.is_ntt_form():
             self.evaluator.transform_from_ntt_inplace(ciphertext)
-        polynomials = self._polynomials(ciphertext).copy()
-        polynomials[0, coefficients:] = 0
+        found = self._polynomials(ciphertext)
+        polynomials = np.zeros_like(found)
+        polynomials[0, coefficients] = found[0, coefficients]
+        polynomials[1:] = found[1:]
         return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def _ciphertext_file(self, polynomials: Residues, *, ntt_form: bool, compress: bool = False) -> bytes:
         head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, len(polynomials), self.degree, 1, 1.0, 1)
-        return _wrap(head, _array(polynomials), compress=compress)
+        return wrapped(head, array_file(polynomials), compress=compress)
 
     def _polynomials(self, ciphertext: Any) -> Residues:
         count = ciphertext.size() * self.degree
@@ -222,7 +280,7 @@ def ring(profile: str) -> Ring:
 
 
 @contextlib.contextmanager
-def _of_one_kind() -> Iterator[None]:
+def of_one_kind() -> Iterator[None]:
     """Translates what SEAL refuses: a result whose second polynomial is zero; a file of a result among fresh ones."""
     try:
         yield
@@ -248,12 +306,12 @@ class SealEvaluator:
 
     def multiply(self, ciphertext: Any, mask: Any) -> Any:
         product = api.Ciphertext()
-        with _of_one_kind():
+        with of_one_kind():
             self._evaluator.multiply_plain(ciphertext, mask, product)
         return product
 
     def add(self, total: Any, ciphertext: Any) -> Any:
-        with _of_one_kind():
+        with of_one_kind():
             self._evaluator.add_inplace(total, ciphertext)
         return total
 

@@ -20,12 +20,12 @@ from cleave_shared.children import Bounds, Channel
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 
-Request = TypeVar("Request", bound=BaseModel)
+Request = TypeVar("Request")
 Response = TypeVar("Response", bound=BaseModel)
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
 # Children come from here and never from the process of the service, where threads may be at work in DuckDB or anywhere.
-_server = ForkServer(["cleave_services.plain.engine", "cleave_services.plain.simple"])
+_server = ForkServer(["cleave_services.plain.engine", "cleave_services.plain.select", "cleave_services.plain.simple"])
 
 
 def prepare() -> None:
@@ -38,14 +38,21 @@ def peak_kb() -> int:
     return _server.peak_kb
 
 
-def run(work: Callable[[Request], Response], request: Request, answer: type[Response]) -> Response:
-    """`work(request)`, an `answer`, made in a child.
+def run(
+    work: Callable[[Request], Response],
+    request: Request,
+    answer: type[Response],
+    most: int = limits.MAX_JSON_BYTES,
+    seconds: float | None = None,
+) -> Response:
+    """`work(request)`, an `answer` of `most` bytes as JSON, made in a child within `seconds` (limits.PLAIN_SECONDS).
 
     Raises WireError: what `work` raises; 413 where memory is short; 422 where time runs out or the child dies of it.
     """
+    seconds = limits.PLAIN_SECONDS if seconds is None else seconds
     try:
-        with _server.fork(_answer, (work, request), _bounds()) as child:
-            (body,) = child.receive(limits.PLAIN_SECONDS + _SPARE, 2 * limits.MAX_JSON_BYTES)
+        with _server.fork(_answer, (work, request, most), _bounds(seconds)) as child:
+            (body,) = child.receive(seconds + _SPARE, 2 * most)
     except ProcessDied as died:
         raise _told(died) from None
     try:
@@ -54,22 +61,22 @@ def run(work: Callable[[Request], Response], request: Request, answer: type[Resp
         raise ServiceError("DuckDB's process sent no answer", status=500) from None
 
 
-def _answer(channel: Channel, work: Callable[[Request], Response], request: Request) -> None:
+def _answer(channel: Channel, work: Callable[[Request], Response], request: Request, most: int) -> None:
     try:
         body = work(request).model_dump_json().encode()
     except MemoryError:
         raise _SHORT from None
-    if len(body) > limits.MAX_JSON_BYTES:
+    if len(body) > most:
         raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
     channel.send([body])
 
 
-def _bounds() -> Bounds:
+def _bounds(seconds: float) -> Bounds:
     """DuckDB's memory_limit covers its tables, not the strings and lists that functions make: hence address space."""
     memory = lambda_megabytes()
     return Bounds(
-        seconds=limits.PLAIN_SECONDS,
-        cpu_seconds=math.ceil(limits.PLAIN_SECONDS * threads()),
+        seconds=seconds,
+        cpu_seconds=math.ceil(seconds * threads()),
         memory=memory * limits.MIB * 8 // 10 if memory else limits.PLAIN_BYTES,
     )
 

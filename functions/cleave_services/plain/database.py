@@ -9,7 +9,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 import duckdb
@@ -61,6 +61,23 @@ class Database:
             if (found or 0) != rows:
                 raise WireError(f"table: {found or 0} rows, the envelope says {rows}")
             self.run(f"CREATE TABLE {TABLE} AS FROM read_parquet(?, hive_partitioning = false)", "table", [path])
+        self._lock()
+
+    def load_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> None:
+        """`columns` of Parquet files as the table, one after the other. Raises WireError unless each has its rows."""
+        selected = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        with ExitStack() as stack:
+            paths = [stack.enter_context(_as_file(blob)) for blob in blobs]
+            counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
+            for number, (path, count) in enumerate(zip(paths, rows, strict=True)):
+                (found,) = self.fetch(counted, f"object {number}", [path])[0]
+                if (found or 0) != count:
+                    raise WireError(f"object {number}: {found or 0} rows, the envelope says {count}")
+            self.run(
+                f"CREATE TABLE {TABLE} AS SELECT {selected} FROM read_parquet(?, hive_partitioning = false)",
+                "objects or columns",
+                [paths],
+            )
         self._lock()
 
     def load_nothing(self, rows: int) -> None:

@@ -9,15 +9,18 @@ WHERE and the keys are evaluated once, into a table beside `rows` with a row for
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require_aggregate, require_scalar
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
+
+if TYPE_CHECKING:
+    from cleave_shared.stored import StoredPlainResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +32,44 @@ class Grouping:
     aggregates: list[TypedColumn]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Stored Parquet objects with a number of rows each, of which `columns` are asked; an answer of at most `most`
+    bytes.
+    """
+
+    objects: Sequence[bytes]
+    rows: Sequence[int]
+    columns: Sequence[str]
+    where: str | None
+    keys: Sequence[str]
+    aggregates: Sequence[str]
+    most: int
+
+
+class Asked(Protocol):
+    """What is asked of a table."""
+
+    @property
+    def where(self) -> str | None: ...
+
+    @property
+    def keys(self) -> Sequence[str]: ...
+
+    @property
+    def aggregates(self) -> Sequence[str]: ...
+
+
 def aggregate(request: PlainRequest) -> PlainResponse:
     """Answer one request. Raises WireError with a message that names parts of the request, never values."""
-    timings: dict[str, float] = {}
-    started = time.perf_counter()
 
-    def lap(stage: str) -> None:
-        nonlocal started
-        now = time.perf_counter()
-        timings[stage], started = now - started, now
-
-    with Database() as database:
+    def load(database: Database) -> None:
         if request.table is None:
             database.load_nothing(request.rows)
         else:
             database.load_parquet(request.table, request.rows)
-        lap("load")
-        verify(database, request)
-        grouping = group(database, request.where, request.keys, request.aggregates)
-        lap("group")
+
+    grouping, timings = _answered(load, request, limits.MAX_JSON_BYTES)
     return PlainResponse(
         schema_hash=request.schema_hash,
         rows=request.rows,
@@ -58,7 +80,38 @@ def aggregate(request: PlainRequest) -> PlainResponse:
     )
 
 
-def verify(database: Database, request: PlainRequest) -> None:
+def aggregate_stored(asked: Stored) -> StoredPlainResponse:
+    """The same over stored objects."""
+    from cleave_shared.stored import StoredPlainResponse  # noqa: PLC0415 - what the fork server has imported
+
+    def load(database: Database) -> None:
+        if asked.columns:
+            database.load_objects(asked.objects, asked.rows, asked.columns)
+        else:
+            database.load_nothing(sum(asked.rows))
+
+    grouping, timings = _answered(load, asked, asked.most)
+    return StoredPlainResponse(
+        rows=sum(asked.rows),
+        counts=grouping.counts,
+        keys=grouping.keys,
+        aggregates=grouping.aggregates,
+        timings=timings,
+    )
+
+
+def _answered(load: Callable[[Database], None], asked: Asked, most: int) -> tuple[Grouping, dict[str, float]]:
+    """The groups of the table that `load` makes, and seconds by stage."""
+    started = time.perf_counter()
+    with Database() as database:
+        load(database)
+        loaded = time.perf_counter()
+        verify(database, asked)
+        grouping = group(database, asked.where, asked.keys, asked.aggregates, most)
+        return grouping, {"load": loaded - started, "group": time.perf_counter() - loaded}
+
+
+def verify(database: Database, request: Asked) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
     if request.where is not None:
         require_scalar(database, request.where, "where")
@@ -68,7 +121,13 @@ def verify(database: Database, request: PlainRequest) -> None:
         require_aggregate(database, sql, f"aggregates[{index}]")
 
 
-def group(database: Database, where: str | None, keys: Sequence[str], aggregates: Sequence[str]) -> Grouping:
+def group(
+    database: Database,
+    where: str | None,
+    keys: Sequence[str],
+    aggregates: Sequence[str],
+    most: int = limits.MAX_JSON_BYTES,
+) -> Grouping:
     """Make the tables `keyed` and `groups` of expressions that can be trusted, read `groups`.
 
     Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
@@ -81,7 +140,7 @@ def group(database: Database, where: str | None, keys: Sequence[str], aggregates
             hint="group by something coarser",
             status=413,
         )
-    columns = _read_columns(database, size)
+    columns = _read_columns(database, size, most)
     counts = [int(value or 0) for value in columns[0].values]
     return Grouping(counts, columns[1 : 1 + len(keys)], columns[1 + len(keys) :])
 
@@ -107,22 +166,24 @@ def _make_groups(database: Database, keys: int, aggregates: Sequence[str]) -> in
     named = "".join(f", {p}k{i}" for i in range(keys))
     wanted = "".join(f", ({sql}\n) AS {p}a{i}" for i, sql in enumerate(aggregates))
     grouped = f"GROUP BY {named[2:]}" if keys else ""
+    # a column of the table may be called rowid: no other one may stand beside it. Where no aggregate reads the table,
+    # it is left out: rows are put beside each other by one thread
+    beside = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
     database.run(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
         f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
-        # a column of the table may be called rowid: no other one may stand beside it
-        f"FROM {TABLE} POSITIONAL JOIN (SELECT rowid AS {p}place, * FROM {p}keyed) WHERE {p}selected {grouped}"
+        f"FROM {beside}(SELECT rowid AS {p}place, * FROM {p}keyed) WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )
     return cast(int, database.fetch(f"SELECT count(*) FROM {p}groups", "groups")[0][0])
 
 
-def _read_columns(database: Database, size: int) -> list[TypedColumn]:
+def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]:
     """The table `groups` as text that casts back to each value exactly, which is tried before it is believed."""
     p = database.prefix
     described = cast(list[tuple[str, str]], database.fetch(f"DESCRIBE {p}groups", "groups"))
-    if 4 * size * len(described) > limits.MAX_JSON_BYTES:  # a value, its quotes and a comma are 4 bytes or more
+    if 4 * size * len(described) > most:  # a value, its quotes and a comma are 4 bytes or more
         raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
     texts = ", ".join(f"CAST({row[0]} AS VARCHAR)" for row in described)
     values = database.fetch(f"SELECT {texts} FROM {p}groups ORDER BY rowid", "groups")

@@ -7,18 +7,22 @@ that has nothing but SEAL, and that is forked by a fork server (`cleave_shared.f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
+from cleave_services.sensitive.pack import Packing, packed
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, told
 from cleave_shared import limits
 from cleave_shared.children import Bounds, Channel
 from cleave_shared.errors import ProcessDied
-from cleave_shared.fork_server import ForkServer, threads
+from cleave_shared.fork_server import ForkServer, Work, threads
+from cleave_shared.masking import mask_evaluator
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
 
-ring(SUM60_PACK.name)  # made while a function starts, so that no request waits for it and every worker inherits it
+ring(SUM60_PACK.name)  # made before the fork server is, so that no request waits for it and every worker inherits it
 _server = ForkServer([__name__])
 _wanted = False
 
@@ -32,19 +36,72 @@ def prepare() -> None:
     _server.start()
 
 
-def block_sums(evaluator: Evaluator, profile: str, chunks: Sequence[Chunk], workers: int) -> Totals:
+def block_sums(
+    evaluator: Evaluator,
+    profile: str,
+    chunks: Sequence[Chunk],
+    workers: int,
+    seconds: float | None = None,
+) -> Totals:
     """The sums of all blocks, made by `workers` processes. Raises what `evaluate_in_parallel` raises."""
+    seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
     if not _wanted:
-        return evaluate_in_parallel(BlockSums(evaluator), chunks, workers)
-    sent = [(each.block, each.blob) for each in chunks]
-    seconds = limits.SENSITIVE_SECONDS + 2 * SPARE  # the workers' own limit comes first
+        return evaluate_in_parallel(BlockSums(evaluator), chunks, workers, seconds)
+    return _apart(_evaluate, (profile, [(each.block, each.blob) for each in chunks], workers, seconds), seconds)
+
+
+def masked_sums(
+    evaluator: Evaluator,
+    profile: str,
+    wanted: Wanted,
+    chunks: Sequence[ScanChunk],
+    workers: int,
+    seconds: float,
+    packing: Packing | None = None,
+) -> Totals:
+    """The sums of the rows of each group; `packing`: in few files. Raises what `evaluate_in_parallel` raises."""
+    if not _wanted:
+        return _scanned(evaluator, profile, wanted, chunks, workers, seconds, packing)
+    return _apart(_scan, (profile, wanted, list(chunks), workers, seconds, packing), seconds)
+
+
+def _scanned(
+    evaluator: Evaluator,
+    profile: str,
+    wanted: Wanted,
+    chunks: Sequence[ScanChunk],
+    workers: int,
+    seconds: float,
+    packing: Packing | None,
+) -> Totals:
+    until = time.monotonic() + seconds
+    totals = evaluate_in_parallel(MaskedSums(evaluator, wanted), chunks, workers, seconds)
+    if packing is None:
+        return totals
+    return packed(profile, packing, wanted, totals, workers, max(SPARE, until - time.monotonic()))
+
+
+def _apart(work: Work, arguments: Sequence[object], seconds: float) -> Totals:
+    longest = seconds + 2 * SPARE  # the workers' own limit comes first
     try:
-        with _server.fork(_evaluate, (profile, sent, workers), Bounds(seconds=seconds)) as child:
-            return loaded(child.receive(seconds + SPARE, limits.WORKER_BYTES))
+        with _server.fork(work, arguments, Bounds(seconds=longest)) as child:
+            return loaded(child.receive(longest + SPARE, limits.WORKER_BYTES))
     except ProcessDied as died:
         raise told(died) from None
 
 
-def _evaluate(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]], workers: int) -> None:
+def _evaluate(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]], workers: int, seconds: float) -> None:
     chunks = [Chunk(*each) for each in sent]
-    channel.send(dumped(evaluate_in_parallel(BlockSums(SealEvaluator(ring(profile))), chunks, workers)))
+    channel.send(dumped(evaluate_in_parallel(BlockSums(SealEvaluator(ring(profile))), chunks, workers, seconds)))
+
+
+def _scan(
+    channel: Channel,
+    profile: str,
+    wanted: Wanted,
+    chunks: Sequence[ScanChunk],
+    workers: int,
+    seconds: float,
+    packing: Packing | None,
+) -> None:
+    channel.send(dumped(_scanned(mask_evaluator(profile), profile, wanted, chunks, workers, seconds, packing)))

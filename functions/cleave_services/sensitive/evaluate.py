@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import Polynomial
 
 

@@ -6,10 +6,10 @@ Our own client gives every group its own positions instead and needs no mask (`e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cleave_services.sensitive.evaluate import Clock, Evaluator, Sums, Totals, merge
+from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import FILTERED, Segment, is_whole, row_mask, rows_per_chunk, sentinel_label, sentinel_mask
 
 SENTINEL = -1  # the number under which `Totals` holds the weighted sum of all sentinels: no group has it

@@ -60,9 +60,11 @@ class Evaluation(Protocol[Item_contra]):
     def merge(self, parts: Sequence[Totals]) -> Totals: ...
 
 
-def evaluate_in_parallel(evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int) -> Totals:
+def evaluate_in_parallel(
+    evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int, seconds: float | None = None
+) -> Totals:
     """`evaluation` over `workers` processes, whose results one more adds up. Raises what `spread` raises."""
-    deadline = time.monotonic() + limits.SENSITIVE_SECONDS
+    deadline = time.monotonic() + (limits.SENSITIVE_SECONDS if seconds is None else seconds)
     count = max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
     parts = spread(lambda share: dumped(evaluation.evaluate(share)), chunks, count, deadline)
     if len(parts) > 1:

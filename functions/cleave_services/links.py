@@ -1,0 +1,245 @@
+"""Objects of stores, read and written by the links that a request brings: presigned URLs.
+
+A service has no rights of its own in any store. A link counts where it leads into one of the places this service was
+given, below the set that stands in the request's path, and nowhere else:
+
+    https://BUCKET.s3.REGION.amazonaws.com/   a bucket, from the environment: CLEAVE_STORE_URLS, with commas between
+    file:///FOLDER/                           a folder, only as the program says that holds the service (`allow`)
+
+Nothing of a link is ever logged or told, for it is a credential: no redirect is followed, no proxy of the environment
+is used, and an error tells the place of the object in the request, with the status or the class of what went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from cleave_services import link_files
+from cleave_services.link_files import Broken
+from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import WireError
+from cleave_shared.stored import SET, Kept, Linked
+
+if TYPE_CHECKING:
+    from cleave_services.link_http import Connections
+
+VARIABLE = "CLEAVE_STORE_URLS"
+TABLES, RESULTS, KEYS = "tables", "results", "keys"  # what lies where: /KIND/SET/OBJECT
+_PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LATE = WireError(
+    f"the objects could not be read within {limits.LINK_SECONDS:g} s", hint="ask again, or ask for fewer at once"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a link leads: `rest` follows `base`."""
+
+    base: str
+    rest: str
+
+
+class Links:
+    """The places that links may lead to. Thread-safe."""
+
+    def __init__(self, bases: Sequence[str]) -> None:
+        """`bases`: URLs that end in a slash. Raises ValueError for one that is no place of a store."""
+        for base in bases:
+            _require_base(base)
+        self._bases = tuple(bases)
+
+    def read(self, table_set: str, objects: Sequence[Linked], *, kind: str = TABLES, what: str = "") -> list[bytes]:
+        """The content of each, several of them read at once. Raises WireError before any is read for a link that
+        leads elsewhere, and for the first that is not there, or not what it must be, or late.
+
+        `kind`: RESULTS for what lies among the answers, as the questions and answers of a job do; KEYS for keys.
+        `what` an error calls them: else objects, by number.
+        """
+        places = [self._place(each.link, kind, table_set, what or f"object {at}") for at, each in enumerate(objects)]
+        found: list[bytes] = [b""] * len(objects)
+
+        def fetch(at: int, connections: Connections) -> None:
+            found[at] = _content(places[at], objects[at], connections)
+
+        _each(len(objects), fetch, what)
+        return found
+
+    def write(self, table_set: str, link: str, content: bytes) -> Kept:
+        """Put an answer where `link` says, if nothing is there. Raises WireError."""
+        place = self._place(link, RESULTS, table_set, "result")
+
+        def put(_: int, connections: Connections) -> None:
+            if place.base.startswith("file:"):
+                link_files.write(_folder(place.base), place.rest, content)
+            else:
+                connections.put(place.base, place.rest, content)
+
+        _each(1, put, "the result")
+        return Kept(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+    def _place(self, link: str, kind: str, table_set: str, what: str) -> _Place:
+        if not re.fullmatch(SET, table_set):
+            raise WireError("the set in the path is not 32 hexadecimal digits")
+        base = next((each for each in self._bases if link.startswith(each)), None)
+        if base is None or not _PRINTABLE.fullmatch(link) or "#" in link:
+            raise WireError(
+                f"{what}: its link leads to no store of this service",
+                hint=f"{VARIABLE} tells a service which buckets it reads, `cleave serve --store` which folder",
+            )
+        rest = link[len(base) :]
+        parts = rest.partition("?")[0].split("/")
+        named = re.fullmatch(rf"{kind}/{table_set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
+        plain = all(unquote(part) not in ("", ".", "..") for part in parts)
+        within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # of a folder: no prefix, nothing signed
+        if not (named and plain and within):
+            raise WireError(
+                f"{what}: its link leads to no object of the set in the path", hint=f"they are {kind}/SET/..."
+            )
+        return _Place(base, rest)
+
+
+_NOWHERE = Links(())
+_allowed: tuple[str, ...] = ()
+_own: Links | None = None
+
+
+def own() -> Links:
+    """What this process's service was given: by `allow` and by the environment. Raises WireError (500)."""
+    global _own  # noqa: PLW0603 - the configuration of the process, read once
+    if _own is None:
+        text = os.environ.get(VARIABLE, "")
+        bases = [base.strip() for base in text.split(",") if base.strip()]
+        try:
+            if any(base.startswith("file:") for base in bases):
+                raise ValueError  # a folder is for the program to allow
+            _own = Links([*_allowed, *bases])
+        except ValueError:
+            raise WireError(f"{VARIABLE} of this service is not a list of URLs of buckets", status=500) from None
+    return _own
+
+
+def allow(bases: Sequence[str]) -> None:
+    """These places for the service of this process, besides the environment's."""
+    global _own, _allowed
+    _allowed, _own = tuple(bases), None
+
+
+def _require_base(base: str) -> None:
+    parts = urlsplit(base)
+    fine = base.endswith("/") and _PRINTABLE.fullmatch(base) is not None and "?" not in base and "#" not in base
+    host = parts.netloc.rpartition(":")[0] if re.search(r":\d+$", parts.netloc) else parts.netloc
+    if parts.scheme == "file":
+        fine = fine and not parts.netloc
+    elif parts.scheme == "http":
+        fine = fine and host in _LOOPBACK  # a store on this machine
+    else:
+        fine = fine and parts.scheme == "https" and host != "" and "@" not in host
+    if not fine:
+        raise ValueError("not the URL of a bucket or a folder")
+
+
+def _folder(base: str) -> str:
+    return unquote(urlsplit(base).path)
+
+
+def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
+    """What is there, if it is what is wanted. Raises Broken."""
+    if place.base.startswith("file:"):
+        return _checked(link_files.read(_folder(place.base), place.rest, wanted.bytes), wanted)
+    name = (place.base, place.rest.partition("?")[0], wanted.sha256)
+    known, tag = _warm.find(name)
+    content, found = connections.get(place.base, place.rest, wanted.bytes, tag)
+    if content is None:  # the store let the link pass, and has what it had
+        return known
+    checked = _checked(content, wanted)
+    if found and len(checked) >= limits.WARM_LEAST_BYTES:
+        _warm.keep(name, checked, found)
+    return checked
+
+
+def _checked(content: bytes, wanted: Linked) -> bytes:
+    if hashlib.sha256(content).hexdigest() != wanted.sha256:
+        raise Broken("is not what its digest says")
+    return content
+
+
+class _Warm:
+    """Large objects of requests before, for as long as this process lives, up to WARM_BYTES of them.
+
+    The store is asked all the same whether a link may read what it names: by the tag it gave the object then, to which
+    it answers that nothing has changed, or else as to anyone. So no caller gets at what was read for another one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str, str], tuple[bytes, str]] = OrderedDict()
+
+    def find(self, name: tuple[str, str, str]) -> tuple[bytes, str]:
+        """Content and tag, both empty where it is not here."""
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name, (b"", ""))
+
+    def keep(self, name: tuple[str, str, str], content: bytes, tag: str) -> None:
+        with self._lock:
+            self._kept[name] = content, tag
+            self._kept.move_to_end(name)
+            while sum(len(each) for each, _ in self._kept.values()) > limits.WARM_BYTES:
+                self._kept.popitem(last=False)
+
+
+_warm = _Warm()
+
+
+def _each(count: int, fetch: Callable[[int, Connections], None], what: str = "") -> None:
+    """`fetch` of 0..count, LINK_READS at once, all of them over when this returns or soon after it raises."""
+    from cleave_services.link_http import Connections  # noqa: PLC0415 - TLS takes 15 ms, and most requests bring no link
+
+    until = time.monotonic() + limits.LINK_SECONDS
+    waiting, failed = deque(range(count)), threading.Event()
+    lines = [Connections(until, failed) for _ in range(min(limits.LINK_READS, count))]
+
+    def work(connections: Connections) -> None:
+        with contextlib.closing(connections):
+            for at in _taken(waiting):
+                if failed.is_set():
+                    return
+                try:
+                    fetch(at, connections)
+                except Broken as broken:
+                    failed.set()
+                    raise WireError(f"{what or f'object {at}'} {broken.reason}", hint=broken.hint) from None
+
+    pool = ThreadPoolExecutor(max(1, len(lines)), "links")
+    try:
+        futures = [pool.submit(work, line) for line in lines]
+        done, late = wait(futures, limits.LINK_SECONDS)
+        failures = [error for each in done if (error := each.exception()) is not None]
+        if late or failures:
+            failed.set()
+            for line in lines:
+                line.cut()  # what waits for a byte waits no longer
+            raise failures[0] if failures else _LATE
+    finally:
+        pool.shutdown(wait=not failed.is_set(), cancel_futures=True)
+
+
+def _taken(waiting: deque[int]) -> Iterator[int]:
+    while True:
+        try:
+            yield waiting.popleft()
+        except IndexError:
+            return

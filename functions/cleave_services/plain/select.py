@@ -1,0 +1,89 @@
+"""Which rows of stored objects are in which group: `engine`'s groups, and beside them a number for every row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import cast
+
+from cleave_services.plain import engine
+from cleave_services.plain.database import TABLE, Database
+from cleave_services.plain.expressions import require_scalar
+from cleave_shared.dataclass import dataclass
+from cleave_shared.scan import SelectResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    stored: engine.Stored
+    filters: Sequence[str]
+
+
+def select(asked: Selecting) -> SelectResponse:
+    """Raises what `engine.aggregate_stored` raises."""
+    stored, started = asked.stored, time.perf_counter()
+    with Database() as database:
+        if stored.columns:
+            database.load_objects(stored.objects, stored.rows, stored.columns)
+        else:
+            database.load_nothing(sum(stored.rows))
+        loaded = time.perf_counter()
+        engine.verify(database, stored)
+        for index, sql in enumerate(asked.filters):
+            require_scalar(database, sql, f"filters[{index}]")
+        grouping = engine.group(database, stored.where, stored.keys, stored.aggregates, stored.most)
+        grouped = time.perf_counter()
+        _tell_rows(database, len(stored.keys), asked.filters)
+        p, ends = database.prefix, list(accumulate(stored.rows, initial=0))
+        bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(len(grouping.counts).bit_length())]
+        numbers = [_planes(database, bits, start, stop) for start, stop in pairwise(ends)]
+        filters = [
+            [_planes(database, [f"{p}f{at}"], start, stop) for start, stop in pairwise(ends)]
+            for at in range(len(asked.filters))
+        ]
+        timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
+    return SelectResponse(
+        rows=sum(stored.rows),
+        counts=grouping.counts,
+        keys=grouping.keys,
+        aggregates=grouping.aggregates,
+        numbers=numbers,
+        filters=filters,
+        timings=timings,
+    )
+
+
+def _tell_rows(database: Database, keys: int, filters: Sequence[str]) -> None:
+    """Make the table `told` of the selected rows: place, number of the group from 1, and whether each filter holds."""
+    p = database.prefix
+    same = " AND ".join(f"rows_of.{p}k{i} IS NOT DISTINCT FROM groups_of.{p}k{i}" for i in range(keys)) or "true"
+    # an expression is not evaluated where WHERE has said no: it may be an error there
+    held = "".join(
+        f", coalesce(CAST(CASE WHEN {p}selected THEN ({sql}\n) END AS BOOLEAN), false) AS {p}f{i}"
+        for i, sql in enumerate(filters)
+    )
+    columns = "".join(f", {p}f{i}" for i in range(len(filters)))
+    beside = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
+    database.run(
+        f"CREATE TABLE {p}told AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
+        f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {beside}"
+        f"(SELECT rowid AS {p}place, * FROM {p}keyed) AS {p}keys) WHERE {p}selected) AS rows_of "
+        f"JOIN (SELECT rowid AS {p}number, * FROM {p}groups) AS groups_of ON {same}",
+        "filters",
+    )
+
+
+def _planes(database: Database, conditions: Sequence[str], start: int, stop: int) -> bytes:
+    """A bit for each of the rows `start`..`stop`, for each condition over `told` (cleave_shared.rowsets)."""
+    size = -(-(stop - start) // 8)
+    if not size or not conditions:
+        return b""
+    place = f"{database.prefix}place"
+    last = start + 8 * size - 1
+    planes = ", ".join(
+        f"CAST(bitstring_agg({place}, {start}, {last}) FILTER (WHERE {condition}) AS BLOB)" for condition in conditions
+    )
+    told = f"{database.prefix}told WHERE {place} >= {start} AND {place} < {stop}"
+    (found,) = database.fetch(f"SELECT {planes} FROM {told}", "numbers")
+    return b"".join(cast(bytes, plane) or bytes(size) for plane in found)

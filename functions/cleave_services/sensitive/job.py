@@ -1,0 +1,140 @@
+"""The steps of a job, as a state machine passes them: `cleave_shared.jobs` tells what they are.
+
+A function of its own, with the code of the sensitive service and more time: nothing but the state machine invokes it.
+Questions come from the store and answers go there, by links that the asker signed; what is returned are numbers and
+digests. An error's text is kept by the state machine: it names places and rules, never a link or a value.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from cleave_services import http, links
+from cleave_services.bodies import Note
+from cleave_services.links import Links
+from cleave_services.sensitive import apart
+from cleave_services.sensitive.evaluate import Chunk
+from cleave_services.sensitive.scan_stored import answer_scan
+from cleave_services.sensitive.workers import fair_share
+from cleave_shared import limits, wire
+from cleave_shared.errors import CleaveError, WireError
+from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.params import SUM60_PACK
+from cleave_shared.scan import ScanRequest, ScanResponse
+from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.stored import Linked
+
+_log = logging.getLogger("cleave.service")
+_Step = TypeAdapter[Call | Reduce](Call | Reduce)
+_KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}
+ring(SUM60_PACK.name)
+
+
+class Failed(Exception):  # noqa: N818 - named for what happened
+    """A step that has no answer. The text is what the state machine keeps."""
+
+
+def handler(event: Any, _context: Any) -> dict[str, Any]:
+    """One step. Raises Failed; nothing else leaves here but what the runtime itself raises."""
+    http.log_to_stderr()
+    started = time.perf_counter()
+    line: dict[str, Any] = {}
+    try:
+        step = _Step.validate_python(event)
+        line |= {"step": step.step, "number": step.number}
+        note = partial(_note, line)
+        own = links.own()
+        return (_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note)).model_dump()
+    except CleaveError as error:
+        line["error"] = type(error).__name__
+        raise Failed(error.message) from None
+    except ValidationError as error:
+        line["error"] = type(error).__name__
+        raise Failed(f"not a step of a job: {wire.describe(error)}") from None
+    except Exception as error:  # noqa: BLE001 - its message may quote values
+        line["error"] = type(error).__name__
+        raise Failed(f"internal error: {type(error).__name__}") from None
+    finally:
+        _log.info(json.dumps(line | {"seconds": round(time.perf_counter() - started, 6)}))
+
+
+def _call(step: Call, own: Links, note: Note) -> Answered:
+    (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
+    asked = wire.load(ScanRequest, content, wire.FRAMES_TYPE)
+    if asked.pack is not None:
+        raise WireError("pack: answers of a job are added up, and so come one by one")
+    return _kept(
+        step, own, wire.dump_frames(answer_scan(asked, note, step.set, own), wire.mark(content, wire.FRAMES_TYPE))
+    )
+
+
+def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
+    (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
+    asked = wire.load(ReduceRequest, content, wire.FRAMES_TYPE)
+    parts = _in_order(step.parts, len(asked.answers))
+    wanted = [
+        Linked(link=asked.answers[part.number][part.attempt], bytes=part.bytes, sha256=part.sha256) for part in parts
+    ]
+    needed: dict[int, set[int]] = {}
+    for terms in asked.sums:
+        for number, place in terms:
+            needed.setdefault(number, set()).add(place)
+    found: dict[tuple[int, int], bytes] = {}
+    for number, blobs in zip(needed, _answers(own, step.set, asked, [wanted[each] for each in needed]), strict=True):
+        if (last := max(needed[number])) >= len(blobs):
+            raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, and number {last} is asked for")
+        found |= {(number, place): blobs[place] for place in needed[number]}
+    chunks = [Chunk(at, found[term]) for at, terms in enumerate(asked.sums) for term in terms]
+    with fair_share() as workers:
+        evaluator = SealEvaluator(ring(asked.profile))
+        totals = apart.block_sums(evaluator, asked.profile, chunks, workers, limits.SENSITIVE_SECONDS)
+    note(steps=len(parts), chunks=len(chunks), sums=len(asked.sums), timings=totals.seconds)
+    answer = Reduced(
+        profile=asked.profile, key_id=asked.key_id, totals=[[totals.files[at] for at in range(len(asked.sums))]]
+    )
+    return _kept(step, own, wire.dump_frames(answer, wire.mark(content, wire.FRAMES_TYPE)))
+
+
+def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
+    """By step's number. Raises WireError unless every step answered, and once."""
+    there = {part.number: part for part in parts if part is not None}
+    if len(parts) != count or set(there) != set(range(count)):
+        raise WireError(f"parts: {len(there)} of {count} steps answered, of {len(parts)} that are told of")
+    return [there[number] for number in range(count)]
+
+
+def _answers(own: Links, table_set: str, asked: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
+    """The ciphertexts of each answer, a few answers in memory at a time."""
+    model = _KINDS[asked.kind]
+    left = iter(wanted)
+    while some := list(islice(left, limits.LINK_READS)):
+        for content in own.read(table_set, some, kind=links.RESULTS):
+            answer = wire.load(model, content, wire.FRAMES_TYPE)
+            if (answer.profile, answer.key_id) != (asked.profile, asked.key_id):
+                raise WireError("an answer is of another key's ciphertexts")
+            yield [blob for each in answer.totals for blob in each]
+
+
+def _kept(step: Call | Reduce, own: Links, content: bytes) -> Answered:
+    """Put an answer where the first link leads that was not written yet: earlier attempts may have got so far."""
+    for attempt, link in enumerate(step.results):
+        try:
+            kept = own.write(step.set, link, content)
+        except WireError:
+            if attempt + 1 == len(step.results):
+                raise
+        else:
+            return Answered(number=step.number, attempt=attempt, bytes=kept.bytes, sha256=kept.sha256)
+    raise AssertionError
+
+
+def _note(line: dict[str, Any], **numbers: Any) -> None:
+    line |= numbers

@@ -1,0 +1,65 @@
+"""Sums of stored ciphertexts: read by links, added up lane by lane and position by position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from cleave_services.bodies import Large, Note
+from cleave_services.links import Links
+from cleave_services.sensitive import apart
+from cleave_services.sensitive.evaluate import Chunk
+from cleave_services.sensitive.workers import fair_share
+from cleave_shared import limits
+from cleave_shared.chunks import split
+from cleave_shared.errors import WireError
+from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.stored import Lane, SumsRequest, SumsResponse
+
+_LEAST_SECONDS = 5.0  # for adding up, however long reading took
+
+
+def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) -> SumsResponse | Large:
+    """Raises WireError for a link, an object or a ciphertext that is not what it must be."""
+    evaluator = SealEvaluator(ring(asked.profile))
+    started = time.monotonic()
+    objects = [each for lane in asked.lanes for each in lane.objects]
+    contents = iter(links.read(table_set, objects))
+    taken = time.monotonic() - started
+    chunks, first = [], 0
+    for number, lane in enumerate(asked.lanes):
+        chunks += list(_chunks(number, lane, first, [next(contents) for _ in lane.objects]))
+        first += lane.stop - lane.start
+    with fair_share() as workers:
+        left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
+        totals = apart.block_sums(evaluator, asked.profile, chunks, workers, left)
+    sums = (totals.files[number] for number in range(first))
+    timings = {"read": taken, **totals.seconds}
+    note(lanes=len(asked.lanes), objects=len(objects), chunks=len(chunks), sums=first, timings=timings)
+    answer = SumsResponse(
+        profile=asked.profile,
+        key_id=asked.key_id,
+        totals=[[next(sums) for _ in range(lane.start, lane.stop)] for lane in asked.lanes],
+        timings=timings,
+    )
+    if (result := asked.result) is None:
+        return answer
+    return Large(
+        answer,
+        lambda content: answer.model_copy(update={"totals": [], "stored": links.write(table_set, result, content)}),
+    )
+
+
+def _chunks(number: int, lane: Lane, first: int, contents: list[bytes]) -> Iterator[Chunk]:
+    """What is added up for a lane, sums numbered from `first`, those of one sum together. Raises WireError."""
+    files = []
+    for content in contents:
+        try:
+            files.append(split(content)[lane.start : lane.stop])
+        except ValueError:
+            raise WireError(f"lanes[{number}]: an object does not hold ciphertexts") from None
+    for place in range(lane.stop - lane.start):
+        terms = [each[place] for each in files if place < len(each)]
+        if not terms:
+            raise WireError(f"lanes[{number}]: no object has a ciphertext number {lane.start + place}")
+        yield from (Chunk(first + place, blob) for blob in terms)

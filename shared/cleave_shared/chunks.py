@@ -1,0 +1,39 @@
+"""Ciphertext files one after the other in one object, and which bytes each takes.
+
+b"CLO1" | uint32 LE count | count x uint32 LE sizes | files
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+
+_MAGIC = b"CLO1"
+_COUNT = struct.Struct("<4sI")
+_MOST = 1 << 16
+
+
+def joined(files: Sequence[bytes]) -> bytes:
+    sizes = struct.pack(f"<{len(files)}I", *map(len, files))
+    return b"".join([_COUNT.pack(_MAGIC, len(files)), sizes, *files])
+
+
+def head_bytes(count: int) -> int:
+    """How many bytes stand before the first of so many files."""
+    return _COUNT.size + 4 * count
+
+
+def split(content: bytes) -> list[bytes]:
+    """Raises ValueError for what `joined` did not make."""
+    try:
+        magic, count = _COUNT.unpack_from(content)
+        if magic != _MAGIC or count > _MOST:
+            raise ValueError
+        sizes = struct.unpack_from(f"<{count}I", content, _COUNT.size)
+    except struct.error:
+        raise ValueError("not an object of ciphertexts") from None
+    ends = list(itertools.accumulate(sizes, initial=head_bytes(count)))
+    if ends[-1] != len(content):
+        raise ValueError("not an object of ciphertexts")
+    return [content[start:stop] for start, stop in itertools.pairwise(ends)]

@@ -1,0 +1,96 @@
+"""Masks of integer polynomials and their products with ciphertexts, in less than half of what `SealEvaluator` takes.
+
+SEAL encodes polynomials of integers for BFV alone, and products of transformed polynomials are the same in every
+scheme. So here ciphertexts are multiplied in a BFV context of the same ring: same N, same primes, the same transform.
+What comes in and goes out are files of the CKKS profile: they differ from BFV's in the parameters' id only. Nothing is
+encrypted, decrypted or rescaled here, and no noise is told from a message: a product of a ciphertext and an integer
+polynomial modulo X^N + 1 and q is all there is to it (docs/ckks.md section 1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from cleave_shared import seal
+from cleave_shared.errors import WireError
+from cleave_shared.moments import Polynomial
+
+_PARMS = struct.Struct("<4Q")  # a ciphertext's first field: the id of its parameters
+_FILE_BYTES = 1 << 18  # of a ciphertext, whatever its form
+_PLAIN_BITS = 20  # a mask's coefficients are below 2^19 in magnitude: what BFV takes for a plaintext
+
+
+class MaskEvaluator:
+    """The `Evaluator` for scans (cleave_services.sensitive.evaluate has the protocol)."""
+
+    def __init__(self, of: seal.Ring) -> None:
+        self._ring = of
+        self.degree = of.degree
+        parameters = seal.api.EncryptionParameters(seal.api.SCHEME_TYPE.BFV)
+        parameters.set_poly_modulus_degree(of.degree)
+        parameters.set_coeff_modulus(seal.api.CoeffModulus.Create(of.degree, list(of.profile.prime_bits)))
+        parameters.set_plain_modulus(seal.api.Modulus(1 << _PLAIN_BITS))
+        self._context = seal.api.SEALContext(parameters, True, seal.api.SEC_LEVEL_TYPE.TC128)
+        if not self._context.parameters_set() or parameters.coeff_modulus()[0].value() != of.modulus:
+            raise ValueError(f"profile {of.profile.name}: SEAL has no BFV context of its ring")
+        self._evaluator = seal.api.Evaluator(self._context)
+        self._here = _PARMS.pack(*self._context.first_parms_id())
+        self._there = _PARMS.pack(*of.context.first_parms_id())
+
+    def load(self, blob: bytes) -> Any:
+        """A ciphertext of the profile. Raises WireError."""
+        refused = WireError(f"not a ciphertext of profile {self._ring.profile.name}")
+        try:
+            inside = seal.inside(blob, _FILE_BYTES)
+            if inside[: _PARMS.size] != self._there:
+                raise refused
+            file = seal.wrapped(self._here, inside[_PARMS.size :])
+            ciphertext = seal.restore(seal.api.Ciphertext(), self._context, file)
+        except (RuntimeError, ValueError, IndexError, struct.error, zstandard.ZstdError):
+            raise refused from None
+        if ciphertext.size() != 2 or ciphertext.scale != 1.0:
+            raise refused
+        if ciphertext.is_transparent():
+            raise WireError("a ciphertext is transparent: its second polynomial is zero, and anyone can read it")
+        return ciphertext
+
+    def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]:
+        return [self._mask(each) for each in polynomials]
+
+    def multiply(self, ciphertext: Any, mask: Any) -> Any:
+        product = seal.api.Ciphertext()
+        with seal.of_one_kind():
+            self._evaluator.multiply_plain(ciphertext, mask, product)
+        return product
+
+    def add(self, total: Any, ciphertext: Any) -> Any:
+        with seal.of_one_kind():
+            self._evaluator.add_inplace(total, ciphertext)
+        return total
+
+    def dump(self, ciphertext: Any, coefficients: int) -> bytes:
+        if ciphertext.is_ntt_form():
+            self._evaluator.transform_from_ntt_inplace(ciphertext)
+        return self._ring.truncated(ciphertext, coefficients)
+
+    def _mask(self, polynomial: Polynomial) -> Any:
+        largest = 1 << (_PLAIN_BITS - 1)
+        if polynomial.max() >= largest or polynomial.min() <= -largest:
+            raise ValueError("a mask's coefficients are too large")
+        residues = (polynomial & ((1 << _PLAIN_BITS) - 1)).view(np.uint64)  # negative ones stand for 2^20 more
+        head = seal.PLAINTEXT.pack(0, 0, 0, 0, self.degree, 1.0)
+        mask = seal.restore(seal.api.Plaintext(), self._context, seal.wrapped(head, seal.array_file(residues)))
+        self._evaluator.transform_to_ntt_inplace(mask, self._context.first_parms_id())
+        return mask
+
+
+@lru_cache(maxsize=1)
+def mask_evaluator(profile: str) -> MaskEvaluator:
+    """Raises WireError for an unknown profile. Made once a process and inherited by its workers."""
+    return MaskEvaluator(seal.ring(profile))

@@ -1,0 +1,121 @@
+"""Ring packing: one number each of many results in one ciphertext, by automorphisms and no secret.
+
+A result's number is its coefficient 0; what stands at the others is of no use. Two ciphertexts whose numbers stand at
+the multiples of N / 2^(l-1) become one with theirs at the multiples of N / 2^l:
+
+    out = (a + X^(N/2^l) b) + sigma(a - X^(N/2^l) b),    sigma: X -> X^(2^l + 1)
+
+for sigma leaves the coefficients at even multiples of N / 2^l as they are and turns the sign of the odd ones. What `a`
+had at odd ones, and `b` at even ones, is gone; the numbers are doubled. So 2^levels results take 2^levels - 1 of these
+steps and stand, each 2^levels times, at the multiples of N / 2^levels: result i at i N / 2^levels. The trace down to
+these coefficients, which full packing ends with, is left out: it doubles the numbers log2(N) - levels times more, and
+what it would clear is cut off here.
+
+Room is made before: a result is multiplied by 2^-shift modulo q, which is exact, and comes out 2^(levels - shift)
+times. sigma adds the error of a key switch, each time (docs/ckks.md section 6).
+Source: Chen, Dai, Kim and Song, ACNS 2021, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cleave_shared import limits, seal
+from cleave_shared.errors import WireError
+from cleave_shared.moments import Polynomial
+
+# What the sentinels count in the check of a scan that is packed, beside weights below 2^15 of groups: so much that no
+# sentinel is lost in the noise of the groups' sums.
+SENTINEL_FACTOR = 1 << 12
+
+PACKING_KEY = "the packing key"  # what errors call it, by which the asker knows that it is to be made anew
+
+
+def elements(levels: int) -> list[int]:
+    """The Galois elements that packing 2^levels results takes."""
+    return [(1 << level) + 1 for level in range(1, levels + 1)]
+
+
+def ciphertexts(results: int, levels: int) -> int:
+    """That so many results take: the last place of each stays empty, by which damage shows."""
+    return -(-results // ((1 << levels) - 1))
+
+
+class PackingKey:
+    """A packing key, as SEAL has it."""
+
+    def __init__(self, of: seal.Ring, file: bytes, levels: int) -> None:
+        """Raises WireError for what is no Galois key of the ring's, or has not the elements of so many levels."""
+        self.levels = levels
+        refused = WireError(f"{PACKING_KEY} is not one of profile {of.profile.name}")
+        if len(file) > limits.MAX_KEY_BYTES:
+            raise refused
+        self.keys = seal.api.GaloisKeys()
+        try:
+            seal.restore(self.keys, of.context, file)
+        except (RuntimeError, ValueError, IndexError):
+            raise refused from None
+        if not all(self.keys.has_key(each) for each in elements(levels)):
+            raise WireError(f"{PACKING_KEY} does not pack {1 << levels} results", hint="it was made for fewer")
+
+
+class Packer:
+    """Packs results of a ring under one key, 2^levels - 1 of them in a ciphertext."""
+
+    def __init__(self, of: seal.Ring, key: PackingKey) -> None:
+        self._ring = of
+        self._key = key
+        self._plaintexts: dict[tuple[int, int], Any] = {}
+
+    def pack(self, results: Sequence[Any], shifts: Sequence[int]) -> Any:
+        """One ciphertext of at most 2^levels - 1 results (2 polynomials each, in NTT form).
+
+        `shifts`: of each result, so that it comes out 2^(levels - shift) times.
+        """
+        if not 0 < len(results) < 1 << self._key.levels:
+            raise ValueError(f"{len(results)} results in a ciphertext of {1 << self._key.levels} places")
+        return self._merged(list(zip(results, shifts, strict=True)), self._key.levels)
+
+    def file(self, packed: Any) -> bytes:
+        """Of its phase, the coefficients at which results stand, and 0 elsewhere."""
+        return self._ring.spaced(packed, self._ring.degree >> self._key.levels)
+
+    def _merged(self, results: list[tuple[Any, int]], level: int, exponent: int = 0) -> Any:
+        """`results` in one, times X^exponent."""
+        if level == 0:
+            ((result, shift),) = results
+            return self._times(result, exponent, shift)
+        evaluator, element = self._ring.evaluator, (1 << level) + 1
+        low = self._merged(results[0::2], level - 1)
+        if others := results[1::2]:
+            moved = self._merged(others, level - 1, self._ring.degree >> level)
+            high = seal.api.Ciphertext()
+            evaluator.add(low, moved, high)
+            evaluator.sub_inplace(low, moved)
+            evaluator.apply_galois_inplace(low, element, self._key.keys)
+            evaluator.add_inplace(high, low)
+        else:
+            high = low
+            low = seal.api.Ciphertext()
+            evaluator.apply_galois(high, element, self._key.keys, low)
+            evaluator.add_inplace(high, low)
+        return self._times(high, exponent, 0)
+
+    def _times(self, ciphertext: Any, exponent: int, shift: int) -> Any:
+        """Times X^exponent 2^-shift."""
+        if exponent == shift == 0:
+            return ciphertext
+        if (exponent, shift) not in self._plaintexts:
+            self._plaintexts[exponent, shift] = self._ring.plaintexts([self._monomial(exponent, shift)])[0]
+        self._ring.evaluator.multiply_plain_inplace(ciphertext, self._plaintexts[exponent, shift])
+        return ciphertext
+
+    def _monomial(self, exponent: int, shift: int) -> Polynomial:
+        modulus = self._ring.modulus
+        polynomial = np.zeros(self._ring.degree, np.int64)
+        value = pow(2, -shift, modulus)
+        polynomial[exponent] = value - modulus if value > modulus // 2 else value
+        return polynomial

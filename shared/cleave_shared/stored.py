@@ -1,0 +1,136 @@
+"""The envelopes of questions to stored tables: a service gets links to the objects it may read, and no more.
+
+    POST /v1/sensitive/tables/{set}/sums        SumsRequest          -> SumsResponse
+    POST /v1/plain/tables/{set}/aggregate       StoredPlainRequest   -> StoredPlainResponse
+
+The set is the folder of a table's objects, 32 hex digits: it stands in the path, so that IAM can say who may ask what
+of which table. A link is a presigned URL, hence a credential for a while: it stands in bodies alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from cleave_shared import limits
+from cleave_shared.wire import Blob, Count, Envelope, Hex, Sql, TypedColumn
+
+SET = r"[0-9a-f]{32}"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Url = Annotated[str, Field(min_length=1, max_length=limits.MAX_LINK_CHARS)]
+Place = Annotated[int, Field(ge=0, le=limits.MAX_OBJECT_CHUNKS, strict=True)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class _Question(Envelope):
+    model_config = ConfigDict(defer_build=True)  # most of what imports this asks or answers one of them
+
+
+class Linked(Part):
+    """A stored object: where it can be read for a while, and what it must turn out to be."""
+
+    link: Url = Field(description="presigned GET of an object tables/{set}/...")
+    bytes: Annotated[int, Field(ge=1, le=limits.MAX_LINKED_BYTES, strict=True)]
+    sha256: Sha256
+
+
+class Kept(Part):
+    """An answer that was put into the store instead of into the response."""
+
+    bytes: Annotated[int, Field(ge=1, strict=True)]
+    sha256: Sha256
+
+
+class Lane(Part):
+    """Objects of ciphertexts of which those with the same number are added up, of numbers `start`..`stop`.
+
+    An object may have fewer of them than another; every number is in one at least.
+    """
+
+    objects: list[Linked] = Field(min_length=1, max_length=limits.MAX_LANE_OBJECTS)
+    start: Place = 0
+    stop: Place
+
+    @model_validator(mode="after")
+    def _some(self) -> Lane:
+        if self.start >= self.stop:
+            raise ValueError("has no ciphertext: start must be below stop")
+        return self
+
+
+class SumsRequest(_Question):
+    """Ask for sums of stored ciphertexts, lane by lane, position by position."""
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    lanes: list[Lane] = Field(min_length=1, max_length=limits.MAX_LANES)
+    result: Url | None = Field(
+        default=None,
+        description="presigned PUT of an object results/{set}/..., for an answer over 4 MB",
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SumsRequest:
+        require_bounded([each for lane in self.lanes for each in lane.objects])
+        if (sums := sum(lane.stop - lane.start for lane in self.lanes)) > limits.MAX_STORED_SUMS:
+            raise ValueError(f"asks for {sums} sums, at most {limits.MAX_STORED_SUMS} in one request")
+        return self
+
+
+class SumsResponse(_Question):
+    profile: str
+    key_id: Hex
+    totals: list[list[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
+    stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+
+
+class StoredPlainRequest(_Question):
+    """Group and aggregate the rows of stored Parquet objects, in their order."""
+
+    objects: list[Linked] = Field(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)
+    rows: list[Count] = Field(description="of each object")
+    columns: list[Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]] = Field(
+        max_length=limits.MAX_PLAIN_COLUMNS, description="those that the expressions name; no others are read"
+    )
+    where: Sql | None = None
+    keys: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    aggregates: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    result: Url | None = Field(
+        default=None,
+        description="presigned PUT of an object results/{set}/..., for an answer over 4 MB",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StoredPlainRequest:
+        if len(self.rows) != len(self.objects):
+            raise ValueError(f"rows: {len(self.rows)} numbers for {len(self.objects)} objects")
+        if sum(self.rows) > limits.MAX_JOB_ROWS:
+            raise ValueError(f"rows: more than {limits.MAX_JOB_ROWS:,}")
+        if len({name.lower() for name in self.columns}) != len(self.columns):
+            raise ValueError("columns: one is named twice")
+        require_bounded(self.objects)
+        return self
+
+
+class StoredPlainResponse(_Question):
+    """One entry per group in `counts` and in every column; none where `stored` is set."""
+
+    rows: Count
+    counts: list[Count]
+    keys: list[TypedColumn]
+    aggregates: list[TypedColumn]
+    stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
+    timings: dict[str, float] = Field(default_factory=dict)
+
+
+def require_bounded(objects: list[Linked]) -> None:
+    """Raises ValueError where one request would read more than a service takes."""
+    if (size := sum(each.bytes for each in objects)) > limits.MAX_LINKED_BYTES:
+        raise ValueError(f"the objects have {size:,} bytes together, at most {limits.MAX_LINKED_BYTES:,} are read")
+    if len(objects) > limits.MAX_LINKED_OBJECTS:
+        raise ValueError(f"{len(objects)} objects, at most {limits.MAX_LINKED_OBJECTS} are read")
