@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-import flint
-from flint import arb, fmpq
-
+from cleave.aggregates import flints
 from cleave.aggregates.base import Estimate, Figure
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
 _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
@@ -22,17 +24,17 @@ _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
 
 @contextmanager
 def precision() -> Iterator[None]:
-    with flint.ctx.workprec(_BITS):
+    with flints.ctx.workprec(_BITS):
         yield
 
 
 def rational(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
+    return flints.arb(flints.fmpq(value.numerator, value.denominator))
 
 
 def ball(estimate: Estimate) -> arb:
     middle = rational(estimate.value)
-    return arb(middle, rational(estimate.bound)) if estimate.bound else middle
+    return flints.arb(middle, rational(estimate.bound)) if estimate.bound else middle
 
 
 def not_negative(value: arb) -> arb:
@@ -40,16 +42,16 @@ def not_negative(value: arb) -> arb:
     if value.lower() >= 0:
         return value
     half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
-    return arb(half, half)
+    return flints.arb(half, half)
 
 
 def number(value: Fraction | arb) -> arb:
-    return value if isinstance(value, arb) else rational(value)
+    return value if isinstance(value, flints.arb) else rational(value)
 
 
 def within(value: arb, low: int, high: int) -> arb:
     """`value` without what lies outside `low`..`high`, known to be impossible."""
-    ends = arb(low), arb(high)
+    ends = flints.arb(low), flints.arb(high)
     if value.lower() >= low and value.upper() <= high:
         return value
     if value.upper() <= low or value.lower() >= high:  # by its last bits, or not finite
@@ -103,11 +105,11 @@ def inexact(value: arb) -> Figure:
     middle = float(value.mid())
     if not value.is_finite() or not math.isfinite(middle):
         return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
-    return Figure(middle, upper((value - arb(middle)).abs_upper()), exact=False, ball=value)
+    return Figure(middle, upper((value - flints.arb(middle)).abs_upper()), exact=False, ball=value)
 
 
 def upper(value: arb) -> float:
     """A double that is not below `value` >= 0."""
     bound = value.upper()
     rounded = float(bound)
-    return rounded if arb(rounded) >= bound else math.nextafter(rounded, math.inf)
+    return rounded if flints.arb(rounded) >= bound else math.nextafter(rounded, math.inf)

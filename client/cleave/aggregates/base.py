@@ -7,13 +7,14 @@ total is read. An aggregate names the moments it needs over its arguments and ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
 from cleave.aggregates.snap import snapped
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from flint import arb

@@ -13,19 +13,22 @@ These hold for any c; one near the mean keeps d, and what cancels, small (docs/c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-
-from flint import arb
+from typing import TYPE_CHECKING
 
 from cleave.aggregates.balls import ball, not_negative, number
 from cleave.aggregates.base import Estimate, Facts, Moment
 from cleave.aggregates.cross import Cross
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Cube, Fourth, Square
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
-Number = Fraction | arb
+if TYPE_CHECKING:
+    from flint import arb
+
+    Number = Fraction | arb
+
 _CROSS = Cross()
 
 

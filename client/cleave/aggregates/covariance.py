@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.aggregates.balls import exact_double, exact_root, inexact, nan, null, number, precision, undecided, within
@@ -12,6 +11,7 @@ from cleave.aggregates.central import Central, is_zero
 from cleave.aggregates.cross import Cross
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +14,7 @@ from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Real, Word
 from cleave.aggregates.moments import UNIT
 from cleave.aggregates.operand import Operand
 from cleave.aggregates.powers import UNDERFLOW, apart, reach
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

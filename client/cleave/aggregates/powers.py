@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +17,7 @@ from cleave.aggregates.base import Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.moments import UNIT
 from cleave.aggregates.operand import Operand
+from cleave_shared.dataclass import dataclass
 
 # What powers of a column scaled to [0, 1) lose below the normal range, with room to spare: 2^-1074 would do.
 UNDERFLOW = Fraction(1, 2**1000)

@@ -9,8 +9,8 @@ constant y an R^2 of 1. Whether x is constant may be left open by the bounds of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from cleave.aggregates.balls import (
     exact_double,
@@ -24,10 +24,14 @@ from cleave.aggregates.balls import (
     within,
 )
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
-from cleave.aggregates.central import Central, Number, is_zero
+from cleave.aggregates.central import Central, is_zero
 from cleave.aggregates.cross import Cross
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
+from cleave_shared.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from cleave.aggregates.central import Number
 
 _Y, _X = 0, 1  # the order of the arguments
 

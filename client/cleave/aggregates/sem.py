@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cleave.aggregates.stddev import Stddev
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

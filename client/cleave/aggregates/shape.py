@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.aggregates.balls import exact_double, exact_root, inexact, null, number, precision, rational, undecided
@@ -11,6 +10,7 @@ from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.central import Central, is_zero
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Cube, Fourth, Square
+from cleave_shared.dataclass import dataclass
 
 
 class Skewness:

@@ -6,12 +6,12 @@ A condition is evaluated row by row here and encrypted as 0 or 1; how many are t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.aggregates.balls import null, rational
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Sum
+from cleave_shared.dataclass import dataclass
 
 _SUM = Sum()
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-
-from flint import arb
+from typing import TYPE_CHECKING
 
 from cleave.aggregates.balls import exact_double, inexact, null, precision
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.central import Central
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
+from cleave_shared.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,19 +84,30 @@ def fields_of_lanes(layout: Layout, lanes: Coefficients, chunks: int) -> Coeffic
 
     Raises CheckFailed if an exact lane is farther from an integer than its noise, or a field out of its range.
     """
-    exact = lanes[: len(layout.used)]
-    rounded = (exact + (1 << (layout.guard - 1))) >> layout.guard
-    if (np.abs(exact - (rounded << layout.guard)) > noise(chunks)).any():
-        raise CheckFailed("residual", "a decrypted total is not an integer within its noise")
-    for lane, bits in zip(rounded, layout.used, strict=True):
-        if (lane < 0).any() or (lane >> bits).any():
-            raise _out_of_range()
     fields = np.empty((len(layout.fields), lanes.shape[1]), np.int64)
-    for total, field in zip(fields, layout.fields, strict=True):
-        total[:] = (rounded[field.lane] >> field.offset) & ((1 << field.width) - 1)
-        if (total > field.largest * chunks).any():
-            raise _out_of_range()
+    for lane, coefficients in zip(range(len(layout.used)), lanes[: len(layout.used)], strict=True):
+        for number, totals in fields_of_lane(layout, lane, coefficients, chunks):
+            fields[number] = totals
     return fields
+
+
+def fields_of_lane(
+    layout: Layout, lane: int, coefficients: Coefficients, chunks: int
+) -> list[tuple[int, Coefficients]]:
+    """The same of one exact lane (positions,): the number of each field in it, and its totals."""
+    rounded = (coefficients + (1 << (layout.guard - 1))) >> layout.guard
+    if (np.abs(coefficients - (rounded << layout.guard)) > noise(chunks, layout.variance)).any():
+        raise CheckFailed("residual", "a decrypted total is not an integer within its noise")
+    if (rounded < 0).any() or (rounded >> layout.used[lane]).any():
+        raise _out_of_range()
+    found = []
+    for number, field in enumerate(layout.fields):
+        if field.lane == lane:
+            totals = (rounded >> field.offset) & ((1 << field.width) - 1)
+            if (totals > field.largest * chunks).any():
+                raise _out_of_range()
+            found.append((number, totals))
+    return found
 
 
 def _out_of_range() -> CheckFailed:

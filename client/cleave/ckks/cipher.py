@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.layout import FRESH_VARIANCE, public_variance
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.errors import KeyFileError, WireError
 from cleave_shared.moments import SENTINELS
+from cleave_shared.packing import elements
 from cleave_shared.params import Profile
+
+Form = Literal["coefficients", "ntt"]  # what a ciphertext's polynomials are given by
+
+_EXPORT_AGAIN = "have it exported again: cleave key export"
 
 
 def generate(profile: Profile) -> tuple[bytes, bytes]:
@@ -24,36 +31,31 @@ def generate(profile: Profile) -> tuple[bytes, bytes]:
     return seal.save(generator.secret_key()), seal.save(public)
 
 
-class Cipher:
-    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled."""
+class Sentinels:
+    """The secret values that tell a ciphertext from every other, by HMAC-SHA-256 under `key` (32 bytes)."""
 
-    def __init__(self, key: SecretKey) -> None:
-        self.ring = seal.ring(key.profile.name)
-        secret = seal.api.SecretKey()
-        try:
-            seal.restore(secret, self.ring.context, key.secret)
-        except (RuntimeError, ValueError, IndexError):
-            raise KeyFileError(
-                "the key file does not hold a key of its profile", hint="restore it from a backup"
-            ) from None
-        self._encryptor = seal.api.Encryptor(self.ring.context, secret)
-        self._decryptor = seal.api.Decryptor(self.ring.context, secret)
+    def __init__(self, key: bytes) -> None:
+        self._sentinel_key = key
+
+    def sentinels(self, job: bytes, index: int) -> NDArray[np.int64]:
+        """The SENTINELS secret 16-bit values of chunk `index` of the job."""
+        digest = hmac.digest(self._sentinel_key, job + index.to_bytes(8, "big"), "sha256")
+        return np.frombuffer(digest, np.uint16, SENTINELS).astype(np.int64)
+
+
+class _Encoder(Sentinels):
+    """Integers into SEAL's plaintexts."""
+
+    def __init__(self, profile: Profile, sentinel_key: bytes) -> None:
+        super().__init__(sentinel_key)
+        self.ring = seal.ring(profile.name)
         # with s = 0 and s = 1 the phase of (a, b - a) is a and b: SEAL's way to a plaintext of values that are there
         self._first, self._second = (
             seal.api.Decryptor(self.ring.context, self.ring.constant_key(seal.api.SecretKey(), value))
             for value in (0, 1)
         )
-        self._sentinel_key = key.derive("sentinel")
 
-    def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
-        """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
-
-        Coefficients must be below q/2 in magnitude; they are encoded exactly.
-        """
-        # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
-        return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self._plaintexts(polynomials)]
-
-    def _plaintexts(self, polynomials: NDArray[np.int64]) -> Iterator[Any]:
+    def plaintexts(self, polynomials: NDArray[np.int64]) -> Iterator[Any]:
         """SEAL plaintexts in NTT form, two at a time: transformed as a ciphertext (a, b - a), read out by decrypting.
 
         Half as long as transforming, saving and loading them again (docs/ckks.md section 1).
@@ -72,6 +74,119 @@ class Cipher:
                 decryptor.decrypt(ciphertext, plaintext)
                 yield plaintext
 
+
+class PublicCipher(_Encoder):
+    """Encrypts for the owner of a public key (SEAL's file of it), with sentinels under a key of the encrypting side.
+
+    Raises KeyFileError for what is no public key of the profile.
+    """
+
+    def __init__(self, profile: Profile, public: bytes, sentinel_key: bytes) -> None:
+        super().__init__(profile, sentinel_key)
+        key = seal.api.PublicKey()
+        try:
+            seal.restore(key, self.ring.context, public)
+        except (RuntimeError, ValueError, IndexError):
+            raise KeyFileError("the file does not hold a public key of its profile", hint=_EXPORT_AGAIN) from None
+        self._encryptor = seal.api.Encryptor(self.ring.context, key)
+        self.variance = public_variance(profile.degree)
+
+    def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
+        """Public-key ciphertexts, one per row of `polynomials` (k, N), as `Cipher.encrypt` has them: 16 bytes per
+        coefficient, for there is no seed that one who has no secret may give away.
+        """
+        made = []
+        for plaintext in self.plaintexts(polynomials):
+            ciphertext = seal.api.Ciphertext()
+            self._encryptor.encrypt(plaintext, ciphertext)
+            made.append(seal.save(ciphertext))
+        return made
+
+    def told(self) -> bytes:
+        """Nothing of it is made ahead."""
+        return b""
+
+
+class Zeros(Protocol):
+    """Where encryptions of zero come from that were made ahead of time: each is given once."""
+
+    def take(self, form: Form, count: int, /) -> list[memoryview]: ...
+
+    def told(self) -> bytes: ...
+
+
+class Cipher(_Encoder):
+    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled.
+
+    What it encrypts is an encryption of zero plus the message: one of `zeros`, while there are any, or a fresh one.
+    """
+
+    variance = FRESH_VARIANCE
+
+    def __init__(self, key: SecretKey, zeros: Zeros | None = None) -> None:
+        super().__init__(key.profile, key.derive("sentinel"))
+        self._zeros = zeros
+        self._key = key
+        secret = seal.api.SecretKey()
+        try:
+            seal.restore(secret, self.ring.context, key.secret)
+        except (RuntimeError, ValueError, IndexError):
+            raise KeyFileError(
+                "the key file does not hold a key of its profile", hint="restore it from a backup"
+            ) from None
+        self._secret = secret
+        self._encryptor = seal.api.Encryptor(self.ring.context, secret)
+        self._decryptor = seal.api.Decryptor(self.ring.context, secret)
+
+    def packing_key(self, levels: int) -> bytes:
+        """A new evaluation key, public as any, by which whoever has it packs results (cleave_shared.packing): SEAL's
+        file of `levels` Galois keys, seeded, 131 KB each.
+        """
+        generator = seal.api.KeyGenerator(self.ring.context, self._secret)
+        return seal.save(generator.create_galois_keys(elements(levels)))
+
+    def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
+        """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
+
+        Coefficients must be below q/2 in magnitude; they are encoded exactly.
+        """
+        zeros = self._zeros.take("ntt", len(polynomials)) if self._zeros else []
+        made: list[bytes] = []
+        if zeros:
+            values = self.ring.ntt(self.ring.residues(polynomials[: len(zeros)]))
+            made = [self.ring.seeded(zero, each, ntt_form=True) for zero, each in zip(zeros, values, strict=True)]
+        # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
+        for plaintext in self.plaintexts(polynomials[len(made) :]):
+            made.append(seal.save(self._encryptor.encrypt_symmetric(plaintext)))
+        return made
+
+    def told(self) -> bytes:
+        """Of the encryptions made ahead that were used in this process since this was last asked (see pool.total)."""
+        return self._zeros.told() if self._zeros else b""
+
+    def encrypt_to_add(self, polynomials: NDArray[np.int64]) -> list[bytes]:
+        """The same in coefficient form, for what is added up and nothing else: the message needs no transform.
+
+        Masks multiply in the other form only.
+        """
+        zeros = self._zeros.take("coefficients", len(polynomials)) if self._zeros else []
+        zeros += map(memoryview, self.fresh("coefficients", len(polynomials) - len(zeros)))
+        return [
+            self.ring.seeded(zero, residues, ntt_form=False)
+            for zero, residues in zip(zeros, self.ring.residues(polynomials), strict=True)
+        ]
+
+    def fresh(self, form: Form, count: int) -> list[bytes]:
+        """Encryptions of zero, as `Ring.seeded` takes them."""
+        encryptor = self._encryptor if form == "ntt" else self._in_coefficients
+        return [seal.inside(seal.save(encryptor.encrypt_zero_symmetric()), 1 << 20) for _ in range(count)]
+
+    @cached_property
+    def _in_coefficients(self) -> Any:
+        context = self.ring.coefficient_context()
+        blob = seal.under_other_parameters(self._key.secret, context.key_parms_id())
+        return seal.api.Encryptor(context, seal.restore(seal.api.SecretKey(), context, blob))
+
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
         """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
         phases = []
@@ -85,8 +200,3 @@ class Cipher:
                 raise WireError(f"not a result of profile {self.ring.profile.name}") from None
             phases.append(seal.plaintext_values(plaintext))
         return self.ring.centred(self.ring.inverse_ntt(np.stack(phases)))
-
-    def sentinels(self, job: bytes, index: int) -> NDArray[np.int64]:
-        """The SENTINELS secret 16-bit values of chunk `index` of the job, by HMAC-SHA-256."""
-        digest = hmac.digest(self._sentinel_key, job + index.to_bytes(8, "big"), "sha256")
-        return np.frombuffer(digest, np.uint16, SENTINELS).astype(np.int64)

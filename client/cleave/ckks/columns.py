@@ -8,7 +8,6 @@ SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -20,6 +19,7 @@ from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Wo
 from cleave.aggregates.count import Count
 from cleave.aggregates.operand import operand, present_in, require_values
 from cleave.aggregates.sum import Sum
+from cleave_shared.dataclass import dataclass
 
 Kind = Literal["count", "sum", "mean"]
 _LINEAR: dict[type, Kind] = {Count: "count", Sum: "sum", Avg: "mean"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +20,13 @@ from cleave.aggregates import words
 from cleave.aggregates.columns import Doubles, Words
 from cleave.ckks.layout import ExactPlace, Layout, NarrowPlace, Place, WidePlace
 from cleave.ckks.packing import Packing
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 64 chunks) < 2^10; 64 16-bit values above it take 42 bits
 _LARGEST_SCALE = 1000  # of a column without any magnitude
 _CARRY_BITS = 36
+_TOGETHER = 1 << 15  # values that are rounded at once: what is in between stays in a processor's cache
 
 Values = Sequence[Words | Doubles]
 
@@ -52,12 +53,9 @@ def encode(packing: Packing, values: Values) -> Encoded:
     plaintexts = np.zeros((packing.chunks, packing.profile.degree), np.int64)
     scales = scales_of(packing.layout, values)
     if packing.rows:
-        places = placement.places()
+        places, coefficients = placement.places(packing.profile.degree), plaintexts.reshape(-1)
         for lane, column in lanes_of(packing.layout, values, scales):
-            plane = np.zeros(packing.chunks * placement.capacity, np.int64)
-            plane[places] = column
-            start = lane * placement.capacity
-            plaintexts[:, start : start + placement.capacity] = plane.reshape(packing.chunks, placement.capacity)
+            coefficients[lane * placement.capacity :][places] = column
     return Encoded(plaintexts, scales)
 
 
@@ -70,7 +68,7 @@ def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterato
     shared: dict[int, NDArray[np.int64]] = {}
     for place, column, scale in zip(layout.places, values, scales, strict=True):
         if isinstance(place, WidePlace):
-            yield place.lane, carried(np.ldexp(column, scale.exponent))
+            yield place.lane, carried(column, scale.exponent)
             continue
         for lane, part in _parts(place, column, scale, layout.guard):
             if lane in shared:
@@ -85,7 +83,7 @@ def _parts(
 ) -> list[tuple[int, NDArray[np.int64]]]:
     """What a column adds to each of its lanes."""
     if isinstance(place, NarrowPlace):
-        integers = carried(np.ldexp(column, scale.exponent)) + scale.shift
+        integers = carried(column, scale.exponent) + scale.shift
         _require_within(integers.view(np.uint64)[None], place.field.largest)
         return [(place.field.lane, integers << (place.field.offset + guard))]
     exact = column.astype(np.uint64, copy=False)
@@ -120,17 +118,29 @@ def _scale(layout: Layout, place: Place, column: Words | Doubles) -> Scale:
     return Scale(layout.capacity_bits - math.ceil(math.log2(layout.window * mantissa * (1 + 2.0**-20))) - top)
 
 
-def carried(values: Doubles) -> NDArray[np.int64]:
-    """`values`, below 2^62 in magnitude, rounded so that every run of them sums to its exact sum, to ROUNDING_UNITS.
+def carried(values: Words | Doubles, exponent: int = 0) -> NDArray[np.int64]:
+    """`values` * 2^exponent, below 2^62 in magnitude, rounded so that every run of them sums to its exact sum, to
+    ROUNDING_UNITS.
 
     Each takes what rounding left of those before it. Of a run only the first and the last carry count: they differ by
     less than a unit. Fractions are carried in units of 2^-36, which up to 2^26 rows lose less than 2^-10 together.
     """
-    below = np.floor(values)
-    carry = ((values - below) * 2.0**_CARRY_BITS).astype(np.int64)
-    np.cumsum(carry, out=carry)
-    carry >>= _CARRY_BITS
-    out = below.astype(np.int64)
-    out += carry
-    out[1:] -= carry[:-1]
+    out = np.empty(len(values), np.int64)
+    fractions, carried_before = 0, 0  # of all values before: the sum of their fractions, and its whole units
+    for start in range(0, len(values), _TOGETHER):
+        scaled = np.ldexp(values[start : start + _TOGETHER], exponent)
+        below = np.floor(scaled)
+        scaled -= below
+        scaled *= 2.0**_CARRY_BITS
+        carry = scaled.astype(np.int64)
+        carry[0] += fractions
+        np.cumsum(carry, out=carry)
+        fractions = int(carry[-1])
+        carry >>= _CARRY_BITS
+        rounded = out[start : start + _TOGETHER]
+        rounded[:] = below
+        rounded += carry
+        rounded[1:] -= carry[:-1]
+        rounded[0] -= carried_before
+        carried_before = int(carry[-1])
     return out

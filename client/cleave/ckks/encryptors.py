@@ -63,9 +63,12 @@ class Encrypting(Protocol[Taken_contra]):
 class Encryptors(Generic[Part]):
     """Encrypts the `parts` of a job. Enter it before any thread is started: it forks; leaving it ends every child."""
 
-    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes] = lambda: b"") -> None:
+        """`told` is called in the process that encrypted, after each part; what it says is kept in `said`."""
         self._job = job
         self._parts = parts
+        self._told = told
+        self.said: list[bytes] = []
         self._stack = contextlib.ExitStack()
         self._children: list[_Encryptor[Part]] = []
 
@@ -73,7 +76,7 @@ class Encryptors(Generic[Part]):
         if sum(part.stop - part.start for part in self._parts) >= MIN_CHUNKS_TO_FORK:
             with contextlib.ExitStack() as stack:
                 for _ in range(min(PROCESSES, len(self._parts))):
-                    self._children.append(stack.enter_context(_Encryptor(self._job, self._parts)))
+                    self._children.append(stack.enter_context(_Encryptor(self._job, self._parts, self._told)))
                 self._stack = stack.pop_all()
         return self
 
@@ -88,19 +91,24 @@ class Encryptors(Generic[Part]):
         under_way: int,
         failed: threading.Event,
         deadline: Deadline,
+        only: Sequence[int] | None = None,
     ) -> None:
-        """Call `ask` with every part and its ciphertexts, at most `under_way` calls at once.
+        """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, at most `under_way` calls
+        at once. A job that changes between two calls must lie in memory that its children share.
 
         Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
         where one is not done in time. Then, or once somebody else has set `failed`, nothing more is asked.
         """
+        chosen = range(len(self._parts)) if only is None else only
         if not self._children:
-            for part in self._parts:
+            for number in chosen:
                 if failed.is_set():
                     return
-                ask(part, self._job.encrypt(part))
+                chunks = self._job.encrypt(self._parts[number])
+                self.said.append(self._told())
+                ask(self._parts[number], chunks)
             return
-        numbers = iter(range(len(self._parts)))
+        numbers = iter(chosen)
         lock = threading.Lock()
         gate = threading.Semaphore(under_way)
         asked: list[Future[None]] = []
@@ -120,7 +128,8 @@ class Encryptors(Generic[Part]):
 
         def run(child: _Encryptor[Part], pool: ThreadPoolExecutor) -> None:
             try:
-                for number, chunks in child.encrypted(take, deadline):
+                for number, chunks, said in child.encrypted(take, deadline):
+                    self.said.append(said)
                     gate.acquire()
                     if failed.is_set():
                         return
@@ -141,9 +150,9 @@ class Encryptors(Generic[Part]):
 
 
 class _Encryptor(Generic[Part]):
-    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes]) -> None:
         self._memory = os.memfd_create("ciphertexts")
-        self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts))
+        self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts, told))
 
     def __enter__(self) -> _Encryptor[Part]:
         return self
@@ -154,31 +163,35 @@ class _Encryptor(Generic[Part]):
         self._child.__exit__(kind, error, trace)
         os.close(self._memory)
 
-    def encrypted(self, take: Callable[[], int | None], deadline: Deadline) -> Iterator[tuple[int, list[bytes]]]:
-        """The chunks of each part that `take` gives the number of; the next is begun before one is handed on."""
+    def encrypted(self, take: Callable[[], int | None], deadline: Deadline) -> Iterator[tuple[int, list[bytes], bytes]]:
+        """The chunks of each part that `take` gives the number of, and what the process told; the next is begun before
+        one is handed on.
+        """
         number = take()
         if number is not None:
             self._child.send([_NUMBER.pack(number)], SECONDS_FOR_A_PART)
         while number is not None:
-            chunks = self._finished(deadline)
+            chunks, said = self._finished(deadline)
             following = take()
             if following is not None:
                 self._child.send([_NUMBER.pack(following)], SECONDS_FOR_A_PART)
-            yield number, chunks
+            yield number, chunks, said
             number = following
 
-    def _finished(self, deadline: Deadline) -> list[bytes]:
+    def _finished(self, deadline: Deadline) -> tuple[list[bytes], bytes]:
         try:
-            (packed,) = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
+            packed, said = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
         except ProcessDied:
             deadline.check()
             raise
         sizes = [size for (size,) in _NUMBER.iter_unpack(packed)]
         ends = itertools.accumulate(sizes)
-        return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)]
+        return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)], said
 
 
-def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part]) -> None:
+def _serve(
+    channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes]
+) -> None:
     with contextlib.suppress(EOFError):
         while True:
             ((number,),) = (_NUMBER.unpack(each) for each in channel.receive())
@@ -186,4 +199,4 @@ def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence
             for chunk in job.encrypt(parts[number]):
                 os.pwrite(memory, chunk, sum(sizes))
                 sizes.append(len(chunk))
-            channel.send([b"".join(map(_NUMBER.pack, sizes))])
+            channel.send([b"".join(map(_NUMBER.pack, sizes)), told()])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -23,6 +22,7 @@ from cleave.aggregates.snap import grid
 from cleave.ckks.columns import Columns, Linear
 from cleave.ckks.job import Job
 from cleave.ckks.totals import Totals
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ home-made.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -26,7 +25,6 @@ from cleave.ckks.key_format import (
     MASTER_BYTES,
     NONCE_BYTES,
     SALT_BYTES,
-    VERSION,
     KeyFile,
     Wrapping,
     key_id_of,
@@ -35,6 +33,7 @@ from cleave.ckks.key_format import (
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.ckks.secret_key import SecretKey
 from cleave.files import write_atomically
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import SUM60_PACK, Profile
 
@@ -112,12 +111,6 @@ def change_passphrase(path: Path, old: Passphrase, new: bytes | None) -> None:
     if new is not None:
         refuse_trivial(new)
     _write(path, _unwrapped(path, read_key_file(path), old), new, overwrite=True)
-
-
-def export_public(path: Path, target: Path) -> None:
-    """Write what others may have: key id, profile and public key. Raises KeyFileError if `target` is there."""
-    public = {"cleave_public_key": VERSION, **read_key_file(path).public()}
-    write_atomically(target, json.dumps(public, indent=1) + "\n", mode=0o644, error=KeyFileError)
 
 
 def _write(path: Path, bare: KeyFile, passphrase: bytes | None, *, overwrite: bool) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import PROFILES, Profile
 
@@ -65,10 +65,6 @@ class KeyFile:
     def associated(self) -> bytes:
         """What the wrapping authenticates besides: the members that could be exchanged, as JSON."""
         return json.dumps([VERSION, self.key_id, self.profile.name, self.created]).encode()
-
-    def public(self) -> dict[str, Any]:
-        """What an exported public key holds of it."""
-        return {"key_id": self.key_id, "profile": self.profile.name, "public_key": encoded(self.public_key)}
 
     def dump(self) -> str:
         content: dict[str, Any] = {
@@ -126,7 +122,7 @@ def _json(path: Path) -> Any:
             raise KeyFileError(
                 f"{path}: not a Cleave key file (it has more than {MAX_BYTES >> 20} MB)", hint=_NAME_ANOTHER
             )
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=once)
     except FileNotFoundError:
         raise KeyFileError(f"{path}: no such key file", hint="make one with: cleave key new") from None
     except OSError as error:
@@ -135,7 +131,7 @@ def _json(path: Path) -> Any:
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER) from None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """JSON leaves open which of two equal names counts: a checker and a reader may differ."""
     found = dict(members)
     if len(found) != len(members):
@@ -152,7 +148,7 @@ def _parse(content: dict[str, Any]) -> KeyFile:
     known = {*_CLEAR, "kdf", "secret"} | ({"nonce"} if wrapping else set())
     if set(content) - {"suspect"} != known:
         raise ValueError("it has members that no key file has")
-    public_key, secret = _bytes(content, "public_key"), _bytes(content, "secret")
+    public_key, secret = bytes_of(content, "public_key"), bytes_of(content, "secret")
     if content["key_id"] != key_id_of(public_key):
         raise ValueError("key id and public key do not belong together")
     if len(secret) <= MASTER_BYTES + (_TAG_BYTES if wrapping else 0):
@@ -174,10 +170,11 @@ def _wrapping(content: dict[str, Any]) -> Wrapping:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= ARGON2_MOST[name]:
             raise ValueError(f"kdf.{name} must be a whole number from {least} to {ARGON2_MOST[name]}")
         settings[name] = value
-    return Wrapping(_bytes(kdf, "salt", SALT_BYTES), _bytes(content, "nonce", NONCE_BYTES), settings)
+    return Wrapping(bytes_of(kdf, "salt", SALT_BYTES), bytes_of(content, "nonce", NONCE_BYTES), settings)
 
 
-def _bytes(content: dict[str, Any], name: str, length: int | None = None) -> bytes:
+def bytes_of(content: dict[str, Any], name: str, length: int | None = None) -> bytes:
+    """The bytes of a member in base64. Raises ValueError."""
     text = content.get(name)
     try:
         data = base64.b64decode(text, validate=True) if isinstance(text, str) else None

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from cleave.aggregates.columns import Column, Exact, Real
+from cleave_shared.dataclass import dataclass
 
-FRESH_VARIANCE = 10.5
+FRESH_VARIANCE = 10.5  # of a ciphertext made with the secret key
 SIGMAS_EXACT = 13.37  # sqrt(2 ln(2 / 2^-128))
 # Rounding real values with the error carried along (encode.py) changes the sum of a group by less than this.
 ROUNDING_UNITS = Fraction(1025, 1024)
@@ -81,6 +82,7 @@ class Layout:
     guard: int
     used: tuple[int, ...]
     places: tuple[Place, ...]  # one per column
+    variance: float = FRESH_VARIANCE  # of one ciphertext's error, or what its tails are bounded by
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -94,23 +96,56 @@ def fields_of(place: Place) -> tuple[Field, ...]:
     return (place.field,) if isinstance(place, NarrowPlace) else ()
 
 
-def noise(terms: int) -> float:
+def noise(terms: int, variance: float = FRESH_VARIANCE) -> float:
     """What the error of `terms` fresh ciphertexts added up stays below with probability 1 - 2^-128."""
-    return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
+    return SIGMAS_EXACT * math.sqrt(variance * terms)
 
 
-def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
+def public_variance(degree: int) -> float:
+    """The like of FRESH_VARIANCE for a ciphertext made with the public key.
+
+    SEAL encrypts it under the whole modulus and divides by the special prime: what stays is the rounding of both
+    polynomials, r_0 + r_1 s, each coefficient of r uniform in [-1/2, 1/2] and s ternary. A uniform variable is strictly
+    sub-Gaussian, so (1 + N) / 12 bounds the tails of up to 1 + N of them. What the error before the division leaves,
+    below 2^-50, is far less than the N / 3 coefficients of s that are 0 spare.
+    """
+    return (1 + degree) / 12
+
+
+def public_sum_variance(degree: int) -> float:
+    """The like of `public_variance` for each of the coefficients that a mask adds up, of however many ciphertexts.
+
+    Coefficients of r_1 s are not independent: a sum of some of them is <r_1, m s'>, m the mask and s' the secret
+    reversed. Its tails are those of variance |m s'|^2 / 12 <= |m|^2 max |s_j|^2 / 12, s_j being the secret's values at
+    the N roots of X^N + 1, whatever the mask is. Real and imaginary part of each are sums of ternary coefficients,
+    sub-Gaussian of N / 3, so |s_j|^2 exceeds T for one of N / 2 pairs with probability 2 N exp(-3 T / 4 N) at most:
+    2^-128 of all keys at T = 131 N, for N up to 2^13. A usual key has 7 N.
+    """
+    return (1 + 131 * degree) / 12
+
+
+def plan_layout(
+    columns: Sequence[Column],
+    window: int,
+    capacity_bits: int,
+    fewest: int,
+    digits: int,
+    variance: float = FRESH_VARIANCE,
+) -> Layout:
     """Lay out `columns` where at most `window` chunks are added up and the smallest group has `fewest` rows.
 
-    Real columns take half a lane where that leaves `digits` digits certain and saves lanes.
+    Real columns take half a lane where that leaves `digits` digits certain and saves lanes. `variance` of the error of
+    one chunk.
     """
-    wide = _lay_out(columns, window, capacity_bits, None)
-    narrow = _lay_out(columns, window, capacity_bits, Fraction(fewest, 10**digits))
+    wide = _lay_out(columns, window, capacity_bits, None, variance)
+    narrow = _lay_out(columns, window, capacity_bits, Fraction(fewest, 10**digits), variance)
     return narrow if narrow.lanes < wide.lanes else wide
 
 
-def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
-    guard = math.ceil(math.log2(2 * noise(window)))
+def _lay_out(
+    columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None, variance: float
+) -> Layout:
+    guard = math.ceil(math.log2(2 * noise(window, variance)))
     room = capacity_bits - guard
     places: list[Place] = []
     for column in columns:
@@ -140,7 +175,7 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
         else:
             places[number] = WidePlace(lanes)
             lanes += 1
-    return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places))
+    return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places), variance)
 
 
 def _limbs(column: Exact, window: int, room: int) -> tuple[Field, ...]:

@@ -13,10 +13,10 @@ many groups there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from cleave_shared.dataclass import dataclass
 
 Counts = NDArray[np.int64]
 
@@ -52,8 +52,8 @@ class Placement:
     def chunks(self) -> int:
         return self.blocks[-1].stop if self.blocks else 0
 
-    def places(self) -> NDArray[np.int64]:
-        """Of every row, sorted by group: chunk * capacity + position."""
+    def places(self, degree: int) -> NDArray[np.int64]:
+        """Of every row, sorted by group: chunk * degree + position."""
         first, positions, start = (np.zeros(len(self.counts), np.int64) for _ in range(3))
         for block in self.blocks:
             first[block.groups], positions[block.groups], start[block.groups] = (
@@ -64,9 +64,9 @@ class Placement:
         before = np.cumsum(self.counts) - self.counts
         number = np.arange(int(self.counts.sum())) - np.repeat(before, self.counts)  # within the group
         chunk, position = np.divmod(number, np.repeat(positions, self.counts))
-        chunk *= self.capacity
+        chunk *= degree
         chunk += position
-        chunk += np.repeat(start * self.capacity + first, self.counts)
+        chunk += np.repeat(start * degree + first, self.counts)
         return chunk
 
     def terms(self) -> Counts:
