@@ -5,26 +5,40 @@ Import this only where they are needed: SEAL and DuckDB take 100 ms.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cleave.transport.base import Service, Transport
-from cleave.transport.embedded import connect_embedded
+from cleave.transport.embedded import Call, connect_embedded
 from cleave.transport.responses import Response
-from cleave_services.bodies import Reply, exchange
-from cleave_services.plain.calls import aggregate
-from cleave_services.sensitive.calls import answer_moments
+from cleave_services.bodies import Asked, Work, exchange, problem
+from cleave_services.plain import calls as plain
+from cleave_services.sensitive import calls as sensitive
 from cleave_shared.wire import MomentsRequest, PlainRequest
 
 
-def embedded_services() -> Transport:
-    return connect_embedded({Service.SENSITIVE: _sensitive, Service.PLAIN: _plain})
+def embedded_services(stores: Sequence[str] = ()) -> Transport:
+    """`stores`: URLs, with a slash at their end, of the folders and buckets in which stored tables may be read."""
+    if stores:
+        from cleave_services.links import Links  # noqa: PLC0415 - as in `call`
+
+        Links(stores)  # what is no place of a store is told now
+    return connect_embedded(
+        {
+            Service.SENSITIVE: _service(Service.SENSITIVE, MomentsRequest, sensitive.answer_moments, stores),
+            Service.PLAIN: _service(Service.PLAIN, PlainRequest, plain.aggregate, stores),
+        }
+    )
 
 
-def _sensitive(body: bytes, kind: str) -> Response:
-    return _response(exchange(body, kind, MomentsRequest, answer_moments))
+def _service(service: Service, model: type[Asked], work: Work[Asked], stores: Sequence[str]) -> Call:
+    def call(path: str, body: bytes, kind: str) -> Response:
+        if path == service.value:
+            reply = exchange(body, kind, model, work)
+        else:
+            from cleave.local.of_tables import work_of  # noqa: PLC0415 - see there
 
+            found = work_of(service, path, stores)
+            reply = exchange(body, kind, *found) if found else problem(404, "Not Found")
+        return Response(reply.status, reply.kind, reply.content)
 
-def _plain(body: bytes, kind: str) -> Response:
-    return _response(exchange(body, kind, PlainRequest, aggregate))
-
-
-def _response(reply: Reply) -> Response:
-    return Response(reply.status, reply.kind, reply.content)
+    return call

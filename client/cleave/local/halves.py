@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cleave_services import links
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Channel
+from cleave_shared.dataclass import dataclass
 
 NAMES = ("sensitive", "plain")
+_LONGEST_FOLDER = 75  # bytes: the path of a Unix socket may have 103 on every system
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = max(limits.PLAIN_SECONDS, limits.SENSITIVE_SECONDS) + 10
 _OWN_HOP = frozenset({b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect"})
@@ -30,9 +33,14 @@ _NOT_RETURNED = _OWN_HOP | {b"date", b"server"}
 
 
 @contextlib.contextmanager
-def halves(*, log: bool) -> Iterator[dict[str, ASGIApp]]:
-    """Both services, forked, as applications that forward to them. Raises ServiceError if one does not start."""
-    with tempfile.TemporaryDirectory(prefix="cleave-") as folder, contextlib.ExitStack() as stack:
+def halves(*, log: bool, stores: Sequence[str] = ()) -> Iterator[dict[str, ASGIApp]]:
+    """Both services, forked, as applications that forward to them. Raises ServiceError if one does not start.
+
+    `stores`: URLs of the folders that links may lead into (`cleave_services.links`).
+    """
+    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER
+    place = None if short else "/tmp"  # noqa: S108 - a folder of this user's alone is made there
+    with tempfile.TemporaryDirectory(prefix="cleave-", dir=place) as folder, contextlib.ExitStack() as stack:
         paths = {name: str(Path(folder) / name) for name in NAMES}
         forked = []
         for name, path in paths.items():
@@ -40,15 +48,18 @@ def halves(*, log: bool) -> Iterator[dict[str, ASGIApp]]:
                 listener.bind(path)
                 listener.listen(128)
                 keep = {listener.fileno(), *({2} if log else ())}  # the request log goes to stderr
-                forked.append(stack.enter_context(children.fork(_serving(name, listener, log=log), keep=keep)))
+                forked.append(
+                    stack.enter_context(children.fork(_serving(name, listener, log=log, stores=stores), keep=keep))
+                )
         for child in forked:
             child.receive(_START_SECONDS)
         yield {name: Forward(path) for name, path in paths.items()}
 
 
-def _serving(name: str, listener: socket.socket, *, log: bool) -> Callable[[Channel], None]:
+def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[str]) -> Callable[[Channel], None]:
     def serve(channel: Channel) -> None:
         gc.enable()
+        links.allow(stores)
         service = _Mounted(_application(name), name)
         if log:
             from cleave_services.http import log_to_stderr  # noqa: PLC0415 - FastAPI

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cleave.cli import process
-from cleave.cli.app import create_cli
-from cleave.local.prepare import prepare_embedded
+from cleave.cli.early import planner_for
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -25,8 +24,12 @@ def main() -> None:
         warnings.simplefilter("ignore")
         logging.lastResort = logging.NullHandler()
     process.protect()
+    planner = planner_for(sys.argv[1:])
+    from cleave.cli.app import create_cli  # noqa: PLC0415 - typer, for which the planner need not wait
+    from cleave.local.prepare import prepare_embedded  # noqa: PLC0415 - as above
+
     try:
-        create_cli(_embedded, _serve, prepare_embedded)(prog_name="cleave")
+        create_cli(_embedded, _serve, prepare_embedded, sys.argv[1:], planner)(prog_name="cleave")
     except SystemExit as ended:
         # at once: Python would wait for work that a deadline left behind, and take 30 ms to undo what it has imported
         process.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -41,10 +44,10 @@ def _lighten() -> None:
     gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
 
 
-def _embedded() -> Transport:
+def _embedded(stores: Sequence[str] = ()) -> Transport:
     from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services; most commands need neither
 
-    return embedded_services()
+    return embedded_services(stores)
 
 
 def _serve(
@@ -55,7 +58,8 @@ def _serve(
     log: bool,
     names: Sequence[str] = (),
     origins: Sequence[str] = (),
+    stores: Sequence[str] = (),
 ) -> None:
     from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
 
-    serve(host, port, ready, log=log, names=names, origins=origins)
+    serve(host, port, ready, log=log, names=names, origins=origins, stores=stores)

@@ -34,13 +34,15 @@ def serve(
     log: bool,
     names: Sequence[str] = (),
     origins: Sequence[str] = (),
+    stores: Sequence[str] = (),
 ) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    `names` are further names of this machine that Host may hold, `origins` the web origins that may read answers.
+    `names` are further names of this machine that Host may hold, `origins` the web origins that may read answers,
+    `stores` URLs of the folders in which services may read stored tables.
     Raises InputError if the address cannot be had, ServiceError if a service does not start.
     """
-    with halves(log=log) as services:  # forked first, while there is no thread and no listener yet
+    with halves(log=log, stores=stores) as services:  # forked first, while there is no thread and no listener yet
         listener = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
         application: ASGIApp = Named(Switch(services), {host, *names})

@@ -14,6 +14,7 @@ from sqlglot.errors import TokenError
 from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.fidelity import same_statement
 from cleave.sql.uncut import Uncut
+from cleave.table.derived import Derived, generated
 from cleave.table.duck import connect, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import QueryRefused
@@ -25,18 +26,21 @@ Described = list[tuple[str, str]]  # (name, type) of each result column
 class Catalog:
     """Empty tables whose statements are described, never run. Use as a context manager through `contextlib.closing`."""
 
-    def __init__(self, table: str, columns: Sequence[Column]) -> None:
+    def __init__(self, table: str, columns: Sequence[Column], derived: Sequence[Derived] = ()) -> None:
         self._connection = connect()
         self._table = table
         self._settled: dict[str, exp.Expression] = {}
         # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
-        self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")])
+        names = {column.name for column in columns}
+        usable = [each for each in derived if names.issuperset(each.columns)]
+        self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")], usable)
 
     def close(self) -> None:
         self._connection.close()
 
-    def create(self, table: str, columns: Described) -> None:
-        described = ", ".join(f"{identifier(name)} {type_}" for name, type_ in columns)
+    def create(self, table: str, columns: Described, derived: Sequence[Derived] = ()) -> None:
+        stated = [f"{identifier(name)} {type_}" for name, type_ in columns]
+        described = ", ".join([*stated, *map(generated, derived)])
         self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
     def describe(self, statement: str) -> Described:

@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 from sqlglot import ErrorLevel, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.parsers import duckdb as parsers
 from sqlglot.parsers.duckdb import DuckDBParser
+
+from cleave.sql import sources
+
+sources.require(parsers)
 
 
 def _substring(parser: Any) -> exp.Anonymous:

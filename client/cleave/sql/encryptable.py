@@ -19,8 +19,8 @@ def single_value(name: str) -> QueryRefused:
     )
 
 
-def over(column: str) -> str:
-    return f"over {column!r}, which is encrypted"
+def over(column: Column) -> str:
+    return f"over {column.name!r}, which is {column.kind}"
 
 
 def selected_by(column: Column) -> str:

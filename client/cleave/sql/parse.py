@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import TokenType, exp
@@ -16,6 +15,7 @@ from cleave.sql.functions import ABOUT_DATABASE, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.uncut import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 MAIN = "main"  # DuckDB's schema for tables of no other

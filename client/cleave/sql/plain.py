@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from cleave.sql.dialect import write
 from cleave.sql.functions import EXACT_OF_DOUBLES
 from cleave.sql.resolve import call_of
+from cleave_shared.dataclass import dataclass
 
 # Combined by the same function: f(rows) = f(f(part), f(part), ...).
 _SELF = frozenset(

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from cleave.aggregates.base import Aggregate
 from cleave.aggregates.columns import Domain
 from cleave.table.types import range_of
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

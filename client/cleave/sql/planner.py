@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.duck import identifier
@@ -14,20 +15,30 @@ from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.operations import AGGREGATE_OF
 
+if TYPE_CHECKING:
+    from cleave.sql.kept import Kept
+
 
 def plan_query(
-    sql: str, schema: Schema, table: str, *, cloud_only: bool = False, others: Mapping[str, Schema] | None = None
+    sql: str,
+    schema: Schema,
+    table: str,
+    *,
+    cloud_only: bool = False,
+    others: Mapping[str, Schema] | None = None,
+    kept: Kept | None = None,
 ) -> QueryPlan | LocalPlan:
     """Plan one SELECT over `table`, the file's stem, and `others`, further tables by name. Nothing is read or sent.
 
-    What the services cannot answer is answered here, unless `cloud_only`. Raises QueryRefused, with the reason and what
+    What the services cannot answer is answered here, unless `cloud_only`. `kept`: the table is stored, and that is what
+    its services have of it. Raises QueryRefused, with the reason and what
     to do instead, for what is not to be answered at all.
     """
     if len(sql) > limits.MAX_SQL_CHARS:
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
     try:
         try:
-            return _cut(sql, schema, table, cloud_only=cloud_only)
+            return _cut(sql, schema, table, kept, cloud_only=cloud_only)
         except QueryRefused as error:
             if cloud_only:
                 raise
@@ -37,22 +48,25 @@ def plan_query(
         raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 
 
-def _cut(sql: str, schema: Schema, table: str, *, cloud_only: bool) -> QueryPlan:
+def _cut(sql: str, schema: Schema, table: str, kept: Kept | None, *, cloud_only: bool) -> QueryPlan:
     # sqlglot takes 60 ms to import: what only handles plans need not wait for it
     from cleave.sql.catalog import Catalog  # noqa: PLC0415
     from cleave.sql.cut import Cutter  # noqa: PLC0415
+    from cleave.sql.derived import Expressions  # noqa: PLC0415
     from cleave.sql.parse import parse  # noqa: PLC0415
     from cleave.sql.resolve import resolve  # noqa: PLC0415
 
-    question = parse(sql, table, [column.name for column in schema.columns])
-    asked = (Kind.PLAIN, Kind.ENCRYPTED) if cloud_only else tuple(Kind)
+    question = parse(sql, table, schema.names)
+    sends_only = cloud_only and kept is None
+    asked = (Kind.PLAIN, Kind.ENCRYPTED) if sends_only else tuple(Kind)
     usable = [column for column in schema.columns if column.kind in asked]
-    with closing(Catalog(question.table, usable)) as catalog:
+    with closing(Catalog(question.table, usable, schema.derived)) as catalog:
         catalog.require_same(question.text, question.rewritten)
         try:
-            resolved = resolve(question, schema, catalog.settle, cloud_only=cloud_only)
-            plan = Cutter(question, resolved, schema, catalog, cloud_only=cloud_only).plan()
-            if cloud_only or all(each.decomposable for each in plan.plain):
+            derived = Expressions(schema, catalog, cloud_only=sends_only)
+            resolved = resolve(question, schema, catalog.settle, derived.find, cloud_only=sends_only)
+            plan = Cutter(question, resolved, schema, catalog, cloud_only=cloud_only, kept=kept).plan()
+            if cloud_only or kept is not None or all(each.decomposable for each in plan.plain):
                 return plan
             with suppress(QueryRefused):
                 otherwise = Cutter(question, resolved, schema, catalog, divided=True).plan()

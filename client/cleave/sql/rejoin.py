@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import duckdb
 
 from cleave.sql.plan import QueryPlan
 from cleave.table.duck import connect, create_of_texts
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
 
@@ -48,7 +49,7 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
     merged = merge(plan, responses)
     if merged.keys == keys and merged.counts == counts:
         return merged
-    places = _places(plan.key_types, keys, merged.keys)
+    places = places_of(plan.key_types, keys, merged.keys)
     if len(merged.keys) != len(keys) or sorted(places) != list(range(len(keys))):
         raise CheckFailed("plain groups", "the plain service found other groups than there are")
     if [merged.counts[place] for place in places] != counts:
@@ -56,7 +57,7 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
     return Groups(plan.key_types, keys, counts, [merged.plain[place] for place in places], plain_types)
 
 
-def _places(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> list[int]:
+def places_of(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> list[int]:
     """Where each of `keys` stands among `found`, -1 where it does not: compared as text and, failing that, by value.
 
     Equal values can differ as text: 0.0 and -0.0, an interval of 30 days and one of a month.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from sqlglot import exp
@@ -18,8 +17,10 @@ from cleave.sql.encryptable import stays_here
 from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.table.schema import Column, Kind, Schema
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
+Derived = Callable[[str], exp.Expression | None]
 _NAMED = 20  # columns a hint names at most
 
 
@@ -36,13 +37,18 @@ class Resolved:
 
 
 def resolve(
-    question: Question, schema: Schema, settle: Callable[[str], exp.Expression], *, cloud_only: bool = False
+    question: Question,
+    schema: Schema,
+    settle: Callable[[str], exp.Expression],
+    derived: Derived | None = None,
+    *,
+    cloud_only: bool = False,
 ) -> Resolved:
-    """`settle` gives the literal that a name such as current_date now stands for.
+    """`settle` gives the literal that a name such as current_date now stands for, `derived` what a derived column does.
 
     Raises QueryRefused for unknown names, with `cloud_only` also for columns that no service computes on.
     """
-    return _Resolver(question, schema, settle, cloud_only).resolve()
+    return _Resolver(question, schema, settle, derived or (lambda _: None), cloud_only).resolve()
 
 
 def columns_of(node: exp.Expression, schema: Schema) -> list[Column]:
@@ -70,8 +76,15 @@ def is_grouping(node: exp.Expr) -> bool:
 
 class _Resolver:
     def __init__(
-        self, question: Question, schema: Schema, settle: Callable[[str], exp.Expression], cloud_only: bool
+        self,
+        question: Question,
+        schema: Schema,
+        settle: Callable[[str], exp.Expression],
+        derived: Derived,
+        cloud_only: bool,
     ) -> None:
+        self._derived = derived
+        self._names = schema.names
         self._question = question
         self._cloud_only = cloud_only
         self._settle = settle
@@ -171,13 +184,13 @@ class _Resolver:
             raise QueryRefused(f"there is no table or field for {write(found)}", hint="write the column's name alone")
         known = self._columns.get(found.name.lower())
         if known is None:
-            return None
+            return self._derived(found.name)
         if self._cloud_only and known.kind in (Kind.SEALED, Kind.LOCAL):
             raise stays_here(known)
         return column(known.name)
 
     def _spelled(self, name: str) -> str:
-        return self._columns[name].name if name in self._columns else name
+        return next((each for each in self._names if each.lower() == name), name)
 
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
@@ -185,15 +198,15 @@ class _Resolver:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
             raise unsteady(name)
-        near = difflib.get_close_matches(name.lower(), [*self._columns, *self._aliases], n=1)
+        near = difflib.get_close_matches(name.lower(), [*map(str.lower, self._names), *self._aliases], n=1)
         hints = []
         if near:
             hints.append(f"did you mean {self._spelled(near[0])!r}?")
         if found.this.quoted:
             hints.append("text goes in single quotes")
         if not hints:
-            names = ", ".join(column.name for column in list(self._columns.values())[:_NAMED])
-            hints.append(f"the schema names {names}{', ...' if len(self._columns) > _NAMED else ''}, and nothing else")
+            names = ", ".join(self._names[:_NAMED])
+            hints.append(f"the schema names {names}{', ...' if len(self._names) > _NAMED else ''}, and nothing else")
         hint = "; ".join(hints)
         raise QueryRefused(f"there is no column {name!r}", hint=hint)
 

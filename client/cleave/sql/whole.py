@@ -17,26 +17,24 @@ def plan_whole(sql: str, schema: Schema, table: str, others: Mapping[str, Schema
 
     Raises QueryRefused for what DuckDB refuses as well, and as `cleave.sql.allowed.named` does.
     """
-    with closing(Catalog(table, schema.columns)) as catalog:
+    with closing(Catalog(table, schema.columns, schema.derived)) as catalog:
         for name, other in others.items():
-            catalog.create(name, [(column.name, column.type) for column in other.columns])
-        tables = {name: _names(each) for name, each in {table: schema, **others}.items()}
+            catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
+        tables = {name: each.names for name, each in {table: schema, **others}.items()}
         found = named(catalog.tree(sql), tables)
         described = catalog.describe(sql)
     reason = str(refusal)
+    behind = [each.columns for each in schema.derived if each.name.lower() in found.columns]
+    read = found.columns | {name.lower() for names in behind for name in names}
     return LocalPlan(
         sql=sql,
         table=table,
         outputs=tuple(Output(name, "local", reason) for name, _ in described),
         types=tuple(type_ for _, type_ in described),
-        columns=tuple(name for name in _names(schema) if found.everything or name.lower() in found.columns)
+        columns=tuple(column.name for column in schema.columns if found.everything or column.name.lower() in read)
         if table.lower() in found.tables
         else (),
         others=tuple(name for name in others if name.lower() in found.tables),
         reason=reason,
         hint=refusal.hint or "",
     )
-
-
-def _names(schema: Schema) -> tuple[str, ...]:
-    return tuple(column.name for column in schema.columns)

@@ -32,8 +32,12 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
     try:
         with closing(connection.cursor()) as cursor, limited(cursor, left):
             cursor.execute(f"USE {catalog}")
+            derived = {name: table.schema.derived, **table.derived_of_others}
             for seen, relation in {name: table.relation, **table.others}.items():
-                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT * FROM memory.main.{identifier(relation)}")
+                columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
+                cursor.execute(
+                    f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM memory.main.{identifier(relation)}"
+                )
             failure = None
             try:
                 cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")

@@ -9,6 +9,7 @@ import csv
 import re
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 
@@ -112,20 +113,25 @@ def _spell(end: str) -> str:
 def _unreadable(
     connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast], width: int
 ) -> InputError | None:
+    """The first field that cannot be read. The file is read again for every few columns, never held as a whole."""
+
+    def asked(selected: str, where: str = "true") -> Any:
+        with duckdb_source(source, schema.dialect, width) as fields:
+            numbered = f"SELECT *, row_number() OVER () - 1 AS row_of_the_file FROM {fields}"
+            return connection.execute(f"SELECT {selected} FROM ({numbered}) WHERE {where}").fetchall()[0]
+
+    rows: list[int | None] = []
     near = None
-    with duckdb_source(source, schema.dialect, width) as fields:
-        try:
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE fields AS SELECT * FROM {fields}")
-        except duckdb.Error as error:
-            near = re.search(r"on Line: (\d+)", str(error))
-            if not near:
-                return None
+    try:
+        for start in range(0, len(casts), _BATCH):
+            batch = casts[start : start + _BATCH]
+            rows += asked(", ".join(f"min(row_of_the_file) FILTER (WHERE {one.unreadable})" for one in batch))
+    except duckdb.Error as error:
+        near = re.search(r"on Line: (\d+)", str(error))
+        if not near:
+            return None
     if near:
         return InputError(f"{source}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
-    rows: list[int | None] = []
-    for start in range(0, len(casts), _BATCH):
-        firsts = ", ".join(f"min(rowid) FILTER (WHERE {one.unreadable})" for one in casts[start : start + _BATCH])
-        rows += connection.execute(f"SELECT {firsts} FROM fields").fetchall()[0]
     found = min(((row, index) for index, row in enumerate(rows) if row is not None), default=None)
     if found is None:
         return None
@@ -133,7 +139,7 @@ def _unreadable(
     column = schema.columns[index]
     names = [name.lower() for name in column_names(source, schema.dialect)]
     place = names.index(column.name.lower())
-    (text,) = connection.execute(f"SELECT c{place} FROM fields WHERE rowid = ?", [row]).fetchall()[0]
+    (text,) = asked(f"c{place}", f"row_of_the_file = {row}")
     problem, hint = _describe(text, column, schema.dialect)
     line = line_of(source, schema.dialect, row)
     return InputError(f"{source}, line {line}, column {column.name!r}: {problem}", hint=hint)

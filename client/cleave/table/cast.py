@@ -7,11 +7,12 @@ timestamp a DATE. A field must match the grammar of its type first.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cleave.table.dates import pattern as date_pattern
 from cleave.table.duck import literal
 from cleave.table.schema import Column, CsvDialect, Kind
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.table.reading import Progress
+    from cleave.table.stream import Stream
     from cleave.table.table import Table
 
 NAME = "frame"  # what SQL calls it where nothing else is said
@@ -72,7 +73,12 @@ def _lazy(frame: Frame, schema: Schema, name: str | None) -> LazyTable:
 
         return open_frame(frame, schema, called, progress)
 
-    return LazyTable(called, schema, read)
+    def stream() -> Stream:
+        from cleave.table.stream import stream_frame  # noqa: PLC0415
+
+        return stream_frame(frame, schema, called)
+
+    return LazyTable(called, schema, read, stream)
 
 
 def _described(frame: Frame, kinds: Described) -> Schema:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import glob
 import gzip
 import os
-import shutil
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ _STDIN_SHOWN = "standard input"
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet")
+_BLOCK = 1 << 20
 _SEPARATORS = " ._-+0123456789"
 
 
@@ -63,8 +63,9 @@ Name = str | Path | Input
 Names = Name | Sequence[Name]
 
 
-def open_inputs(names: Names) -> list[Input]:
-    """The files that `names` mean, in the order given, those of a pattern by name.
+def open_inputs(names: Names, most: int | None = None) -> list[Input]:
+    """The files that `names` mean, in the order given, those of a pattern by name; of standard input at most `most`
+    bytes.
 
     Raises InputError for a file that is missing, empty, cannot be read, or is neither text nor Parquet.
     """
@@ -73,7 +74,7 @@ def open_inputs(names: Names) -> list[Input]:
         if isinstance(name, Input):
             found.append(name)
         elif str(name) == STDIN:
-            found.append(_standard_input())
+            found.append(_standard_input(most))
         else:
             found += [_input(path, str(path)) for path in expand(name)]
     return found
@@ -154,14 +155,24 @@ def _input(path: Path, shown: str) -> Input:
     return Input(path, shown, packed, parquet=head.startswith(_PARQUET))
 
 
-def _standard_input() -> Input:
+def _standard_input(most: int | None) -> Input:
     """All of standard input in a memory file, for a CSV is read more than once. It lives as long as this process."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
     memory = os.memfd_create("stdin")
     try:
         with os.fdopen(os.dup(memory), "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            while block := sys.stdin.buffer.read(_BLOCK):
+                file.write(block)
+                if most is not None and file.tell() > most:
+                    break
+            size = file.tell()
     except OSError as error:
         raise unreadable(_STDIN_SHOWN, error) from None
+    if most is not None and size > most:
+        os.close(memory)
+        raise InputError(
+            f"{_STDIN_SHOWN}: is longer than {most >> 20} MB, and is kept in memory, for it is read more than once",
+            hint="name the file, which may be packed by gzip, instead; a file may be of any size",
+        )
     return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN)

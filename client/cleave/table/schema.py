@@ -8,8 +8,10 @@
     nullable = false            whether an empty field is allowed; true where nothing is said
     lower = 0                   stated bounds of a number, optional
     upper = 128
+    moments = 1                 a stored table keeps sums of it and no squares; 2 where nothing is said
     reason = "name says: age"   why it was proposed so
     unsure = true               neither name nor values told: to be settled by a person, then deleted
+    [derived.NAME]              an expression that questions name like a column: see cleave.table.derived
 
 A column that the schema does not name is refused.
 """
@@ -19,8 +21,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, fields
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -28,8 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.files import write_atomically
 from cleave.table.dates import check_format
+from cleave.table.derived import Derived, dump_derived, parse_derived
 from cleave.table.inputs import STDIN, expand, table_name
+from cleave.table.toml import inner, moments, only_keys, text
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +59,19 @@ the sensitive service sees of a query follows from them and never from the value
 """
 
 
-_COLUMN_KEYS = ("kind", "type", "decimals", "unit", "format", "nullable", "lower", "upper", "reason", "unsure")
+_COLUMN_KEYS = (
+    "kind",
+    "type",
+    "decimals",
+    "unit",
+    "format",
+    "nullable",
+    "lower",
+    "upper",
+    "moments",
+    "reason",
+    "unsure",
+)
 
 
 class Kind(StrEnum):
@@ -71,7 +88,8 @@ class Column:
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
     is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet. `unit`: a currency or the like
-    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601.
+    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601. `moments`: what
+    a stored table keeps of an encrypted one beside the rows: 1, sums; 2, sums of squares as well.
     """
 
     name: str
@@ -85,6 +103,7 @@ class Column:
     unsure: bool = False
     unit: str = ""
     format: str | None = None
+    moments: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +133,7 @@ class Schema:
     columns: tuple[Column, ...]
     dialect: CsvDialect
     table: str | None = None
+    derived: tuple[Derived, ...] = ()
 
     def column(self, name: str) -> Column:
         """Find a column as DuckDB finds identifiers, whatever the case.
@@ -126,6 +146,17 @@ class Schema:
         known = ", ".join(column.name for column in self.columns[:20])
         more = ", ..." if len(self.columns) > 20 else ""
         raise InputError(f"there is no column {name!r}", hint=f"the schema names {known}{more}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all that a question may name."""
+        return (*(column.name for column in self.columns), *(each.name for each in self.derived))
+
+    def only(self, names: Collection[str]) -> Schema:
+        """Of the columns `names` alone, and of what is derived from nothing else."""
+        columns = tuple(column for column in self.columns if column.name in names)
+        derived = tuple(each for each in self.derived if set(each.columns) <= set(names))
+        return Schema(columns, self.dialect, self.table, derived)
 
     def hash(self) -> str:
         """32 hex digits over names (in lower case), kinds, types and decimals, whatever the order of the columns."""
@@ -191,6 +222,8 @@ def dump_schema(schema: Schema) -> str:
     for column in schema.columns:
         columns.add(column.name, _dump_column(column))
     document.add("columns", columns)
+    if schema.derived:
+        document.add("derived", dump_derived(schema.derived))
     return tomlkit.dumps(document)
 
 
@@ -211,6 +244,8 @@ def _dump_column(column: Column) -> TomlTable:
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
         if bound is not None:
             result.add(key, value(f"{bound:f}"))  # a float would lose digits
+    if column.moments == 1:
+        result.add("moments", column.moments)
     if column.reason:
         result.add("reason", column.reason)
     if column.unsure:
@@ -229,30 +264,31 @@ def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
 
 
 def _parse(document: Mapping[str, Any]) -> Schema:
-    _only_keys(document, ("table", "csv", "columns"), "the schema")
-    name = _text(document, "table", "the schema,") if "table" in document else None
+    only_keys(document, ("table", "csv", "columns", "derived"), "the schema")
+    name = text(document, "table", "the schema,") if "table" in document else None
     if name is not None and not name.strip():
         raise ValueError("the schema, table: is empty")
-    dialect = _parse_dialect(_table(document.get("csv", {}), "[csv]"))
-    tables = _table(document.get("columns", {}), "[columns]")
+    dialect = _parse_dialect(inner(document.get("csv", {}), "[csv]"))
+    tables = inner(document.get("columns", {}), "[columns]")
     if not tables:
         raise ValueError("names no column: one [columns.NAME] for each is needed")
-    columns = tuple(_parse_column(name, _table(table, f"[columns.{name}]")) for name, table in tables.items())
+    columns = tuple(_parse_column(name, inner(table, f"[columns.{name}]")) for name, table in tables.items())
     seen: set[str] = set()
     for column in columns:
         if column.name.lower() in seen:
             raise ValueError(f"[columns.{column.name}]: differs from another column in upper and lower case only")
         seen.add(column.name.lower())
-    return Schema(columns, dialect, name)
+    derived = inner(document.get("derived", {}), "[derived]")
+    return Schema(columns, dialect, name, parse_derived(derived, {column.name: column.type for column in columns}))
 
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     place = f"[columns.{name}]"
-    _only_keys(table, _COLUMN_KEYS, place)
-    kind = _text(table, "kind", place)
+    only_keys(table, _COLUMN_KEYS, place)
+    kind = text(table, "kind", place)
     if kind not in list(Kind):
         raise ValueError(f"{place} kind: must be one of {', '.join(Kind)}")
-    stated_type = _text(table, "type", place)
+    stated_type = text(table, "type", place)
     try:
         type_ = canonical(stated_type)
     except ValueError as error:
@@ -275,15 +311,18 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     for key, stated_flag in (("nullable", nullable), ("unsure", unsure)):
         if not isinstance(stated_flag, bool):
             raise ValueError(f"{place} {key}: must be true or false")
-    reason = _text(table, "reason", place) if "reason" in table else ""
+    reason = text(table, "reason", place) if "reason" in table else ""
     unit, format_ = _unit(table, type_, place), _format(table, type_, place)
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_)
+    if "moments" in table and kind != Kind.ENCRYPTED:
+        raise ValueError(f"{place} moments: only of encrypted columns are sums kept")
+    kept = moments(table, place)
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_, kept)
 
 
 def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:
     if "unit" not in table:
         return ""
-    unit = _text(table, "unit", place)
+    unit = text(table, "unit", place)
     if not is_number(type_):
         raise ValueError(f"{place} unit: {type_} has none, only numbers do")
     if unit != unit.strip() or not unit or any(char.isdigit() or char in "+-()" for char in unit):
@@ -294,7 +333,7 @@ def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:
 def _format(table: Mapping[str, Any], type_: str, place: str) -> str | None:
     if "format" not in table:
         return None
-    date_format = _text(table, "format", place)
+    date_format = text(table, "format", place)
     if type_ not in ("DATE", "TIMESTAMP"):
         raise ValueError(f"{place} format: {type_} has none, only DATE and TIMESTAMP do")
     try:
@@ -316,11 +355,11 @@ def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decima
 
 
 def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
-    _only_keys(table, tuple(field.name for field in fields(CsvDialect)), "[csv]")
+    only_keys(table, tuple(field.name for field in fields(CsvDialect)), "[csv]")
     values: dict[str, Any] = dict(table)
     for key in ("delimiter", "quote", "encoding", "decimal", "thousands", "date_format"):
         if key in table:
-            values[key] = _text(table, key, "[csv]")
+            values[key] = text(table, key, "[csv]")
     for key in ("null_tokens", "text_null_tokens"):
         tokens = table.get(key, [])
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
@@ -354,22 +393,3 @@ def _check_dialect(dialect: CsvDialect) -> None:
             check_format(dialect.date_format, "DATE")
         except ValueError as error:
             raise ValueError(f"[csv] date_format: {error}") from None
-
-
-def _only_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{place}: does not know the key {key!r}, only {', '.join(known)}")
-
-
-def _table(value: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place}: must be a table")
-    return value
-
-
-def _text(table: Mapping[str, Any], key: str, place: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str):
-        raise ValueError(f"{place} {key}: is missing" if value is None else f"{place} {key}: must be text in quotes")
-    return value

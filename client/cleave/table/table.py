@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import BinaryIO
 
 import duckdb
 
-from cleave.table import typed
-from cleave.table.cast import Cast, cast
+from cleave.table.casts import read_under, too_large
+from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
+from cleave.table.derived import Derived
 from cleave.table.duck import connect, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
-from cleave.table.source import column_names, duckdb_source
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 _BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
@@ -37,6 +38,7 @@ class Table:
         self.connection = connection
         self.rows = rows
         self.others: dict[str, str] = {}  # of further tables: name -> relation
+        self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._scratch = scratch
 
     def add(self, name: str, other: Table) -> None:
@@ -45,6 +47,7 @@ class Table:
         relation = f"other{len(self.others)}"
         self.take(relation, other.parquet(other.relation, names, 0, other.rows))
         self.others[name] = relation
+        self.derived_of_others[name] = other.schema.derived
 
     def take(self, relation: str, content: bytes) -> None:
         """Make `relation` of a Parquet file that is on no disk."""
@@ -68,13 +71,19 @@ class Table:
             f"SELECT {names} FROM {relation} LIMIT {stop - start} OFFSET {start}", "FORMAT parquet, COMPRESSION zstd"
         )
 
-    def csv(self) -> bytes:
-        """All of it as CSV: a header, NULL as an empty field and an empty text as two quotes."""
-        return self._copied(f"SELECT * FROM {self.relation}", "FORMAT csv, HEADER true")
+    def append_csv(self, file: BinaryIO, *, header: bool) -> None:
+        """All of it as CSV at the end of `file`: NULL as an empty field and an empty text as two quotes."""
+        self._copy(f"SELECT * FROM {self.relation}", f"FORMAT csv, HEADER {str(header).lower()}")
+        os.lseek(self._scratch, 0, os.SEEK_SET)
+        with open(self._scratch, "rb", closefd=False) as written:
+            shutil.copyfileobj(written, file, 1 << 20)
 
     def _copied(self, sql: str, how: str) -> bytes:
-        self.connection.execute(f"COPY ({sql}) TO '{_scratch_path(self._scratch)}' ({how}, USE_TMP_FILE false)")
+        self._copy(sql, how)
         return os.pread(self._scratch, os.fstat(self._scratch).st_size, 0)
+
+    def _copy(self, sql: str, how: str) -> None:
+        self.connection.execute(f"COPY ({sql}) TO '{_scratch_path(self._scratch)}' ({how}, USE_TMP_FILE false)")
 
     def __enter__(self) -> Table:
         return self
@@ -126,8 +135,7 @@ def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: 
         parts: list[Part] = []
         for source in inputs:
             with shown(progress, connection, f"read {source}"):
-                _append(connection, source, schema, first=not parts)
-            parts.append(Part(source, _rows(connection) - sum(part.rows for part in parts)))
+                parts.append(Part(source, _append(connection, source, schema, first=not parts)))
         rows = sum(part.rows for part in parts)
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
@@ -148,145 +156,42 @@ class Part:
     rows: int
 
 
-def _rows(connection: duckdb.DuckDBPyConnection) -> int:
-    (rows,) = connection.execute(f"SELECT count(*) FROM {Table.relation}").fetchall()[0]
-    return int(rows)
-
-
-def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:
-    """Where each column of the schema stands in the file; `header` says where the names do."""
-    places = {name.lower(): index for index, name in enumerate(names)}
-    known = {column.name.lower() for column in schema.columns}
-    if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
-        raise InputError(
-            f"{header}: names none of the schema's columns",
-            hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
-        )
-    if unknown := [name for name in names if name.lower() not in known]:
-        raise InputError(
-            f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
-            hint='add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes',
-        )
-    if missing := [column.name for column in schema.columns if column.name.lower() not in places]:
-        raise InputError(
-            f"{header}, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
-            hint="remove it from the schema, or check delimiter and header under [csv]",
-        )
-    return [places[column.name.lower()] for column in schema.columns]
-
-
-def _and_others(names: list[str]) -> str:
-    return f" (nor are {len(names) - 1} others)" if len(names) > 1 else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How one file is read: a cast for each column of the schema over `rows`, and why it could not be."""
-
-    casts: list[Cast]
-    rows: AbstractContextManager[str]
-    explain: Callable[[], InputError]
-
-
-def _reading(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> _Reading:
-    if isinstance(source, Frame) or source.parquet:
-        found = typed.columns(connection, source)
-        names = list(found)
-        columns = [(names[place], found[names[place]]) for place in _match_columns(str(source), names, schema)]
-        casts = [
-            typed.cast(*column, each, schema.dialect) for column, each in zip(columns, schema.columns, strict=True)
-        ]
-        types = [type_ for _, type_ in columns]
-        return _Reading(
-            casts,
-            typed.relation(connection, source),
-            lambda: typed.explain(connection, source, schema, casts, types),
-        )
-    header = column_names(source, schema.dialect)
-    places = _match_columns(f"{source}, line {schema.dialect.skip + 1}", header, schema)
-    texts = [cast(f"c{place}", each, schema.dialect) for place, each in zip(places, schema.columns, strict=True)]
-
-    def explain() -> InputError:
-        from cleave.table import blame  # noqa: PLC0415 - only for a file that cannot be read
-
-        return blame.explain(connection, source, schema, texts)
-
-    return _Reading(texts, duckdb_source(source, schema.dialect, len(header)), explain)
-
-
-def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema, *, first: bool) -> None:
-    """The rows of one file, appended to the table."""
-    reading = _reading(connection, source, schema)
-    values = ", ".join(
-        f"{one.value} AS {identifier(column.name)}" for one, column in zip(reading.casts, schema.columns, strict=True)
-    )
+def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema, *, first: bool) -> int:
+    """The rows of one file, appended to the table. Returns their number."""
+    reading = read_under(connection, source, schema)
     into = f"CREATE TABLE {Table.relation} AS" if first else f"INSERT INTO {Table.relation}"
     problem = None
     with reading.rows as rows:
         try:
-            connection.execute(f"{into} SELECT {values} FROM {rows}")
+            (appended,) = connection.execute(f"{into} SELECT {reading.values(schema)} FROM {rows}").fetchall()[0]
         except duckdb.OutOfMemoryException:
             problem = "memory"
         except duckdb.Error:
             problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
     if problem == "memory":
-        raise InputError(f"{source}: does not fit in memory", hint="close other programs, or split the file")
+        raise too_large(source)
     if problem:
         raise reading.explain()
+    return int(appended)
 
 
 def _check_declared(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], schema: Schema, rows: int) -> None:
     """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none."""
-    declared = [one for one in schema.columns if not (one.nullable and one.lower is None and one.upper is None)]
-    for start in range(0, len(declared), _BATCH):
-        batch = declared[start : start + _BATCH]
-        figures = ", ".join("count({0}), min({0}), max({0})".format(identifier(one.name)) for one in batch)
+    columns = declared(schema)
+    for start in range(0, len(columns), _BATCH):
+        batch = columns[start : start + _BATCH]
+        figures = ", ".join(map(figures_of, batch))
         found = connection.execute(f"SELECT {figures} FROM {Table.relation}").fetchall()[0]
         for column, filled, least, most in zip(batch, found[::3], found[1::3], found[2::3], strict=True):
-            if broken := _broken(column, rows - filled, least, most):
-                raise _outside(connection, parts, schema, column, *broken)
+            if broken := broken_by(column, rows - filled, least, most):
+                row = row_of(connection, f"SELECT {identifier(column.name)} AS field FROM {Table.relation}", broken)
+                raise _outside(parts, schema, column, broken, row)
 
 
-def _broken(column: Column, nulls: int, least: Any, most: Any) -> tuple[str, str] | None:
-    """What is wrong with the column and SQL of the row (over `field` and `place`), None where nothing is."""
-    if nulls and not column.nullable:
-        return "is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)"
-    as_stored = float if isinstance(least, float) else lambda bound: bound
-    # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
-    if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
-        return "the value is below lower, as the schema states it", "arg_min(place, field)"
-    if column.upper is not None and most is not None and not most <= as_stored(column.upper):
-        return "the value is above upper, as the schema states it", "arg_max(place, field)"
-    return None
-
-
-def _outside(
-    connection: duckdb.DuckDBPyConnection,
-    parts: Sequence[Part],
-    schema: Schema,
-    column: Column,
-    problem: str,
-    which: str,
-) -> InputError:
-    from cleave.table.blame import line_of  # noqa: PLC0415 - only for a file that does not fit
-
-    # not rowid: a column of the file may be called that
-    numbered = f"SELECT {identifier(column.name)} AS field, row_number() OVER () - 1 AS place FROM {Table.relation}"
-    (row,) = connection.execute(f"SELECT {which} FROM ({numbered})").fetchall()[0]
-    null = which.startswith("min")
+def _outside(parts: Sequence[Part], schema: Schema, column: Column, broken: Broken, row: int) -> InputError:
     before = 0
     for part in parts:
         if row < before + part.rows:
             break
         before += part.rows
-    source, row = part.source, row - before
-    if isinstance(source, Frame) or source.parquet:
-        place = f"row {row + 1}"
-    else:
-        place = f"line {line_of(source, schema.dialect, row)}"
-    return InputError(
-        f"{source}, {place}, column {column.name!r}: {problem}",
-        hint="fill the field, or set nullable = true in the schema"
-        if null
-        else "correct the value, or widen the bound",
-    )
+    return outside(part.source, schema, column, broken, row - before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
@@ -15,6 +14,7 @@ from cleave.sql.finish.casts import FLOATS, INTEGERS, is_numeric
 from cleave.sql.finish.numbers import Number, Special, ends, exact, nearest, nearest_single
 from cleave.sql.finish.values import Text, Value
 from cleave.table.types import decimals_of
+from cleave_shared.dataclass import dataclass
 
 _PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
 _SPECIALS = {Special.NAN: math.nan, Special.UP: math.inf, Special.DOWN: -math.inf}

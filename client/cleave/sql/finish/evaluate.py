@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import duckdb
-from flint import arb, fmpq
+from flint import arb
 from sqlglot import exp
 
 from cleave.sql.dialect import write
@@ -23,6 +22,7 @@ from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.numbers import Special, exact
 from cleave.sql.finish.shape import Shapes, arguments_of, branches_of, name_of
 from cleave.sql.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave_shared.dataclass import dataclass
 
 _MOST_DIGITS = 400  # to round to
 
@@ -276,10 +276,6 @@ def _nullif(one: Atom, equal: Result) -> Result:
 
 def _failed_to_null(atom: Atom) -> Result:
     return Special.NULL if atom is Special.FAILED else atom
-
-
-def _finite(atom: Atom) -> Result:
-    return isinstance(atom, fmpq | arb | bool)
 
 
 _OTHERS: dict[str, Callable[..., Result]] = {

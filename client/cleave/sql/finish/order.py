@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flint import arb, fmpq
@@ -12,6 +11,7 @@ from flint import arb, fmpq
 from cleave.sql.finish.casts import FLOATS
 from cleave.sql.finish.numbers import ZERO, Special, ends, exact, nearest
 from cleave.sql.finish.values import Atom, Text, Value
+from cleave_shared.dataclass import dataclass
 
 Ranks = tuple[int, ...]
 _PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
 from cleave.sql.plan import Output
+from cleave_shared.dataclass import dataclass
 
 Json = int | float | str | bool | None
 

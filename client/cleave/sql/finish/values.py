@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from flint import arb, fmpq
 
 from cleave.sql.finish.numbers import Number, Special, ball, hull, tidy
+from cleave_shared.dataclass import dataclass
 
 _MOST = 8  # alternatives kept apart
 

@@ -1,0 +1,100 @@
+"""How the rows of one file or frame become the schema's: which of its columns is which, and how each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import duckdb
+
+from cleave.table import typed
+from cleave.table.cast import Cast, cast
+from cleave.table.duck import identifier
+from cleave.table.inputs import Frame, Input
+from cleave.table.schema import Column, Schema
+from cleave.table.source import column_names, duckdb_source
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+
+
+def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:
+    """Where each column of the schema stands in the file; `header` says where the names do."""
+    places = {name.lower(): index for index, name in enumerate(names)}
+    known = {column.name.lower() for column in schema.columns}
+    if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
+        raise InputError(
+            f"{header}: names none of the schema's columns",
+            hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
+        )
+    if unknown := [name for name in names if name.lower() not in known]:
+        raise InputError(
+            f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
+            hint=_twice(unknown[0], places)
+            or 'add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes',
+        )
+    if missing := [column.name for column in schema.columns if column.name.lower() not in places]:
+        raise InputError(
+            f"{header}, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
+            hint="remove it from the schema, or check delimiter and header under [csv]",
+        )
+    return [places[column.name.lower()] for column in schema.columns]
+
+
+def _twice(name: str, places: Mapping[str, int]) -> str:
+    """What DuckDB calls the second of two columns of one name, NAME_1, is in no schema."""
+    first, _, number = name.lower().rpartition("_")
+    if not (number.isdecimal() and first in places and places[first] < places[name.lower()]):
+        return ""
+    return f"if the file has two columns {first!r}, rename the second, which is called so; else add it to the schema"
+
+
+def _and_others(names: list[str]) -> str:
+    return f" (nor are {len(names) - 1} others)" if len(names) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one file is read, once: a cast for each column of the schema over `rows`, and why it could not be."""
+
+    casts: list[Cast]
+    rows: AbstractContextManager[str]
+    explain: Callable[[], InputError]
+
+    def values(self, schema: Schema, columns: Sequence[Column] | None = None) -> str:
+        """SQL of the columns of `schema`, or of some of them, under their names."""
+        wanted = schema.columns if columns is None else columns
+        return ", ".join(
+            f"{one.value} AS {identifier(column.name)}"
+            for one, column in zip(self.casts, schema.columns, strict=True)
+            if column in wanted
+        )
+
+
+def too_large(source: object) -> InputError:
+    return InputError(f"{source}: does not fit in memory", hint="close other programs, or split the file")
+
+
+def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> Reading:
+    if isinstance(source, Frame) or source.parquet:
+        found = typed.columns(connection, source)
+        names = list(found)
+        columns = [(names[place], found[names[place]]) for place in _match_columns(str(source), names, schema)]
+        casts = [
+            typed.cast(*column, each, schema.dialect) for column, each in zip(columns, schema.columns, strict=True)
+        ]
+        types = [type_ for _, type_ in columns]
+        return Reading(
+            casts,
+            typed.relation(connection, source),
+            lambda: typed.explain(connection, source, schema, casts, types),
+        )
+    header = column_names(source, schema.dialect)
+    places = _match_columns(f"{source}, line {schema.dialect.skip + 1}", header, schema)
+    texts = [cast(f"c{place}", each, schema.dialect) for place, each in zip(places, schema.columns, strict=True)]
+
+    def explain() -> InputError:
+        from cleave.table import blame  # noqa: PLC0415 - only for a file that cannot be read
+
+        return blame.explain(connection, source, schema, texts)
+
+    return Reading(texts, duckdb_source(source, schema.dialect, len(header)), explain)

@@ -1,0 +1,128 @@
+"""Derived columns of a schema: expressions over its columns that questions may name as if they were columns.
+
+[derived.net]
+sql = "price * (1 - discount)"
+moments = 1                     a stored table keeps sums of it, and no squares; 2 where nothing is said
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from cleave.table.duck import connect, identifier
+from cleave.table.toml import inner, moments, only_keys, text
+from cleave_shared.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tomlkit.items import Table as TomlTable
+
+_UNSTEADY = (
+    "SELECT function_name FROM duckdb_functions() "
+    "WHERE list_contains(?::VARCHAR[], function_name) AND stability <> 'CONSISTENT' LIMIT 1"
+)
+_KEYS = ("sql", "moments", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """`sql` over `columns`, spelled as the schema has them. `moments` 1: a stored table keeps no squares of it."""
+
+    name: str
+    sql: str
+    type: str
+    columns: tuple[str, ...]
+    moments: int = 2
+    reason: str = ""
+
+
+def checked(name: str, sql: str, types: Mapping[str, str], moments: int = 2, reason: str = "") -> Derived:
+    """`types`: of the schema's columns, by name.
+
+    Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
+    """
+    import duckdb  # noqa: PLC0415 - 30 ms that a schema without derived columns does not need
+
+    if any(each.lower() == name.lower() for each in types):
+        raise ValueError("there is a column of that name")
+    described = ", ".join(f"{identifier(each)} {type_}" for each, type_ in types.items())
+    with closing(connect()) as connection:
+        row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT {sql}"]).fetchone()
+        tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+        if tree.get("error") or len(tree["statements"]) != 1 or not _is_expression(tree["statements"][0]["node"]):
+            raise ValueError("is not one expression, such as price * (1 - discount)")
+        called = {str(node.get("function_name", "")).lower() for node in _nodes(tree)} - {""}
+        unsteady = connection.execute(_UNSTEADY, [sorted(called)]).fetchone()
+        if unsteady:
+            raise ValueError(f"{unsteady[0]}() does not follow from the row")
+        read = {str(node["column_names"][-1]).lower() for node in _nodes(tree) if node.get("class") == "COLUMN_REF"}
+        used = tuple(each for each in types if each.lower() in read)
+        if not used:
+            raise ValueError("names no column of the schema")
+        try:
+            connection.execute(f"CREATE TABLE t ({described}, {identifier(name)} AS ({sql}) VIRTUAL)")
+            rows = connection.execute(f"DESCRIBE SELECT {identifier(name)} FROM t").fetchall()
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
+            raise ValueError(f"DuckDB refuses it as a column ({first or type(error).__name__})") from None
+    return Derived(name, sql, str(rows[0][1]), used, moments, reason)
+
+
+def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Derived, ...]:
+    """Raises ValueError naming the key of the first mistake."""
+    found: list[Derived] = []
+    for name, each in tables.items():
+        place = f"[derived.{name}]"
+        table = inner(each, place)
+        only_keys(table, _KEYS, place)
+        if not name.strip() or any(other.name.lower() == name.lower() for other in found):
+            raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
+        reason = text(table, "reason", place) if "reason" in table else ""
+        kept, sql = moments(table, place), text(table, "sql", place)
+        try:
+            found.append(checked(name, sql, types, kept, reason))
+        except ValueError as error:
+            raise ValueError(f"{place} sql: {error}") from None
+    return tuple(found)
+
+
+def dump_derived(derived: Sequence[Derived]) -> TomlTable:
+    import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
+
+    tables = tomlkit.table(is_super_table=True)
+    for each in derived:
+        table = tomlkit.table()
+        table.add("sql", each.sql)
+        if each.moments == 1:
+            table.add("moments", each.moments)
+        if each.reason:
+            table.add("reason", each.reason)
+        tables.add(each.name, table)
+    return tables
+
+
+def generated(derived: Derived) -> str:
+    """The column in a CREATE TABLE of DuckDB's."""
+    return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
+
+
+def _is_expression(select: Mapping[str, Any]) -> bool:
+    return (
+        select.get("type") == "SELECT_NODE"
+        and len(select["select_list"]) == 1
+        and select["from_table"]["type"] == "EMPTY"
+        and not select["select_list"][0].get("alias")
+        and not any(select.get(key) for key in ("where_clause", "group_expressions", "having", "qualify", "modifiers"))
+    )
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, list):
+        for each in tree:
+            yield from _nodes(each)
+    elif isinstance(tree, dict):
+        yield tree
+        for value in tree.values():
+            yield from _nodes(value)
