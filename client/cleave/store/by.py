@@ -6,61 +6,85 @@ from collections.abc import Sequence
 
 from cleave.ckks.packing import bytes_of_chunk
 from cleave.quantities import counted
-from cleave.store import measures as of_measures
-from cleave.store.lanes import Lanes, plan_lanes
-from cleave.store.put import arguments_of
-from cleave.store.segment import WINDOW, half_of, row_lanes
+from cleave.store.cells import MOST_CELLS
+from cleave.store.lanes import Lanes
+from cleave.store.manifest import Manifest
+from cleave.store.schemas import BY
+from cleave.store.stored_lanes import row_lanes, total_lanes
 from cleave.table.duck import identifier
-from cleave.table.schema import Column, Kind
-from cleave.table.table import Table
+from cleave.table.schema import Kind
+from cleave.table.stream import Stream, TooLargeError
 from cleave.table.types import FLOATS
+from cleave_shared.errors import InputError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
 _MOST_VALUES = 400  # of a column that is proposed: days of a year
 _MOST_CELLS = 8_176  # one ciphertext a lane
 _ROWS_A_CELL = 20  # at least, of all cells that are proposed
+_SAMPLE = 100_000  # rows; of a table that has no more the counts are exact
 
 
-def propose(table: Table) -> list[str]:
-    """Columns of few values, the fewest first, as long as their combinations are few against the rows."""
-    candidates = [each for each in table.schema.columns if each.kind is Kind.PLAIN and each.type not in FLOATS]
-    sizes = {each.name: cells(table, [each.name]) for each in candidates}
+def propose(stream: Stream, rows: int) -> list[str]:
+    """Columns of few values, the fewest first, as long as their combinations are few against the `rows`.
+
+    Found on a sample of the rows, then counted on all of them.
+    """
+    names = [
+        each.name
+        for each in stream.schema.columns
+        if each.kind is Kind.PLAIN and each.type not in (*FLOATS, "INTERVAL")
+    ]
+    most = min(_MOST_CELLS, rows // _ROWS_A_CELL)
+    hashes = ", ".join(f"hash({identifier(each)}) AS {identifier(each)}" for each in names)
+    if not names or most < 2:
+        return []
+    stream.gather(names, f"SELECT {hashes} FROM rows USING SAMPLE reservoir({_SAMPLE} ROWS)", "sample")
+    sizes = {each: _distinct(stream, [each], "sample") for each in names}
     chosen: list[str] = []
-    most = min(_MOST_CELLS, table.rows // _ROWS_A_CELL)
-    for name in sorted(
-        (name for name, size in sizes.items() if 1 < size <= _MOST_VALUES), key=lambda each: sizes[each]
-    ):
-        if cells(table, [*chosen, name]) <= most:
+    for name in sorted((name for name, size in sizes.items() if 1 < size <= _MOST_VALUES), key=lambda it: sizes[it]):
+        if _distinct(stream, [*chosen, name], "sample") <= most:
             chosen.append(name)
-    return [each.name for each in table.schema.columns if each.name in chosen]
+    while chosen and rows > _SAMPLE and count_cells(stream, chosen) > most:
+        chosen.pop()
+    return [each for each in names if each in chosen]
 
 
-def cells(table: Table, by: Sequence[str]) -> int:
-    """How many combinations of values there are."""
+def count_cells(stream: Stream, by: Sequence[str]) -> int:
+    """How many combinations of values there are. Raises InputError for more than a table may have."""
     if not by:
         return 1
     names = ", ".join(map(identifier, by))
-    (found,) = table.connection.execute(
-        f"SELECT count(*) FROM (SELECT {names} FROM {table.relation} GROUP BY ALL)"
-    ).fetchall()[0]
+    try:
+        stream.gather(by, f"SELECT {names} FROM rows GROUP BY ALL", "cells")
+    except TooLargeError:
+        raise too_many_cells(by) from None
+    if (found := _distinct(stream, by, "cells")) > MOST_CELLS:
+        raise too_many_cells(by)
+    return found
+
+
+def too_many_cells(by: Sequence[str]) -> InputError:
+    return InputError(f"by {', '.join(by)}: there are more than {MOST_CELLS:,} combinations of values", hint=BY)
+
+
+def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
+    names = ", ".join(map(identifier, columns))
+    ((found,),) = stream.query(f"SELECT count(*) FROM (SELECT {names} FROM {relation} GROUP BY ALL)")
     return int(found)
 
 
-def describe(table: Table, by: Sequence[str], profile: Profile, *, lossless: bool) -> str:
+def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:
     """One line: cells, what of the totals' ciphertexts they fill, and bytes stored for every encrypted value."""
-    columns: list[Column] = [each for each in table.schema.columns if half_of(each) == "encrypted"]
-    arguments = arguments_of(table.schema, [identifier(each.name) for each in columns])
-    measures = [of_measures.unscaled(each.name, argument) for each, argument in zip(columns, arguments, strict=True)]
-    found = cells(table, by)
-    rows = row_lanes(measures, profile, lossless=lossless)
-    totals = plan_lanes([each.total for each in of_measures.columns_of(measures)], WINDOW, profile)
+    measures = manifest.measures
+    kept = row_lanes(manifest, profile)
+    totals = total_lanes(measures, profile)
     capacity = profile.degree - SENTINELS
-    fill = found / (capacity * max(1, -(-found // capacity)))
-    stored = (_chunks(rows, table.rows) + _chunks(totals, found)) * bytes_of_chunk(profile)
-    values = max(1, table.rows * max(1, len(columns)))
+    fill = cells / (capacity * max(1, -(-cells // capacity)))
+    stored = (_chunks(kept, rows) + _chunks(totals, cells)) * bytes_of_chunk(profile)
+    values = max(1, rows * max(1, len(measures)))
     return (
-        f"by {', '.join(by) or 'nothing'}: {counted(found, 'cell')}, filling {fill:.0%} of their ciphertexts; "
+        f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
         f"{stored / values:.1f} bytes for each of {values:,} encrypted values"
     )
 

@@ -14,6 +14,8 @@ from cleave.table.duck import create_of_texts
 from cleave.table.schema import Column
 from cleave_shared.errors import CheckFailed
 
+MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it
+
 
 @dataclass(slots=True)
 class Cells:
@@ -39,17 +41,25 @@ class Cells:
             self.rows[number] += more
         return found
 
+    def copy(self) -> Cells:
+        """As it is now."""
+        return Cells(list(self.keys), list(self.rows))
+
     def create(
         self, connection: duckdb.DuckDBPyConnection, relation: str, number: str, by: Sequence[tuple[int, Column]]
     ) -> None:
-        """Make `relation` of the cells: their numbers, in column `number`, and `by`: (place in the keys, column).
+        """Make `relation` of the cells that have rows: their numbers, in column `number`, and `by`: (place in the keys,
+        column).
 
         Raises CheckFailed for a key that is not of its column's type.
         """
         columns: list[tuple[str, str, list[str | None]]] = [
-            (number, "BIGINT", [str(cell) for cell in range(len(self))])
+            (number, "BIGINT", [str(cell) for cell, rows in enumerate(self.rows) if rows])
         ]
-        columns += [(each.name, each.type, [key[place] for key in self.keys]) for place, each in by]
+        columns += [
+            (each.name, each.type, [key[place] for key, rows in zip(self.keys, self.rows, strict=True) if rows])
+            for place, each in by
+        ]
         try:
             create_of_texts(connection, relation, columns)
         except duckdb.Error as error:  # its message may quote values

@@ -1,40 +1,58 @@
-"""Ciphertext files one after the other in one object, and which bytes each takes.
+"""The ciphertext files of one object, or of a range of it, as the client reads them.
 
-b"CLO1" | uint32 LE count | count x uint32 LE sizes | files
+An object's digest says nothing of a part of it. So a segment's sealed index has each ciphertext's size and digest
+(`directory`): a range of an object is known to be what was written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-import struct
 from collections.abc import Sequence
 
+from cleave_shared import chunks
+from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed
 
-_MAGIC = b"CLO1"
-_COUNT = struct.Struct("<4sI")
-_MOST = 1 << 16
+__all__ = ["Entry", "cut", "damaged", "digest", "directory", "joined", "offsets", "split"]
 
+_DIGEST_BYTES = 16  # of SHA-256: nobody finds another content for one that the owner has written
 
-def joined(files: Sequence[bytes]) -> bytes:
-    sizes = struct.pack(f"<{len(files)}I", *map(len, files))
-    return b"".join([_COUNT.pack(_MAGIC, len(files)), sizes, *files])
+Entry = tuple[int, str]  # of a ciphertext: its size in bytes and its digest
 
 
 def split(content: bytes) -> list[bytes]:
     """Raises CheckFailed for what `joined` did not make."""
     try:
-        magic, count = _COUNT.unpack_from(content)
-        if magic != _MAGIC or count > _MOST:
-            raise ValueError
-        sizes = struct.unpack_from(f"<{count}I", content, _COUNT.size)
-    except (struct.error, ValueError):
-        raise _damaged() from None
-    ends = list(itertools.accumulate(sizes, initial=_COUNT.size + 4 * count))
+        return chunks.split(content)
+    except ValueError:
+        raise damaged() from None
+
+
+def directory(files: Sequence[bytes]) -> list[Entry]:
+    """What a segment's index keeps of each file."""
+    return [(len(file), digest(file)) for file in files]
+
+
+def digest(file: bytes) -> str:
+    return hashlib.sha256(file).hexdigest()[: 2 * _DIGEST_BYTES]
+
+
+def offsets(entries: Sequence[Entry]) -> list[int]:
+    """Where each file begins in the object that holds `entries`, and where the last one ends."""
+    return list(itertools.accumulate((size for size, _ in entries), initial=chunks.head_bytes(len(entries))))
+
+
+def cut(content: bytes, entries: Sequence[Entry]) -> list[bytes]:
+    """The files of `entries`, one after the other. Raises CheckFailed where one is not what was written."""
+    ends = list(itertools.accumulate((size for size, _ in entries), initial=0))
     if ends[-1] != len(content):
-        raise _damaged()
-    return [content[start:stop] for start, stop in itertools.pairwise(ends)]
+        raise damaged()
+    files = [content[start:stop] for start, stop in itertools.pairwise(ends)]
+    if any(digest(file) != known for file, (_, known) in zip(files, entries, strict=True)):
+        raise damaged()
+    return files
 
 
-def _damaged() -> CheckFailed:
+def damaged() -> CheckFailed:
     return CheckFailed("stored", "an object does not hold what the table's manifest says")

@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.split import Halves
+from cleave.sql.canonical import canonical, parsed
 from cleave.store import measures as of_measures
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event
-from cleave.store.put import arguments_of
+from cleave.store.schemas import arguments_of
 from cleave.store.segment import SegmentWriter, selection
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables, now
+from cleave.table.derived import checked
+from cleave.table.duck import identifier
+from cleave.table.schema import dump_schema
+from cleave.table.types import is_number
 from cleave_shared.errors import InputError
 
 
 def derive(
     tables: Tables, stores: Stores, key: SecretKey, table: str, expression: str, name: str, progress: Progress
 ) -> Opened:
-    """Keep totals of `expression`, which questions over cells then use. Raises InputError, QueryRefused."""
+    """Keep totals of `expression`, which questions over cells then use.
+
+    Raises InputError, QueryRefused; ConflictError where somebody else changes the table meanwhile.
+    """
     opened = tables.open(table)
+    with tables.changing(opened):
+        return _derive(tables, stores, key, opened, expression, name, progress)
+
+
+def _derive(
+    tables: Tables, stores: Stores, key: SecretKey, opened: Opened, expression: str, name: str, progress: Progress
+) -> Opened:
     manifest, stored = opened.manifest, Stored(tables, opened, key)
-    taken = {each.name.lower() for each in manifest.measures} | {each.name.lower() for each in stored.schema.columns}
+    taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in stored.schema.names}
     if name.lower() in taken:
         raise InputError(f"there is a column {name!r} already", hint="name the derived column otherwise")
-    (argument,) = arguments_of(stored.schema, [expression])
-    if any(each.sql == argument.sql for each in manifest.measures):
+    try:
+        derived = checked(name, expression, {each.name: each.type for each in stored.schema.columns})
+    except ValueError as error:
+        raise InputError(f"the expression {error}") from None
+    if not (is_number(derived.type) or derived.type == "BOOLEAN"):
+        raise InputError(f"the expression is {derived.type}, and totals are kept of numbers")
+    schema = replace(stored.schema, derived=(*stored.schema.derived, derived))
+    found = arguments_of(schema, [identifier(name)])
+    if not found:
+        raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
+    (argument,) = found
+    if any(canonical(parsed(each.sql)) == canonical(parsed(argument.sql)) for each in manifest.measures):
         raise InputError("totals of this expression are kept already")
     number = len(manifest.measures)
     writer = SegmentWriter(
         stores.sensitive, stores.plain, opened.vault, Cipher(key), key.profile, tables.folder(manifest.table)
     )
     places = {keys: cell for cell, keys in enumerate(stored.cells.keys)}
-    advance = progress.stage("derive", manifest.rows)
+    advance = progress.stage("derive", manifest.rows, "rows")
     measure, segments = None, []
     for segment in manifest.segments:
         with stored.rows.table({*argument.columns, *manifest.by}, segments=[segment]) as rows:
@@ -46,11 +73,15 @@ def derive(
         segments.append(segment.model_copy(update={"totals": (*segment.totals, totals)}))
         advance(segment.rows)
     if measure is None:
-        raise InputError(f"stored table {table!r} has no rows")
+        raise InputError(
+            f"stored table {manifest.table!r} has no rows",
+            hint="put rows first, or name it under [derived] of the schema",
+        )
     version = manifest.version + 1
     changed = manifest.model_copy(
         update={
             "version": version,
+            "schema_toml": dump_schema(schema),
             "measures": (*manifest.measures, measure),
             "segments": tuple(segments),
             "history": (*manifest.history, Event(version=version, at=now(), what="derive", rows=0)),

@@ -1,4 +1,8 @@
-"""A store in a folder. Objects are written beside their place, flushed, then moved in; heads change under a lock."""
+"""A store in a folder. Objects are written beside their place, flushed, then moved in; heads change under a lock.
+
+What is beside its place has a name of its own, `NAME-draft-...`, and is listed as an object that nobody names: where a
+writer was killed, the next sweeps it as it sweeps the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -47,8 +52,11 @@ class Folder:
         path = self._path(name)
         if path.exists():
             raise ConflictError(f"{self.location}: an object of that name is there already")
-        write_atomically(path, content, error=StoreError, mode=0o600)
+        write_atomically(path, content, error=StoreError, mode=0o600, draft_name=_draft_name(path))
         self._settle(path)
+
+    def copy(self, name: str, to: str) -> None:
+        self.write(to, self.read(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         path = self._path(name)
@@ -56,7 +64,7 @@ class Folder:
             found = self.read_versioned(name)
             if (found[1] if found else None) != expected:
                 raise ConflictError(f"{self.location}: the table was changed by somebody else meanwhile")
-            write_atomically(path, content, error=StoreError, mode=0o600, overwrite=True)
+            write_atomically(path, content, error=StoreError, mode=0o600, overwrite=True, draft_name=_draft_name(path))
             self._settle(path)
         return _version(content)
 
@@ -65,7 +73,7 @@ class Folder:
         for folder, _, files in os.walk(top):
             for file in files:
                 name = str((Path(folder) / file).relative_to(self._root))
-                with contextlib.suppress(StoreError):  # drafts and locks are not objects
+                with contextlib.suppress(StoreError):  # locks are not objects
                     yield checked(name)
 
     def delete(self, names: Iterable[str]) -> None:
@@ -77,6 +85,12 @@ class Folder:
 
     def link(self, name: str, seconds: int) -> str:  # noqa: ARG002 - a path does not expire
         return self._path(name).as_uri()
+
+    put_link = link  # who may read the folder may write there
+
+    @property
+    def base(self) -> str:
+        return f"{self._root.as_uri()}/"
 
     def close(self) -> None:
         pass
@@ -123,6 +137,10 @@ class Folder:
 
     def _failed(self, what: str, error: OSError) -> StoreError:
         return StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})")
+
+
+def _draft_name(path: Path) -> str:
+    return f"{path.name}-draft-{secrets.token_hex(8)}"
 
 
 def _version(content: bytes) -> str:

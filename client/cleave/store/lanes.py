@@ -7,20 +7,20 @@ may be added up, and every field keeps to its bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Exact, Words
-from cleave.ckks.checks import fields_of_lanes
+from cleave.ckks.checks import fields_of_lane
 from cleave.ckks.encode import Scale, lanes_of
-from cleave.ckks.layout import ExactPlace, Layout, plan_layout
+from cleave.ckks.layout import FRESH_VARIANCE, ExactPlace, Layout, plan_layout
+from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
-Integers = NDArray[np.int64] | NDArray[np.object_]  # Python's where 64 bits may not do
+Integers = NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.object_]  # Python's where 64 bits may not do
 Lane = NDArray[np.int64]  # (entries,)
 
 
@@ -59,22 +59,31 @@ class Lanes:
             out[whole, :rest] = piece[whole * self.capacity :]
         return out
 
-    def decode(self, column: int, lanes: dict[int, NDArray[np.int64]], terms: int) -> Integers:
+    def decode(self, column: int, lanes: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
         """Every entry of `column` from the decrypted coefficients (entries,) of its lanes, each the sum of `terms`.
 
         Raises CheckFailed where one is no integer or beyond its bounds.
         """
-        fields = self._place(column).fields
-        size = len(next(iter(lanes.values()))) if lanes else 0
-        planes = np.zeros((self.count, size), np.int64)
-        for number, coefficients in lanes.items():
-            planes[number] = coefficients
-        found = fields_of_lanes(self.layout, planes, terms)
-        places = {id(field): at for at, field in enumerate(self.layout.fields)}
-        fits = self.columns[column].limit * terms < 1 << 62
-        total = np.zeros(size, np.int64 if fits else object)
-        for field in fields:
-            total += found[places[id(field)]].astype(total.dtype) << field.shift
+        fields = {
+            number: values for lane in self.of(column) for number, values in self.fields(lane, lanes[lane], terms)
+        }
+        return self.combine(column, fields, terms)
+
+    def fields(self, lane: int, coefficients: NDArray[np.int64], terms: int) -> list[tuple[int, NDArray[np.int64]]]:
+        """What `combine` takes: the fields that lie in `lane`, each with its number. Raises as `decode` does."""
+        return fields_of_lane(self.layout, lane, coefficients, terms)
+
+    def combine(self, column: int, fields: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
+        """Every entry of `column` from its fields, which are some of `fields`; none at all where its limit is 0."""
+        of = {id(field) for field in self._place(column).fields}
+        mine = [(field, number) for number, field in enumerate(self.layout.fields) if id(field) in of]
+        largest = self.columns[column].limit * terms
+        kind: type = np.int64 if largest < 1 << 62 else np.uint64 if largest < 1 << 64 else object
+        if len(mine) == 1 and not mine[0][0].shift and kind is np.int64:
+            return fields[mine[0][1]]
+        total: Integers = np.zeros(len(fields[mine[0][1]]) if mine else 0, kind)
+        for field, number in mine:
+            total += fields[number].astype(kind) << (field.shift if kind is object else kind(field.shift))
         return total
 
     def _place(self, column: int) -> ExactPlace:
@@ -84,6 +93,6 @@ class Lanes:
         return place
 
 
-def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile) -> Lanes:
-    layout = plan_layout(columns, window, profile.capacity_bits, fewest=1, digits=1)
+def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile, variance: float = FRESH_VARIANCE) -> Lanes:
+    layout = plan_layout(columns, window, profile.capacity_bits, fewest=1, digits=1, variance=variance)
     return Lanes(tuple(columns), layout, profile.degree - SENTINELS)

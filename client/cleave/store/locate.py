@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
 from cleave.store.storage import Storage
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from botocore.session import Session
+
+    from cleave.transport.deadline import Deadline
 
 _S3 = "s3://"
 
@@ -24,13 +27,25 @@ class Stores:
     sensitive: Storage
     plain: Storage
 
+    def apart(self) -> list[Storage]:
+        """The stores, one where both halves lie in one."""
+        return list({id(each): each for each in (self.sensitive, self.plain)}.values())
+
+    def limit(self, deadline: Deadline | None) -> None:
+        """End every call to a store with `deadline`; None: with the store's own limit only."""
+        for store in (self.sensitive, self.plain):
+            if isinstance(store, Bounded):
+                store.limit(deadline)
+
     def close(self) -> None:
         self.sensitive.close()
         self.plain.close()
 
 
 def open_stores(text: str, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
-    """`text`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. `endpoint`: an S3 that is not AWS's.
+    """Stores whose every call is bounded.
+
+    `text`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. `endpoint`: an S3 that is not AWS's.
 
     Raises InputError for what names no store, ServiceError where there are no credentials.
     """
@@ -40,7 +55,7 @@ def open_stores(text: str, session: Callable[[], Session], endpoint: str | None 
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
             hint="each is a folder or s3://bucket/prefix",
         )
-    opened = [open_store(place.strip(), session, endpoint) for place in places]
+    opened = [Bounded(open_store(place.strip(), session, endpoint)) for place in places]
     return Stores(opened[0], opened[-1])
 
 

@@ -24,16 +24,17 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1
+WINDOW = 64  # ciphertexts of a lane that may be added up, position by position
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Object(_Part):
+class Object(Part):
     """One stored object. The digest makes it the one that was written: the manifest that holds it is authenticated."""
 
     name: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}/[0-9a-f]{32}$")]
@@ -41,7 +42,7 @@ class Object(_Part):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Measure(_Part):
+class Measure(Part):
     """An expression whose totals are kept per cell: an encrypted column, or a derived one of the schema.
 
     `sql` over the table's columns. An exact one (`decimals` not None) is counted in units of its last decimal within
@@ -62,7 +63,7 @@ class Measure(_Part):
     exponent: int = 0
 
 
-class Totals(_Part):
+class Totals(Part):
     """The totals of measures `first`..`stop` over a segment: an object for each lane.
 
     `sums` and `weighted`: of every lane the sum of its entries, plain and by secret weights, by which a sum that a
@@ -76,7 +77,7 @@ class Totals(_Part):
     weighted: tuple[int, ...]
 
 
-class Segment(_Part):
+class Segment(Part):
     """Rows that were stored together."""
 
     id: Hex
@@ -89,16 +90,44 @@ class Segment(_Part):
     sealed: Object | None
     order: Object | None
     plain: Object | None
+    contributor: str | None = None  # whose rows they are; None: the owner's
+    # The key of the sentinels of ciphertexts that a contributor made with the public key; None: the owner made them
+    sentinels: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+    def parts(self) -> Iterator[Object]:
+        """All objects it consists of, in either store."""
+        yield self.index
+        yield from (lane for each in self.totals for lane in each.lanes)
+        yield from (part for part in (self.sealed, self.order, self.plain) if part is not None)
+        yield from (part for lane in self.lanes for part in lane)
 
 
-class Event(_Part):
+class Taken(Part):
+    """A part of a contribution that is in the table: its segments."""
+
+    id: Hex
+    segments: tuple[Hex, ...]
+
+
+class Contributor(Part):
+    """Who may add rows without the secret key. `version` and `digest`: of the head that was last taken in."""
+
+    name: str
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # Ed25519
+    added: str
+    version: Count = 0
+    digest: str = ""
+    parts: tuple[Taken, ...] = ()
+
+
+class Event(Part):
     version: Count
     at: str
-    what: str  # put, append, derive
-    rows: Count
+    what: str  # put, append, derive, collect, rotate, contributor
+    rows: int  # added; below 0: taken out
 
 
-class Manifest(_Part):
+class Manifest(Part):
     format: Literal[1] = 1
     table: str
     table_id: Hex
@@ -108,9 +137,14 @@ class Manifest(_Part):
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     lossless: bool
+    window: Annotated[int, Field(ge=1)] = WINDOW  # values that a field of the rows' lanes may be the sum of
+    # Of so many measures, the first ones, rows hold the squares as well, and what is derived: for scans. Guards of
+    # contributors' rows take sums of many. None: the table was put for no scan, or by an earlier release
+    scanned: Count | None = None
     cells: Object
     segments: tuple[Segment, ...]
     history: tuple[Event, ...]
+    contributors: tuple[Contributor, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -128,10 +162,12 @@ class Manifest(_Part):
     def _parts(self) -> Iterator[Object]:
         yield self.cells
         for segment in self.segments:
-            totals = [lane for each in segment.totals for lane in each.lanes]
-            parts = [segment.index, *totals, segment.sealed, segment.order, segment.plain]
-            yield from (part for part in parts if part is not None)
-            yield from (part for lane in segment.lanes for part in lane)
+            yield from segment.parts()
+
+
+def folder_of_keys(folder: str) -> str:
+    """Where the evaluation keys of the table in `folder`, tables/SET, lie (cleave.store.packing_key)."""
+    return folder.replace("tables/", "keys/", 1)
 
 
 def new_id() -> str:

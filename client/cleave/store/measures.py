@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -24,6 +23,7 @@ from cleave.aggregates.powers import Square
 from cleave.sql.plan import Argument
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20
@@ -64,7 +64,7 @@ def measure_of(name: str, argument: Argument, values: Values, *, square: bool, d
     return made.model_copy(update={"centre": centre, "exponent": BITS - top})
 
 
-def domain_of(measure: Measure) -> Domain:
+def argument_of(measure: Measure) -> Argument:
     return Argument(
         measure.sql,
         measure.type,
@@ -73,7 +73,11 @@ def domain_of(measure: Measure) -> Domain:
         lower=measure.lower,
         upper=measure.upper,
         nullable=measure.nullable,
-    ).domain
+    )
+
+
+def domain_of(measure: Measure) -> Domain:
+    return argument_of(measure).domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,14 @@ def facts(measure: Measure) -> Facts:
     return Facts(domain, centre)
 
 
+def reach(measure: Measure) -> Fraction:
+    """How far a value may be from the centre."""
+    domain = domain_of(measure)
+    if domain.is_exact:
+        return Fraction(domain.upper - domain.lower, domain.unit)
+    return Fraction(2) ** (BITS - measure.exponent)
+
+
 def part_of(moment: Moment) -> str | None:
     """Which part a moment of one argument is read from; None: none is kept for it."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None
@@ -200,3 +212,10 @@ def as_integers(column: Words) -> Integers:
     for place, word in enumerate(column):
         total = total + (word.astype(object) << (64 * place))
     return total
+
+
+def as_words(totals: Sequence[int]) -> Words:
+    """The inverse of `as_integers`."""
+    words = max(1, -(-max((each.bit_length() for each in totals), default=0) // 64))
+    mask = (1 << 64) - 1
+    return np.array([[each >> (64 * place) & mask for each in totals] for place in range(words)], np.uint64)

@@ -33,9 +33,11 @@ class Memory:
         return (str(found[0]), int(found[1])) if found else None
 
     def remember(self, tag: str, table_id: str, version: int) -> None:
+        """Of one table an older version never takes a newer one's place: several here may ask and change it."""
         with self._locked():
             known = self._load()
-            if known.get(tag) != [table_id, version]:
+            found = known.get(tag)
+            if found is None or found[0] != table_id or found[1] < version:
                 known[tag] = [table_id, version]
                 self._save(known)
 
@@ -71,7 +73,10 @@ class Memory:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise InputError(f"{self._path}: cannot be written ({error.strerror})") from None
+            raise InputError(
+                f"{self._path}: cannot be written ({error.strerror})",
+                hint="the newest version seen of each table is kept there; XDG_STATE_HOME names another place",
+            ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)  # held for a millisecond; it ends with its process
             yield

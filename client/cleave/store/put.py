@@ -1,156 +1,104 @@
-"""A table into a store: segment after segment, then the head."""
+"""A table into a store: looked at, told what it will take, then stored segment after segment (`putting`)."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+import contextlib
+from collections.abc import Iterator, Sequence
 
-from cleave.ckks.cipher import Cipher
+import numpy as np
+
+from cleave.aggregates.columns import Values
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
-from cleave.split import Halves
-from cleave.sql.plan import Argument, QueryPlan
-from cleave.sql.planner import plan_query
 from cleave.store import measures as of_measures
+from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells, load_cells
+from cleave.store.contributors import contributed
+from cleave.store.halves import half_of
 from cleave.store.locate import Stores
-from cleave.store.manifest import Event, Manifest, Measure, new_id
-from cleave.store.segment import ROW, SegmentWriter, half_of, selection
-from cleave.store.tables import Opened, Tables, now
-from cleave.store.vault import Vault
+from cleave.store.manifest import Manifest, Measure, new_id
+from cleave.store.putting import Putting, Say
+from cleave.store.schemas import (
+    arguments_of,
+    check_by,
+    check_fits,
+    derived_arguments,
+    load_stored_schema,
+    stored_schema,
+)
+from cleave.store.stored_lanes import window_of
+from cleave.store.tables import Opened, Tables
 from cleave.table.duck import identifier
-from cleave.table.schema import Column, Kind, Schema, dump_schema, read_schema
+from cleave.table.schema import Column, Schema, dump_schema
+from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
-from cleave.table.types import FLOATS
 from cleave_shared.errors import InputError
 
-_SLICE = "slice"
 
-
-def slices(table: Table, rows: int = of_measures.SEGMENT_ROWS) -> Iterator[Table]:
-    """`table` `rows` rows at a time, numbered from 0 in the column ROW; one slice at least, be it empty."""
-    for start in range(0, max(1, table.rows), rows):
-        taken = min(rows, table.rows - start)
-        table.connection.execute(
-            f"CREATE OR REPLACE TABLE {_SLICE} AS SELECT *, row_number() OVER () - 1 AS {identifier(ROW)} "
-            f"FROM (SELECT * FROM {table.relation} LIMIT {taken} OFFSET {start})"
-        )
-        yield table.of_rows(_SLICE, taken)
-    table.connection.execute(f"DROP TABLE IF EXISTS {_SLICE}")
-
-
-def stored_schema(schema: Schema, name: str) -> Schema:
-    """What is stored of a schema: columns of kind local stay here and are not part of the stored table."""
-    columns = tuple(column for column in schema.columns if column.kind is not Kind.LOCAL)
-    if not columns:
-        raise InputError(
-            "every column is local: nothing may be stored", hint="make the others plain, encrypted or sealed"
-        )
-    return Schema(columns, schema.dialect, name)
-
-
-def load_stored_schema(manifest: Manifest) -> Schema:
-    return read_schema(tomllib.loads(manifest.schema_toml, parse_float=Decimal), f"stored table {manifest.table!r}")
-
-
-def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The by columns as the schema spells them. Raises InputError for one that cells cannot be told apart by."""
-    found = []
-    for name in by:
-        column = schema.column(name)
-        if column.type in FLOATS:
-            raise InputError(f"column {column.name!r} is {column.type}: equal values of it are no cell", hint=_BY)
-        if column.name in found:
-            raise InputError(f"column {column.name!r} is named twice", hint=_BY)
-        found.append(column.name)
-    return tuple(found)
-
-
-_BY = "--by takes columns of few values: categories, dates, whole numbers"
-
-
-def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, ...]:
-    """The expressions as arguments of sums. Raises QueryRefused for one that is no number over encrypted columns."""
-    if not expressions:
-        return ()
-    sums = ", ".join(f"SUM({each})" for each in expressions)
-    plan = plan_query(f"SELECT {sums} FROM t", schema, "t", cloud_only=True)
-    if not isinstance(plan, QueryPlan):
-        raise InputError("a measure must be an expression over the table's columns")
-    return plan.arguments
-
-
-class Putting:
-    """Rows on their way into one table. `put` and `append` make one."""
-
-    def __init__(
-        self, tables: Tables, stores: Stores, key: SecretKey, manifest: Manifest, cells: Cells, head: str | None
-    ) -> None:
-        self._tables = tables
-        self._manifest = manifest
-        self._cells = cells
-        self._head = head
-        self._vault = Vault(key, manifest.table_id)
-        self._folder = tables.folder(manifest.table)
-        self._writer = SegmentWriter(
-            stores.sensitive, stores.plain, self._vault, Cipher(key), key.profile, self._folder
-        )
-        self._added = 0
-
-    def add(self, table: Table) -> None:
-        """One more segment, of at most SEGMENT_ROWS rows with their numbers in ROW."""
-        if not self._manifest.measures and not self._manifest.segments:
-            self._manifest = self._manifest.model_copy(update={"measures": _measures(table, self._manifest)})
-        segment = self._writer.write(table, self._manifest, self._cells)
-        self._added += segment.rows
-        self._manifest = self._manifest.model_copy(update={"segments": (*self._manifest.segments, segment)})
-
-    def commit(self, what: str) -> Opened:
-        """Show everything that was added, at once. Raises ConflictError if the table changed meanwhile."""
-        version = self._manifest.version
-        event = Event(version=version, at=now(), what=what, rows=self._added)
-        manifest = self._manifest.model_copy(
-            update={
-                "cells": self._tables.seal(self._folder, self._vault, self._cells.dump()),
-                "history": (*self._manifest.history, event),
-            }
-        )
-        return self._tables.commit(manifest, self._head)
+def _nobody(_: str) -> None:
+    """Whom nothing is told."""
 
 
 def put(
     tables: Tables,
     stores: Stores,
     key: SecretKey,
-    table: Table,
+    rows: Table | Stream,
     name: str,
-    by: Sequence[str],
+    by: Sequence[str] | None,
     progress: Progress,
     *,
     lossless: bool = False,
+    scan: bool = False,
+    scan_moments: bool = False,
     replace: bool = False,
+    drop_contributors: bool = False,
+    segment_rows: int = of_measures.SEGMENT_ROWS,
+    say: Say = _nobody,
 ) -> Opened:
-    """Store `table` as `name`, its cells by `by`. Raises InputError for one that is there and not to be replaced."""
-    there = require_new(tables, stores, name, replace=replace)
-    schema = stored_schema(table.schema, name)
-    manifest = Manifest.model_construct(
-        format=1,
-        table=name,
-        table_id=there.manifest.table_id if there else new_id(),
-        version=there.manifest.version + 1 if there else 1,
-        profile=key.profile.name,
-        schema_toml=dump_schema(schema),
-        by=check_by(by, schema),
-        measures=(),
-        lossless=lossless,
-        segments=(),
-        history=there.manifest.history if there else (),
-    )
-    return _fill(Putting(tables, stores, key, manifest, Cells(), there.head if there else None), table, progress, "put")
+    """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
+
+    `scan`: services may add up rows by any plain column; `scan_moments`: squares of theirs and what is derived as well.
+    Where a put of the same rows was killed, its segments are kept. `say` is told what will be stored before it is.
+    Raises InputError for a table that is there and not to be replaced, or has contributors that are not to be dropped
+    with it, and for rows that do not fit the schema; ConflictError where somebody else puts the same table.
+    """
+    if not name.strip():
+        raise InputError("the table has no name", hint="name it with --table")
+    there = require_new(tables, stores, name, replace=replace, drop_contributors=drop_contributors)
+    with as_stream(rows) as stream:
+        schema = stored_schema(stream.schema, name)
+        chosen = None if by is None else check_by(by, schema)
+        survey = stream.survey(progress)
+        if chosen is None:
+            chosen = check_by(propose(stream, survey.rows), schema)
+        found = count_cells(stream, chosen)
+        measures = measures_of(schema, survey, stream)
+        scan = scan or scan_moments
+        window = window_of(measures, key.profile, lossless=lossless, scan=scan)
+        manifest = Manifest.model_construct(
+            format=1,
+            table=name,
+            table_id=there.manifest.table_id if there else new_id(),
+            version=there.manifest.version + 1 if there else 1,
+            profile=key.profile.name,
+            schema_toml=dump_schema(schema),
+            by=chosen,
+            measures=measures,
+            lossless=lossless,
+            window=window,
+            scanned=(len(measures) if scan_moments else 0) if scan else None,
+            segments=(),
+            history=there.manifest.history if there else (),
+        )
+        say(describe(manifest, survey.rows, found, key.profile))
+        putting = Putting(tables, stores, key, manifest, Cells(), there.head if there else None, "put", say)
+        return putting.run(stream, survey, segment_rows, progress)
 
 
-def require_new(tables: Tables, stores: Stores, name: str, *, replace: bool) -> Opened | None:
+def require_new(
+    tables: Tables, stores: Stores, name: str, *, replace: bool, drop_contributors: bool = False
+) -> Opened | None:
     """The table of that name, which is to be replaced. Raises InputError for one that is not to be."""
     there = tables.find(name)
     if there is not None and not replace:
@@ -158,35 +106,86 @@ def require_new(tables: Tables, stores: Stores, name: str, *, replace: bool) -> 
             f"{stores.sensitive.location}: table {name!r} is there already",
             hint="--append adds rows to it, --replace puts it anew",
         )
+    if there is not None and not drop_contributors and (lost := contributed(there.manifest)):
+        raise InputError(
+            f"table {name!r} would lose {lost}",
+            hint="--append adds rows and keeps theirs; --drop-contributors replaces it all the same",
+        )
     return there
 
 
-def append(tables: Tables, stores: Stores, key: SecretKey, table: Table, name: str, progress: Progress) -> Opened:
-    """More rows for a stored table, whose schema `table` must have."""
+def append(
+    tables: Tables,
+    stores: Stores,
+    key: SecretKey,
+    rows: Table | Stream,
+    name: str,
+    progress: Progress,
+    *,
+    segment_rows: int = of_measures.SEGMENT_ROWS,
+    say: Say = _nobody,
+) -> Opened:
+    """More rows for a stored table, whose schema `rows` must have. Otherwise as `put`."""
     there = tables.open(name)
-    if stored_schema(table.schema, name).hash() != load_stored_schema(there.manifest).hash():
-        raise InputError(f"the schema is not that of stored table {name!r}", hint=f"`cleave show {name}` has it")
-    manifest = there.manifest.model_copy(update={"version": there.manifest.version + 1})
-    cells = load_cells(tables.unseal(there.vault, there.manifest.cells))
-    return _fill(Putting(tables, stores, key, manifest, cells, there.head), table, progress, "append")
+    with tables.changing(there), as_stream(rows) as stream:
+        check_fits(stored_schema(stream.schema, name), load_stored_schema(there.manifest), name)
+        survey = stream.survey(progress)
+        check_extents(there.manifest.measures, survey)
+        count_cells(stream, there.manifest.by)
+        manifest = there.manifest.model_copy(update={"version": there.manifest.version + 1})
+        cells = load_cells(tables.unseal(there.vault, there.manifest.cells))
+        putting = Putting(tables, stores, key, manifest, cells, there.head, "append", say)
+        if putting.is_done(stream, survey):
+            return there
+        return putting.run(stream, survey, segment_rows, progress)
 
 
-def _fill(putting: Putting, table: Table, progress: Progress, what: str) -> Opened:
-    advance: Callable[[int], None] = progress.stage("encrypt and store", table.rows)
-    for piece in slices(table):
-        putting.add(piece)
-        advance(piece.rows)
-    return putting.commit(what)
+@contextlib.contextmanager
+def as_stream(rows: Table | Stream) -> Iterator[Stream]:
+    """A stream stays open, for it is its owner's; the rows of a table are one only here."""
+    if isinstance(rows, Stream):
+        yield rows
+    else:
+        with stream_of(rows) as stream:
+            yield stream
 
 
-def _measures(table: Table, manifest: Manifest) -> tuple[Measure, ...]:
-    """Those of the schema's encrypted columns; the first rows choose centre and scale of doubles."""
-    columns: list[Column] = [each for each in table.schema.columns if half_of(each) == "encrypted"]
-    arguments = arguments_of(table.schema, [identifier(each.name) for each in columns])
-    halves = Halves(table, selection(manifest, arguments))
-    values = halves.values()
-    halves.close()
-    return tuple(
-        of_measures.measure_of(column.name, argument, each, square=True)
-        for column, argument, each in zip(columns, arguments, values, strict=True)
+def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:
+    """Those of the schema's encrypted columns, then the derived ones; where the doubles lie chooses their centres and
+    scales.
+    """
+    columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
+    arguments = arguments_of(schema, [identifier(each.name) for each in columns])
+    found = [
+        of_measures.measure_of(
+            column.name, argument, _values(survey.floats.get(column.name)), square=column.moments > 1
+        )
+        for column, argument in zip(columns, arguments, strict=True)
+    ]
+    for each, argument in derived_arguments(schema):
+        extent = None if argument.decimals is not None else _extent(stream, each.columns, argument.sql)
+        square = each.moments > 1
+        found.append(of_measures.measure_of(each.name, argument, _values(extent), square=square, derived=True))
+    return tuple(found)
+
+
+def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:
+    """Where an expression's doubles lie: looked for in all rows."""
+    figures = f"min({sql}) AS least, approx_quantile({sql}, 0.5) AS middle, max({sql}) AS largest"
+    stream.gather(columns, f"SELECT {figures} FROM rows", "extents")
+    ((least, middle, largest),) = stream.query(
+        "SELECT min(least), any_value(middle), max(largest) FROM extents WHERE least IS NOT NULL"
     )
+    return None if least is None else Extent(float(least), float(middle), float(largest))
+
+
+def check_extents(measures: Sequence[Measure], survey: Survey) -> None:
+    """Raises InputError for doubles that lie farther out than the table was made for."""
+    for measure in measures:
+        extent = survey.floats.get(measure.name)
+        if extent is not None and not measure.derived:
+            of_measures.values_of(measure, _values(extent))
+
+
+def _values(extent: Extent | None) -> Values:
+    return Values(np.array([] if extent is None else [extent.least, extent.middle, extent.largest], np.float64), None)

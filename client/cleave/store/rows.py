@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
-from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.chunks import split
-from cleave.store.lanes import Integers
-from cleave.store.manifest import Manifest, Measure, Object, Segment
-from cleave.store.opening import open_lane
-from cleave.store.segment import OBJECT_CHUNKS, ROW, half_of, is_text_in_parquet, row_columns, row_lanes
+from cleave.store.fetching import Wanted, fetched
+from cleave.store.halves import half_of
+from cleave.store.index import Index, Part, load_index, parts_of
+from cleave.store.lanes import Lanes
+from cleave.store.manifest import Manifest, Object, Segment
+from cleave.store.opening import Place
+from cleave.store.rebuild import Piece, Rebuilding
+from cleave.store.stored_lanes import columns_of_rows, lanes_of, marks_of
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
-from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table
-from cleave.table.types import decimals_of, digits_of
-from cleave_shared.errors import CheckFailed
+from cleave.transport.deadline import Deadline
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
 
-_CELL = "cell of the row"
-_ENCRYPTED, _CELLS = "stored_encrypted", "stored_cells"
-NO_COLUMN = '" " BOOLEAN'  # DuckDB has no table without columns
-_DIGITS_AT_ONCE = 18  # of a DECIMAL that DuckDB multiplies without leaving 38
+Selected = NDArray[np.bool_]  # by the number of the cell
+PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where nobody says how long a question may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +51,28 @@ class Needed:
         return self.ordered or bool(self.plain or self.sealed)
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is read of an object: `bytes` of it, all or a part."""
+
+    object: Object
+    bytes: int
+
+
 class Rows:
+    """Fetches rows of one version of a table. `cells` below: the rows of the selected cells at least, None: all."""
+
     def __init__(
         self, tables: Tables, vault: Vault, key: SecretKey, manifest: Manifest, schema: Schema, cells: Cells
     ) -> None:
         self._tables = tables
         self._vault = vault
-        self._cipher = Cipher(key)
         self._key = key
         self._manifest = manifest
         self._schema = schema
         self._cells = cells
+        self._indexes: dict[str, Index] = {}
+        self._lanes: dict[str | None, Lanes] = {}
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         wanted = [column for column in self._schema.columns if column.name in names]
@@ -78,17 +88,19 @@ class Rows:
             ordered=ordered,
         )
 
-    def objects(self, needed: Needed) -> list[Object]:
-        """All that `table` reads."""
+    def objects(self, needed: Needed, cells: Selected | None = None) -> list[Object]:
+        """All of which `table` reads something. Reads the segments' indexes where `cells` are given."""
+        return list({each.object.name: each.object for each in self.reads(needed, cells)}.values())
+
+    def reads(self, needed: Needed, cells: Selected | None = None) -> list[Read]:
+        """All that `table` reads, one request each. Reads the segments' indexes where `cells` are given."""
         found = []
         for segment in self._manifest.segments:
-            found += [segment.index, *(each for lane in self._lanes(needed) for each in segment.lanes[lane])]
-            parts = (
-                segment.order if needed.order else None,
-                segment.plain if needed.plain else None,
-                segment.sealed if needed.sealed else None,
-            )
-            found += [part for part in parts if part is not None]
+            found.append(Read(segment.index, segment.index.bytes))
+            numbers = self._numbers(segment, cells)
+            if len(numbers):
+                found += [Read(part.object, part.size) for part in self._parts(segment, needed, numbers, cells)]
+                found += [Read(each, each.bytes) for each in _extras(segment, needed).values()]
         return found
 
     def table(
@@ -98,144 +110,125 @@ class Rows:
         ordered: bool = False,
         progress: Progress | None = None,
         segments: Sequence[Segment] | None = None,
+        cells: Selected | None = None,
+        deadline: Deadline | None = None,
     ) -> Table:
         """The columns `names` of the rows of `segments` (None: all), in the order they were put if `ordered`.
 
-        Raises CheckFailed, StoreError.
+        Raises CheckFailed, StoreError, and what `deadline` raises.
         """
-        chosen = self._manifest.segments if segments is None else segments
         needed = self.needed(names, ordered=ordered)
-        columns = tuple(column for column in self._schema.columns if column.name in names)
-        schema = Schema(columns, self._schema.dialect, self._schema.table)
-        table = no_table(self._manifest.table, schema, sum(segment.rows for segment in chosen))
+        table = self._no_table(names)
         try:
-            described = ", ".join(f"{identifier(each.name)} {each.type}" for each in columns)
-            table.connection.execute(f"CREATE TABLE {table.relation} ({described or NO_COLUMN})")
-            self._load_cells(table, needed)
-            advance = progress.stage("fetch and decrypt", table.rows) if progress else None
-            for segment in chosen:
-                self._append(table, segment, columns, needed)
-                if advance:
-                    advance(segment.rows)
-            table.connection.execute(f"DROP TABLE {_CELLS}")
+            rebuilding = self._rebuilding(table, needed)
+            rebuilding.begin()
+            with closing(self._pieces(needed, segments, cells, progress, deadline)) as pieces:
+                for piece in pieces:
+                    table.rows += rebuilding.append(piece)
+            rebuilding.end()
         except BaseException:
             table.__exit__(None, None, None)
             raise
         return table
 
-    def _lanes(self, needed: Needed) -> list[int]:
-        kept = row_columns(self._manifest.measures, lossless=self._manifest.lossless)
-        lanes = row_lanes(self._manifest.measures, self._key.profile, lossless=self._manifest.lossless)
-        return sorted(
-            {lane for at, each in enumerate(kept) if each.measure in needed.encrypted for lane in lanes.of(at)}
-        )
+    def tables(
+        self,
+        names: Collection[str],
+        *,
+        ordered: bool = False,
+        progress: Progress | None = None,
+        segments: Sequence[Segment] | None = None,
+        cells: Selected | None = None,
+        deadline: Deadline | None = None,
+    ) -> Generator[Table, None, None]:
+        """The same, a table for each segment, while the next is fetched. Each is gone once the next is asked for."""
+        needed = self.needed(names, ordered=ordered)
+        with closing(self._pieces(needed, segments, cells, progress, deadline)) as pieces:
+            for piece in pieces:
+                with self._no_table(names) as table:
+                    rebuilding = self._rebuilding(table, needed)
+                    rebuilding.begin()
+                    table.rows = rebuilding.append(piece)
+                    rebuilding.end()
+                    del piece
+                    yield table
 
-    def _load_cells(self, table: Table, needed: Needed) -> None:
-        places = {name: place for place, name in enumerate(self._manifest.by)}
-        self._cells.create(table.connection, _CELLS, _CELL, [(places[each.name], each) for each in needed.by])
+    @cached_property
+    def _cipher(self) -> Cipher:
+        return Cipher(self._key)
 
-    def _append(self, table: Table, segment: Segment, columns: Sequence[Column], needed: Needed) -> None:
-        index = json.loads(self._tables.unseal(self._vault, segment.index))
-        arrays: dict[str, NDArray[Any]] = {_CELL: np.repeat(index["cells"], index["rows"]).astype(np.int64)}
-        if len(arrays[_CELL]) != segment.rows:
-            raise CheckFailed("stored", "a segment's index has another number of rows than the table's manifest")
-        if needed.order and segment.order is not None:
-            order = np.frombuffer(self._tables.unseal(self._vault, segment.order), np.uint32)
-            arrays[ROW] = order.astype(np.int64)
-        arrays |= self._decrypted(segment, needed)
-        connection = table.connection
-        connection.register(_ENCRYPTED, arrays)
-        sources = f"{_ENCRYPTED} AS e JOIN {_CELLS} AS c USING ({identifier(_CELL)})"
-        for kind, wanted, part, plain in (
-            ("plain", needed.plain, segment.plain, True),
-            ("sealed", needed.sealed, segment.sealed, False),
-        ):
-            if wanted and part is not None:
-                content = self._tables.read(part, plain=True) if plain else self._tables.unseal(self._vault, part)
-                table.take(f"stored_{kind}_file", content)
-                connection.execute(
-                    f"CREATE TABLE stored_{kind} AS SELECT *, row_number() OVER () - 1 AS {identifier(ROW)} "
-                    f"FROM stored_{kind}_file"
-                )
-                connection.execute(f"DROP TABLE stored_{kind}_file")
-                sources += f" JOIN stored_{kind} AS {kind} USING ({identifier(ROW)})"
-        selected = ", ".join(self._value(each, needed) for each in columns)
-        ordering = f" ORDER BY {identifier(ROW)}" if needed.ordered else ""
-        before = _rows(table)
-        connection.execute(f"INSERT INTO {table.relation} SELECT {selected or 'NULL'} FROM {sources}{ordering}")
-        connection.unregister(_ENCRYPTED)
-        for kind in ("plain", "sealed"):
-            connection.execute(f"DROP TABLE IF EXISTS stored_{kind}")
-        if _rows(table) - before != segment.rows:
-            raise CheckFailed("stored", "a segment's parts do not have the same rows")
+    def _place(self, segment: Segment) -> Place:
+        """What the ciphertexts of a segment are known by; of all that are the owner's the lanes are the same."""
+        whose = segment.sentinels
+        if whose not in self._lanes:
+            self._lanes[whose] = lanes_of(self._manifest, segment, self._key.profile)
+        return Place(bytes.fromhex(segment.id), self._lanes[whose], marks_of(segment, self._cipher))
 
-    def _decrypted(self, segment: Segment, needed: Needed) -> dict[str, NDArray[Any]]:
-        """Each needed measure's values, NULLs masked; exact ones in units of their last decimal."""
-        manifest = self._manifest
-        kept = row_columns(manifest.measures, lossless=manifest.lossless)
-        lanes = row_lanes(manifest.measures, self._key.profile, lossless=manifest.lossless)
-        planes = {lane: self._lane(segment, lanes, lane) for lane in self._lanes(needed)}
-        found: dict[str, NDArray[Any]] = {}
-        for number in needed.encrypted:
-            parts: dict[str, Integers] = {}
-            for at, each in enumerate(kept):
-                if each.measure == number:
-                    of = {lane: planes[lane] for lane in lanes.of(at)}
-                    parts[each.part] = lanes.decode(at, of, 1) if of else np.zeros(segment.rows, np.int64)
-            measure = manifest.measures[number]
-            found[measure.name] = _values(measure, parts)
-        return found
+    def _no_table(self, names: Collection[str]) -> Table:
+        return no_table(self._manifest.table, self._schema.only(names))
 
-    def _lane(self, segment: Segment, lanes: Any, lane: int) -> NDArray[np.int64]:
-        label = bytes.fromhex(segment.id)
-        pieces = [
-            open_lane(self._cipher, lanes, label, lane, place * OBJECT_CHUNKS, split(self._tables.read(each)))
-            for place, each in enumerate(segment.lanes[lane])
-        ]
-        found = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-        if len(found) < segment.rows:
-            raise CheckFailed("stored", "a segment has fewer ciphertexts than rows")
-        return found[: segment.rows]
+    def _rebuilding(self, table: Table, needed: Needed) -> Rebuilding:
+        kept = columns_of_rows(self._manifest)
+        parts = {
+            number: {each.part: at for at, each in enumerate(kept) if each.measure == number and each.value}
+            for number in needed.encrypted
+        }
+        return Rebuilding(table, self._manifest, parts, self._cells, needed.by, ordered=needed.ordered)
 
-    def _value(self, column: Column, needed: Needed) -> str:
-        """SQL of a column's value in its own type."""
-        name = identifier(column.name)
-        if column in needed.by:
-            return f"c.{name}"
-        half = half_of(column)
-        if half == "encrypted":
-            return _typed(f"e.{name}", column.type)
-        return f"CAST({half}.{name} AS {column.type})" if is_text_in_parquet(column) else f"{half}.{name}"
+    def _pieces(
+        self,
+        needed: Needed,
+        segments: Sequence[Segment] | None,
+        cells: Selected | None,
+        progress: Progress | None,
+        deadline: Deadline | None,
+    ) -> Generator[Piece, None, None]:
+        wanted = []
+        for segment in self._manifest.segments if segments is None else segments:
+            numbers = self._numbers(segment, cells)
+            if len(numbers):
+                extras: Mapping[str, Callable[[], bytes]] = {
+                    name: partial(self._extra, name, each) for name, each in _extras(segment, needed).items()
+                }
+                parts = self._parts(segment, needed, numbers, cells)
+                wanted.append(Wanted(segment, self._place(segment), numbers, parts, extras))
+        total = sum(len(part.numbers) for each in wanted for part in each.parts)
+        advance = progress.stage("fetch and decrypt", total, "ciphertexts") if progress and total else lambda _: None
+        deadline = deadline or Deadline(PULL_SECONDS)
+        with closing(fetched(self._tables, self._cipher, wanted, deadline, advance)) as found:
+            for each in found:
+                index = self._index(each.wanted.segment)
+                yield Piece(each, index, None if cells is None else index.rows_of(cells))
 
+    def _extra(self, name: str, which: Object) -> bytes:
+        return self._tables.read(which, plain=True) if name == "plain" else self._tables.unseal(self._vault, which)
 
-def _rows(table: Table) -> int:
-    (rows,) = table.connection.execute(f"SELECT count(*) FROM {table.relation}").fetchall()[0]
-    return int(rows)
+    def _index(self, segment: Segment) -> Index:
+        if segment.id not in self._indexes:
+            self._indexes[segment.id] = load_index(self._tables.unseal(self._vault, segment.index), segment)
+        return self._indexes[segment.id]
 
+    def _numbers(self, segment: Segment, cells: Selected | None) -> NDArray[np.int64]:
+        """Of the ciphertexts that hold rows which are wanted."""
+        lanes = self._place(segment).lanes
+        if cells is None:
+            return np.arange(lanes.chunks(segment.rows))
+        # cells that came with later segments are in none of this one's rows
+        return self._index(segment).numbers_of(cells, lanes.capacity)
 
-def _values(measure: Measure, parts: Mapping[str, Integers]) -> NDArray[Any]:
-    domain = of_measures.domain_of(measure)
-    if "bits" in parts:
-        values: NDArray[Any] = parts["bits"].astype(np.uint64).view(np.float64)
-    elif domain.is_exact:
-        total = parts["sum"]
-        wide = max(-domain.lower, domain.upper) >= 1 << 62
-        values = (total.astype(object) if wide else total) + domain.lower
-    else:
-        steps = (parts["sum"] - (1 << of_measures.BITS)).astype(np.float64)
-        values = np.ldexp(steps, -measure.exponent) + measure.centre
-    return np.ma.masked_array(values, parts["count"] == 0) if "count" in parts else values
+    def _parts(
+        self, segment: Segment, needed: Needed, numbers: NDArray[np.int64], cells: Selected | None
+    ) -> list[Part]:
+        of, kept = self._place(segment).lanes.of, enumerate(columns_of_rows(self._manifest))
+        lanes = {lane for at, each in kept if each.value and each.measure in needed.encrypted for lane in of(at)}
+        return parts_of(segment, sorted(lanes), numbers, None if cells is None else self._index(segment))
 
 
-def _typed(sql: str, type_: str) -> str:
-    """`sql`, a number in units of the type's last decimal, as a value of `type_`."""
-    decimals, digits = decimals_of(type_), digits_of(type_)
-    if not decimals or digits is None:
-        return f"CAST({sql} AS {type_})"
-    if digits <= _DIGITS_AT_ONCE:
-        unit = f"CAST('0.{'0' * (decimals - 1)}1' AS DECIMAL({decimals + 1},{decimals}))"
-        return f"CAST(CAST({sql} AS DECIMAL({_DIGITS_AT_ONCE},0)) * {unit} AS {type_})"
-    text = f"CAST(abs({sql}) AS VARCHAR)"
-    padded = f"(repeat('0', greatest(0, {decimals + 1} - length({text}))) || {text})"
-    sign = f"CASE WHEN {sql} < 0 THEN '-' ELSE '' END"
-    return f"CAST({sign} || left({padded}, -{decimals}) || '.' || right({padded}, {decimals}) AS {type_})"
+def _extras(segment: Segment, needed: Needed) -> dict[str, Object]:
+    """What is read of a segment beside its index and ciphertexts."""
+    parts = {
+        "order": segment.order if needed.order else None,
+        "plain": segment.plain if needed.plain else None,
+        "sealed": segment.sealed if needed.sealed else None,
+    }
+    return {name: part for name, part in parts.items() if part is not None}

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+)
 from botocore.exceptions import ConnectionError as S3ConnectionError
+from botocore.parsers import ResponseParserError
 from botocore.session import Session
+from urllib3.exceptions import HTTPError
 
 from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked
 from cleave.transport.aws import credentials_error, find_credentials, region_of
@@ -27,10 +37,33 @@ _CONFIG = Config(
     signature_version="s3v4",
     s3={"us_east_1_regional_endpoint": "regional"},
 )
+_LOG_IN = "log in again (aws sso login), or renew the session's credentials"
+_NOT_ALLOWED = "these credentials may not read or write there"
+_AGAIN = "try again; if it stays so, the bucket's own logs and https://health.aws.amazon.com tell more"
+_HINTS = {
+    "NoSuchBucket": "make the bucket first; docs/deploy.md has one with versions and without public access",
+    "AccessDenied": _NOT_ALLOWED,
+    "403": _NOT_ALLOWED,
+    "InvalidAccessKeyId": _LOG_IN,
+    "ExpiredToken": _LOG_IN,
+    "InvalidToken": _LOG_IN,
+    "SignatureDoesNotMatch": _LOG_IN,
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "PermanentRedirect": "the bucket is in another region: name it with --region",
+    "AuthorizationHeaderMalformed": "the bucket is in another region: name it with --region",
+}
+_NETWORK = "check the network, and try again"
+_NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names another service that speaks S3"
+_LONGEST_CODE = 60
+_READS = 3
 _GONE = {"NoSuchKey", "404", "NotFound"}
 _TAKEN = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 
 Answer = TypeVar("Answer")
+
+
+class _BrokenError(StoreError):
+    """An answer that broke off."""
 
 
 class Bucket:
@@ -42,6 +75,7 @@ class Bucket:
         self.location = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._session = session
         self._client: Any = session.create_client(
             "s3", region_name=region_of(session), endpoint_url=endpoint, config=_CONFIG
         )
@@ -59,48 +93,93 @@ class Bucket:
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
 
+    def copy(self, name: str, to: str) -> None:
+        source = self._object(name)
+        self._try(lambda: self._client.copy_object(**self._object(to), CopySource=source))
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})
 
     def names(self, prefix: str) -> Iterator[str]:
-        wanted = {"Bucket": self._bucket, "Prefix": f"{self._key(prefix)}/" if prefix else self._prefix}
+        wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
         while True:
-            page = self._try(partial(self._client.list_objects_v2, **wanted))
-            for each in page.get("Contents", ()):
-                yield checked(str(each["Key"])[len(self._prefix) :])
-            if not page.get("IsTruncated"):
+            keys, following = self._try(partial(self._page, wanted))
+            for key in keys:
+                yield checked(key.removeprefix(self._prefix))
+            if following is None:
                 return
-            wanted["ContinuationToken"] = page["NextContinuationToken"]
+            wanted["ContinuationToken"] = following
+
+    def _page(self, wanted: dict[str, str]) -> tuple[list[str], str | None]:
+        page = self._client.list_objects_v2(**wanted)
+        keys = [str(each["Key"]) for each in page.get("Contents", ())]
+        return keys, str(page["NextContinuationToken"]) if page.get("IsTruncated") else None
 
     def delete(self, names: Iterable[str]) -> None:
         for batch in _batched(names):
-            listed = {"Objects": [{"Key": self._key(name)} for name in batch], "Quiet": True}
+            listed = {"Objects": [{"Key": self.key(name)} for name in batch], "Quiet": True}
             answer = self._try(partial(self._client.delete_objects, Bucket=self._bucket, Delete=listed))
             if errors := answer.get("Errors"):
-                raise StoreError(f"{self.location}: {len(errors)} objects could not be deleted")
+                raise StoreError(f"{self.location}: {len(errors)} objects could not be deleted", hint=_NOT_ALLOWED)
 
     def link(self, name: str, seconds: int) -> str:
-        url: str = self._try(
-            lambda: self._client.generate_presigned_url("get_object", Params=self._object(name), ExpiresIn=seconds)
-        )
-        return url
+        return self._link("get_object", self._object(name), seconds)
+
+    def put_link(self, name: str, seconds: int) -> str:
+        # who writes must send this header, which is signed: nothing is written over
+        return self._link("put_object", {**self._object(name), "IfNoneMatch": "*"}, seconds)
+
+    @property
+    def base(self) -> str:
+        """The bucket's URL: a service reads any prefix of its bucket that a link names."""
+        link = self.link("x", 60).partition("?")[0]
+        return link.removesuffix(quote(f"{self._prefix}x", safe="/~"))
 
     def close(self) -> None:
         self._client.close()
 
-    def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
-        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        answer = self._try(
-            lambda: self._client.put_object(**self._object(name), Body=content, ChecksumSHA256=digest, **condition)
+    def _link(self, operation: str, parameters: dict[str, str], seconds: int) -> str:
+        url: str = self._try(
+            lambda: self._signer.generate_presigned_url(operation, Params=parameters, ExpiresIn=seconds)
         )
-        return str(answer["ETag"])
+        return url
+
+    @cached_property
+    def _signer(self) -> Any:
+        """Links name the bucket's own host in its region, which AWS's client by itself leaves out of them."""
+        host = urlsplit(self._client.meta.endpoint_url).hostname or ""
+        if "." in self._bucket or not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+            return self._client  # no certificate fits a dot; a store elsewhere has one host for all buckets
+        virtual = _CONFIG.merge(Config(s3={**_CONFIG.s3, "addressing_style": "virtual"}))
+        return self._session.create_client("s3", region_name=self._client.meta.region_name, config=virtual)
+
+    def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        try:
+            return self._send(name, content, condition)
+        except NotStoredError as gone:  # what is to be written over
+            raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
+        except ConflictError:  # also where botocore said it twice, as the first answer was lost
+            found = self.read_versioned(name)
+            if found is None or found[0] != content:
+                raise
+            return found[1]
+
+    def _send(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
+        return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
 
     def _content(self, ask: Callable[[], Any]) -> tuple[bytes, str]:
         def whole() -> tuple[bytes, str]:
             answer = ask()
-            with answer["Body"] as body:
+            with contextlib.closing(answer["Body"]) as body:
                 return body.read(), str(answer["ETag"])
 
+        for _ in range(_READS - 1):  # botocore repeats a request that fails, not an answer that breaks off
+            try:
+                return self._try(whole)
+            except _BrokenError:
+                pass
         return self._try(whole)
 
     def _try(self, ask: Callable[[], Answer]) -> Answer:
@@ -109,11 +188,17 @@ class Bucket:
         except ClientError as error:
             raise self._refused(error) from None
         except S3ConnectionError:
-            raise StoreError(f"{self.location}: the store cannot be reached", hint="check the network") from None
+            raise StoreError(f"{self.location}: the store cannot be reached", hint=_NETWORK) from None
+        # urllib3's own: of the body of an error that breaks off
+        except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
+            name = type(error).__name__
+            raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
         except BotoCoreError as error:
             raise self._broken(error) from None
-        except OSError as error:
-            raise StoreError(f"{self.location}: the connection broke ({type(error).__name__})") from None
+        # botocore follows a redirect that leads to another without an end
+        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
+            name = type(error).__name__
+            raise StoreError(f"{self.location}: what answers there is not S3 ({name})", hint=_NOT_S3) from None
 
     def _refused(self, error: ClientError) -> StoreError:
         """Without S3's own text, which may quote credentials and names."""
@@ -123,23 +208,19 @@ class Bucket:
             return NotStoredError(f"{self.location}: an object of the table is not there", status=status)
         if code in _TAKEN:
             return ConflictError(f"{self.location}: the table was changed by somebody else meanwhile", status=status)
-        hints = {
-            "NoSuchBucket": "make the bucket first; docs/deploy.md has one with versions and without public access",
-            "AccessDenied": "these credentials may not read or write there",
-            "403": "these credentials may not read or write there",
-        }
-        word = code if code.isalnum() else "an error"
-        return StoreError(f"{self.location}: S3 answered {word}", hint=hints.get(code), status=status)
+        word = code if code.isalnum() and len(code) < _LONGEST_CODE else "an error"
+        return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
 
     def _broken(self, error: BotoCoreError) -> StoreError:
         known = credentials_error(error)
         return StoreError(f"{self.location}: {known.message}", hint=known.hint)
 
-    def _object(self, name: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._key(name)}
-
-    def _key(self, name: str) -> str:
+    def key(self, name: str) -> str:
+        """Of an object in the bucket."""
         return self._prefix + checked(name)
+
+    def _object(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self.key(name)}
 
 
 def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12

@@ -9,170 +9,191 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.columns import Exact, Values, Words
+from cleave.aggregates.columns import Values, Words
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.encode import SENTINEL_SHIFT
-from cleave.ckks.encryptors import Encryptors
 from cleave.split import Halves
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.chunks import joined
-from cleave.store.lanes import Lane, Lanes, plan_lanes
+from cleave.store.chunks import directory, joined
+from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_span
+from cleave.store.halves import columns_by_half, sealed_parquet
+from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
 from cleave.store.storage import Storage
+from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows, row_lanes, total_label, total_lanes
 from cleave.store.tables import now
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
-from cleave.table.schema import Column, Kind
 from cleave.table.table import Table
-from cleave.table.types import is_number
-from cleave.transport.deadline import Deadline
-from cleave_shared.moments import SENTINELS
+from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
 
-WINDOW = 64  # ciphertexts of a lane that may be added up: of totals so many segments, of rows so many chunks
-OBJECT_CHUNKS = 64  # of a lane's ciphertexts in one object: 4.2 MB
 ROW = "row of the segment"  # the column that numbers a segment's rows; no schema's column has its type
-_UNDER_WAY = 4
-_SECONDS = 3600.0  # for one segment, the store's waits included
+
+
+class Sealing(Protocol):
+    """What only the owner opens: under the owner's own key (Vault), or to the owner's public key."""
+
+    def seal(self, name: str, content: bytes, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
-class RowColumn:
-    """One column of a segment's rows: `part` (count, sum, bits) of measure number `measure`."""
+class Begun:
+    """A segment all of which is written but its rows' ciphertexts: the columns `words` of its rows, in their order, and
+    their cells with the rows of each.
+    """
 
-    measure: int
-    part: str
-    limit: int
-
-
-def row_columns(measures: Sequence[Measure], *, lossless: bool) -> list[RowColumn]:
-    """What is stored of every row: of the encrypted columns, not of derived ones."""
-    found = [
-        RowColumn(column.measure, column.part, column.limit)
-        for column in of_measures.columns_of(measures)
-        if column.part != "square" and not measures[column.measure].derived
-    ]
-    if lossless:
-        found += [
-            RowColumn(number, "bits", (1 << 64) - 1)
-            for number, measure in enumerate(measures)
-            if measure.decimals is None and not measure.derived
-        ]
-    return found
+    words: list[Words]
+    cells: list[int]
+    rows: list[int]
+    segment: Segment  # without index and lanes
 
 
-def row_lanes(measures: Sequence[Measure], profile: Profile, *, lossless: bool) -> Lanes:
-    return plan_lanes([Exact(each.limit) for each in row_columns(measures, lossless=lossless)], WINDOW, profile)
+class RowsWriter:
+    """Puts the rows of segments of one table into a store, by whatever key; their totals are the subclass's."""
 
-
-def total_lanes(measures: Sequence[Measure], profile: Profile) -> Lanes:
-    return plan_lanes([column.total for column in of_measures.columns_of(measures)], WINDOW, profile)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Ciphertexts `start`..`stop` of a lane, the first of which is number `start` of it."""
-
-    lane: int
-    start: int
-    stop: int
-
-
-class Sheets:
-    """Lanes of a segment on their way into ciphertexts. `label` makes their sentinels their own."""
-
-    def __init__(self, lanes: Lanes, planes: Sequence[Lane], cipher: Cipher, profile: Profile, label: bytes) -> None:
-        self.lanes = lanes
-        self._planes = planes
-        self._cipher = cipher
-        self._degree = profile.degree
-        self._label = label
-
-    def spans(self) -> list[Span]:
-        return [
-            Span(lane, start, min(start + OBJECT_CHUNKS, chunks))
-            for lane, plane in enumerate(self._planes)
-            for chunks in [self.lanes.chunks(len(plane))]
-            for start in range(0, chunks, OBJECT_CHUNKS)
-        ]
-
-    def encrypt(self, span: Span) -> list[bytes]:
-        polynomials = self.lanes.polynomials(self._planes[span.lane], span.start, span.stop, self._degree)
-        for number, polynomial in enumerate(polynomials, span.start):
-            polynomial[-SENTINELS:] = sentinels(self._cipher, self._label, span.lane, number)
-        return self._cipher.encrypt(polynomials)
-
-
-def sentinels(cipher: Cipher, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
-    """What stands in the last coefficients of ciphertext `number` of a lane."""
-    return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
-
-
-class SegmentWriter:
-    """Puts segments of one table into a store."""
+    public = False  # whether it is the public key
 
     def __init__(
-        self, sensitive: Storage, plain: Storage, vault: Vault, cipher: Cipher, profile: Profile, folder: str
+        self,
+        sensitive: Storage,
+        plain: Storage,
+        sealing: Sealing,
+        cipher: Encrypting,
+        profile: Profile,
+        folder: str,
     ) -> None:
         self._sensitive = sensitive
         self._plain = plain
-        self._vault = vault
+        self._sealing = sealing
         self._cipher = cipher
         self._profile = profile
         self._folder = folder
 
     def write(self, table: Table, manifest: Manifest, cells: Cells) -> Segment:
-        """The rows of `table`, which has them all in its column ROW; `cells` counts them.
+        """`begin` and `finish` of one segment."""
+        begun = self.begin(table, manifest, cells)
+        with self.encryptors(manifest, table.rows) as encryptors:
+            return self.finish(begun, encryptors)
 
-        Raises InputError for values beyond what the table was made for, StoreError. What was written before an error is
-        named by nothing.
+    def encryptors(self, manifest: Manifest, rows: int) -> RowEncryptors:
+        """What encrypts the rows of segments of at most `rows` rows."""
+        lanes = row_lanes(manifest, self._profile, public=self.public)
+        return RowEncryptors(lanes, rows, OBJECT_CHUNKS, self._cipher, self._profile)
+
+    def begin(self, table: Table, manifest: Manifest, cells: Cells) -> Begun:
+        """Put the rows of `table`, which has them all in its column ROW, in their order; `cells` counts them.
+
+        All that belongs to them but their ciphertexts is written. Raises InputError for values beyond what the table
+        was made for, StoreError. What was written before an error is named by nothing.
         """
-        measures, profile = manifest.measures, self._profile
+        measures = manifest.measures
         halves = Halves(table, selection(manifest, _arguments(manifest)))
         *values, numbers = halves.values()
+        halves.close()
         found = cells.add(halves.keys, halves.counts.tolist())
         segment = new_id()
         order = _order(halves.counts)
         parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        totals = self.totals(segment, measures, 0, parts, halves.counts, found, len(cells))
-        lanes = row_lanes(measures, profile, lossless=manifest.lossless)
+        totals = self._totals(segment, measures, parts, halves.counts, found, len(cells))
         words = [
             (_pattern(values[each.measure]) if each.part == "bits" else parts[each.measure][each.part])[:, order.rows]
-            for each in row_columns(measures, lossless=manifest.lossless)
+            for each in columns_of_rows(manifest)
         ]
         del parts, values
-        sheets = Sheets(lanes, lanes.encode(words), self._cipher, profile, bytes.fromhex(segment))
-        written = self._encrypted(sheets)
-        index = {
-            "cells": [found[group] for group in order.groups],
-            "rows": [int(halves.counts[group]) for group in order.groups],
-        }
-        halves_of = _columns_by_half(table)
         rows = numbers.values.astype(np.uint32)[order.rows].tobytes()
-        made = Segment(
-            id=segment,
-            added=now(),
-            rows=table.rows,
-            cells=len(cells),
-            index=self._seal(json.dumps(index, separators=(",", ":")).encode()),
-            lanes=written,
-            totals=(totals,),
-            sealed=self._seal(_sealed_parquet(table, halves_of["sealed"])) if halves_of["sealed"] else None,
-            order=self._seal(rows),
-            plain=self._write(self._plain, table.parquet(table.relation, halves_of["plain"], 0, table.rows))
-            if halves_of["plain"]
-            else None,
+        halves_of = columns_by_half(table)
+        return Begun(
+            words=words,
+            cells=[found[group] for group in order.groups],
+            rows=[int(halves.counts[group]) for group in order.groups],
+            segment=Segment.model_construct(
+                id=segment,
+                added=now(),
+                rows=table.rows,
+                cells=len(cells),
+                totals=totals,
+                sealed=self._seal(sealed_parquet(table, halves_of["sealed"])) if halves_of["sealed"] else None,
+                order=self._seal(rows),
+                plain=self._write(self._plain, table.parquet(table.relation, halves_of["plain"], 0, table.rows))
+                if halves_of["plain"]
+                else None,
+            ),
         )
-        halves.close()
-        return made
+
+    def finish(
+        self, begun: Begun, encryptors: RowEncryptors, advance: Callable[[int], None] = lambda _: None
+    ) -> Segment:
+        """Encrypt and write the rows; `advance` is told how many of them that is by and by. Raises StoreError,
+        ProcessDied.
+        """
+        lanes, rows = encryptors.lanes, begun.segment.rows
+        ciphertexts, done, told = lanes.count * lanes.chunks(rows), 0, 0
+        written: dict[Span, tuple[Object, list[tuple[int, str]]]] = {}
+        lock = threading.Lock()
+
+        def keep(span: Span, files: list[bytes]) -> None:
+            nonlocal done, told
+            made = self._write(self._sensitive, joined(files)), directory(files)
+            with lock:
+                written[span] = made
+                done += len(files)
+                so_far = rows * done // ciphertexts
+                advance(so_far - told)
+                told = so_far
+
+        encryptors.each(bytes.fromhex(begun.segment.id), begun.words, keep)
+        advance(rows - told)
+        in_order = sorted(written.items(), key=lambda item: item[0].start)
+        of = [[made for span, made in in_order if span.lane == lane] for lane in range(lanes.count)]
+        index = {
+            "cells": begun.cells,
+            "rows": begun.rows,
+            "chunks": [[entry for _, entries in lane for entry in entries] for lane in of],
+        }
+        sealed = self._seal(json.dumps(index, separators=(",", ":")).encode())
+        parts = {"index": sealed, "lanes": tuple(tuple(made for made, _ in lane) for lane in of)}
+        return Segment.model_validate({**begun.segment.__dict__, **parts})
+
+    def _totals(
+        self,
+        segment: str,
+        measures: Sequence[Measure],
+        parts: Sequence[dict[str, Words]],
+        counts: NDArray[np.int64],
+        numbers: Sequence[int],
+        cells: int,
+    ) -> tuple[Totals, ...]:
+        """Keep the totals of a segment; what of them its entry in the manifest holds."""
+        raise NotImplementedError
+
+    def _seal(self, content: bytes) -> Object:
+        name = f"{self._folder}/{new_id()}"
+        sealed = self._sealing.seal(name, content)
+        self._sensitive.write(name, sealed)
+        return described(name, sealed)
+
+    def _write(self, store: Storage, content: bytes) -> Object:
+        name = f"{self._folder}/{new_id()}"
+        store.write(name, content)
+        return described(name, content)
+
+
+class SegmentWriter(RowsWriter):
+    """The owner's: totals encrypted with the secret key, and checks of them that only the owner can make."""
+
+    def __init__(
+        self, sensitive: Storage, plain: Storage, vault: Vault, cipher: Cipher, profile: Profile, folder: str
+    ) -> None:
+        super().__init__(sensitive, plain, vault, cipher, profile, folder)
+        self._vault = vault
 
     def totals(
         self,
@@ -185,19 +206,36 @@ class SegmentWriter:
         cells: int,
     ) -> Totals:
         """Those of `measures`, number `first` and following of the table, whose `parts` are sorted by group."""
-        lanes = total_lanes(measures, self._profile)
         starts = np.cumsum(counts) - counts
+        sums = [of_measures.totals(parts[each.measure][each.part], starts) for each in of_measures.columns_of(measures)]
+        return self.write_totals(segment, measures, first, sums, numbers, cells)
+
+    def write_totals(
+        self,
+        segment: str,
+        measures: Sequence[Measure],
+        first: int,
+        sums: Sequence[Words],
+        numbers: Sequence[int],
+        cells: int,
+    ) -> Totals:
+        """`sums`: of every column of the totals, the total of each of the cells `numbers`."""
+        lanes = total_lanes(measures, self._profile)
         columns = []
-        for column in of_measures.columns_of(measures):
-            sums = of_measures.totals(parts[column.measure][column.part], starts)
-            entries = np.zeros((len(sums), cells), np.uint64)
-            entries[:, np.asarray(numbers)] = sums
+        for each in sums:
+            entries = np.zeros((len(each), cells), np.uint64)
+            entries[:, np.asarray(numbers)] = each
             columns.append(entries)
         planes = lanes.encode(columns)
-        sheets = Sheets(lanes, planes, self._cipher, self._profile, total_label(segment, first))
+        label = total_label(segment, first)
         written = [
-            self._write(self._sensitive, joined(sheets.encrypt(Span(lane, 0, lanes.chunks(cells)))))
-            for lane in range(lanes.count)
+            self._write(
+                self._sensitive,
+                joined(
+                    encrypt_span(lanes, plane, Span(lane, 0, lanes.chunks(cells)), self._cipher, self._profile, label)
+                ),
+            )
+            for lane, plane in enumerate(planes)
         ]
         checks = [lane_checks(self._vault, lanes, plane, number) for number, plane in enumerate(planes)]
         return Totals(
@@ -208,34 +246,16 @@ class SegmentWriter:
             weighted=tuple(weighted for _, weighted in checks),
         )
 
-    def _encrypted(self, sheets: Sheets) -> tuple[tuple[Object, ...], ...]:
-        written: dict[Span, Object] = {}
-        lock = threading.Lock()
-
-        def keep(span: Span, files: list[bytes]) -> None:
-            made = self._write(self._sensitive, joined(files))
-            with lock:
-                written[span] = made
-
-        spans = sheets.spans()
-        with Encryptors(sheets, spans) as encryptors:
-            encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS))
-        return tuple(tuple(written[span] for span in spans if span.lane == lane) for lane in range(sheets.lanes.count))
-
-    def _seal(self, content: bytes) -> Object:
-        name = f"{self._folder}/{new_id()}"
-        sealed = self._vault.seal(name, content)
-        self._sensitive.write(name, sealed)
-        return described(name, sealed)
-
-    def _write(self, store: Storage, content: bytes) -> Object:
-        name = f"{self._folder}/{new_id()}"
-        store.write(name, content)
-        return described(name, content)
-
-
-def total_label(segment: str, first: int) -> bytes:
-    return f"totals/{segment}/{first}".encode()
+    def _totals(
+        self,
+        segment: str,
+        measures: Sequence[Measure],
+        parts: Sequence[dict[str, Words]],
+        counts: NDArray[np.int64],
+        numbers: Sequence[int],
+        cells: int,
+    ) -> tuple[Totals, ...]:
+        return (self.totals(segment, measures, 0, parts, counts, numbers, cells),)
 
 
 def lane_checks(vault: Vault, lanes: Lanes, plane: Lane, number: int) -> tuple[int, int]:
@@ -271,10 +291,7 @@ def _pattern(values: Values) -> Words:
 
 def _arguments(manifest: Manifest) -> list[Argument]:
     """Every measure's, and the rows' numbers."""
-    found = [
-        Argument(each.sql, each.type, each.decimals, (), lower=each.lower, upper=each.upper, nullable=each.nullable)
-        for each in manifest.measures
-    ]
+    found = [of_measures.argument_of(each) for each in manifest.measures]
     number = Argument(identifier(ROW), "BIGINT", 0, (), lower=0, upper=of_measures.SEGMENT_ROWS, nullable=False)
     return [*found, number]
 
@@ -300,36 +317,3 @@ def selection(manifest: Manifest, arguments: Sequence[Argument]) -> QueryPlan:
         limit=None,
         offset=0,
     )
-
-
-def half_of(column: Column) -> str:
-    """Where a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
-    if column.kind is Kind.ENCRYPTED:
-        return "encrypted" if is_number(column.type) or column.type == "BOOLEAN" else "sealed"
-    return str(column.kind)
-
-
-def _columns_by_half(table: Table) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"plain": [], "encrypted": [], "sealed": [], "local": []}
-    for column in table.schema.columns:
-        found[half_of(column)].append(column.name)
-    return found
-
-
-def _sealed_parquet(table: Table, names: Sequence[str]) -> bytes:
-    """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
-    columns = [table.schema.column(name) for name in names]
-    selected = ", ".join(
-        f"CAST({identifier(each.name)} AS VARCHAR) AS {identifier(each.name)}"
-        if is_text_in_parquet(each)
-        else identifier(each.name)
-        for each in columns
-    )
-    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW sealed_columns AS SELECT {selected} FROM {table.relation}")
-    content = table.parquet("sealed_columns", names, 0, table.rows)
-    table.connection.execute("DROP VIEW sealed_columns")
-    return content
-
-
-def is_text_in_parquet(column: Column) -> bool:
-    return column.type == "INTERVAL"

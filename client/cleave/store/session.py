@@ -3,37 +3,53 @@
     with StoredSession("trial", stores, Access(Path("key.json"))) as session:
         answer = session.ask(session.plan("SELECT ward, AVG(age) FROM trial GROUP BY ward"))
 
-The head is read once: every answer of a session is of one version of the table.
+Every answer is of one version of the table: the one it was opened at, until another has taken its place and what it
+stood on is deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from cleave.model import cache
+from cleave.model.cost import Prices
 from cleave.pipeline import DEFAULTS, Options, Result, run_local
 from cleave.session import Access, Bars, Silent, require_decided
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import plan_query
-from cleave.sql.whole import plan_whole
-from cleave.store.cellwise import Cellwise, over_cells
+from cleave.store.answer import answer
+from cleave.store.cellwise import StoredPlan
+from cleave.store.choice import Chooser
+from cleave.store.contributors import min_group_of
 from cleave.store.describe import describe_stored
 from cleave.store.memory import Memory
+from cleave.store.packing_key import PackingKeys
+from cleave.store.pruning import cells_of_whole
+from cleave.store.scan import ManyGroupsError, ScanAnswer, scan
+from cleave.store.services import Embedded, Services
+from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
-from cleave.store.tables import Tables
+from cleave.store.tables import LostError, Tables
 from cleave.transport.base import QUERY_SECONDS
-from cleave.transport.deadline import Deadline
-from cleave_shared.errors import KeyFileError, QueryRefused
+from cleave.transport.deadline import Deadline, OutOfTime, Stopped
+from cleave_shared.errors import InputError, KeyFileError, ServiceError
 
 if TYPE_CHECKING:
     from cleave.ckks.secret_key import SecretKey
     from cleave.describe import Description
+    from cleave.store.job import Job
     from cleave.store.locate import Stores
+    from cleave.store.machine import Machine
     from cleave.table.lazy import LazyTable
     from cleave.table.schema import Schema
     from cleave.table.table import Table
+    from cleave_shared.wire import PlainResponse
+
+T = TypeVar("T")
+_TRIES = 4
 
 
 def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, SecretKey]:
@@ -55,19 +71,42 @@ class StoredSession:
         bars: Bars = lambda: contextlib.nullcontext(Silent()),
         others: Sequence[LazyTable] = (),
         memory: Memory | None = None,
+        seconds: float | None = None,
+        contributor: str | None = None,
+        embedded: Embedded | None = None,
+        *,
+        scan: bool = True,
+        machine: Machine | None = None,
     ) -> None:
+        """`seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
+
+        `contributor`: whose rows alone are asked.
+        `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
+        `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
+        `machine`: makes the calls of scans, which then go on when this process ends.
+        """
         if access is None:
             raise KeyFileError("a stored table is asked under its key, and none was named")
         self.name = name
+        self._contributor = contributor
+        self._scan = scan
+        self._machine = machine
         self._bars = bars
         self._others = tuple(others)
+        self._stores = stores
         self._open = contextlib.ExitStack()
         self._open.callback(stores.close)
+        self._services = Services(access, stores, embedded)
+        self._open.callback(self._services.close)
+        self._seconds = seconds or QUERY_SECONDS
         self._deadline: Deadline | None = None  # of the question under way
         self._table: Table | None = None  # and what was fetched for it
+        self._asked = False
         try:
-            self._tables, key = open_tables(stores, access, memory)
-            self._stored = Stored(self._tables, self._tables.open(name), key)
+            self._tables, self._key = open_tables(stores, access, memory)
+            with self._within():
+                self._stored = self._look()
+            self._open.callback(self._let_go)
         except BaseException:
             self._open.close()
             raise
@@ -85,6 +124,11 @@ class StoredSession:
     def rows(self) -> int:
         return self._stored.manifest.rows
 
+    @property
+    def min_group(self) -> int:
+        """Rows that every group shown has at least, where the caller does not say."""
+        return min_group_of(self._stored.manifest)
+
     def unlock(self, plan: QueryPlan | LocalPlan) -> None:
         """The key is open already."""
 
@@ -93,21 +137,46 @@ class StoredSession:
         deadline, table = self._deadline, self._table
         if deadline is not None:
             deadline.stop()
+        self._stored.stop()
         if table is not None:
             table.connection.interrupt()
 
-    def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """Over cells (QueryPlan) where they answer, else over rows that are fetched. Raises QueryRefused."""
-        others = {each.name: each.schema for each in self._others}
-        plan = plan_query(sql, self.schema, self.name, cloud_only=cloud_only, others=others)
-        if isinstance(plan, LocalPlan):
-            return plan
-        wanted = over_cells(plan, self._stored.manifest)
-        if isinstance(wanted, Cellwise):
-            return plan
-        if cloud_only:
-            raise QueryRefused(f"the stored totals do not answer it: {wanted}", hint=self._over())
-        return self._fetched(plan, others, wanted)
+    def plan(self, sql: str, *, cloud_only: bool = False, scan: bool = True) -> QueryPlan | LocalPlan:
+        """Each output by the way that answers it: from totals, by the plain service, or over rows that are fetched.
+
+        A StoredPlan, or a LocalPlan where it is answered over rows as a whole. `scan` False: nor by sums of rows that
+        the sensitive service is told the positions of. Raises QueryRefused, and what reading the list of cells may.
+        """
+        with self._within():
+            return self._of_one_version(lambda: self.chooser(scan=scan).chosen(sql, cloud_only=cloud_only))
+
+    def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
+        """Every way to answer a question, each to be asked; what tells services and stores least comes first."""
+        with self._within():
+            return self._of_one_version(lambda: self.chooser().plans(sql))
+
+    def chooser(self, *, scan: bool = True) -> Chooser:
+        return Chooser(
+            self._stored,
+            self.name,
+            {each.name: each.schema for each in self._others},
+            Prices(self._stored.places[0].startswith("s3://"), self._services.elsewhere, cache.current()),
+            services=self._services.there,
+            scan=scan and self._scan,
+            job=self._machine is not None,
+        )
+
+    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
+
+    def _job(self, plan: QueryPlan | LocalPlan) -> Job:
+        from cleave.store.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
+
+        if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
+            raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
+        folder = self._tables.folder(self.name)
+        return job_of(self._stores.sensitive, folder, self._stored, self._machine, plan.sql)
 
     def ask(
         self,
@@ -118,21 +187,103 @@ class StoredSession:
         strict: bool = False,
     ) -> Result:
         """Raises what Session.ask does, and CheckFailed for what is damaged in the store."""
-        if isinstance(plan, LocalPlan):
-            self._deadline = Deadline(seconds or QUERY_SECONDS)
-            answer = self._ask_rows(plan, options or DEFAULTS, self._deadline)
-        else:
-            answer = self._stored.ask_cells(self._over_cells(plan), options or DEFAULTS)
+        if self._asked:
+            self._tables.count_anew()  # the first question's count has what opening the table read
+        self._asked = True
+        with self._within(seconds) as deadline:
+            found = self._of_one_version(lambda: self._answer(plan, self._guarded(options), deadline))
         if strict:
-            require_decided(answer)
-        return answer
+            require_decided(found)
+        return found
 
-    def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:  # noqa: ARG002
-        """Which way the question would be answered, and what that reads."""
-        return describe_stored(self._stored, plan if isinstance(plan, LocalPlan) else self._over_cells(plan))
+    def _guarded(self, options: Options | None) -> Options:
+        """With the table's own least size of groups where none is asked for."""
+        asked = options or DEFAULTS
+        return replace(asked, min_group=asked.min_group or self.min_group)
+
+    def _answer(self, plan: QueryPlan | LocalPlan, options: Options, deadline: Deadline) -> Result:
+        if isinstance(plan, LocalPlan):
+            if self._machine:
+                self._job(plan)
+            return self._ask_rows(plan, options, deadline)
+        mine, stored = self._mine(plan), self._stored
+        job = self._job(mine) if self._machine else None
+        folder = self._tables.folder(self.name)
+        stored.remote = remote = self._services.remote(folder, stored.manifest, self._key.key_id, deadline)
+        try:
+            with self._services.marking(), self._bars() as progress:
+                ask_plain = remote.aggregate if remote else _no_plain
+
+                keys = PackingKeys(self._stores.sensitive, folder, stored)
+
+                def ask_scan(plan: StoredPlan) -> ScanAnswer:
+                    if remote is None:
+                        raise TypeError("a plan that asks the services, where there are none")
+                    if job is not None:
+                        from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
+
+                        return scan_by_job(remote, self._stores.sensitive, stored, plan, job, progress, deadline)
+                    with keys.forgotten_where_refused():
+                        return scan(remote, stored, plan, progress, keys.key)
+
+                return answer(stored, mine, options, deadline, progress, self._at_work, ask_plain, ask_scan)
+        except ManyGroupsError:
+            if mine.cloud_only:
+                raise
+            return self._answer(self.chooser(scan=False).chosen(mine.sql, cloud_only=False), options, deadline)
+        finally:
+            stored.stop()
+            stored.remote = None
+
+    @contextlib.contextmanager
+    def _within(self, seconds: float | None = None) -> Iterator[Deadline]:
+        """The store is waited for no longer."""
+        self._deadline = Deadline(seconds or self._seconds)
+        self._stores.limit(self._deadline)
+        try:
+            yield self._deadline
+        finally:
+            self._stores.limit(None)
+
+    def _look(self) -> Stored:
+        return Stored(self._tables, self._tables.open(self.name), self._key, self._contributor)
+
+    def _of_one_version(self, ask: Callable[[], T]) -> T:
+        """What `ask` comes to, over a newer version where one has taken this one's place and its objects are gone."""
+        for _ in range(_TRIES):
+            opened = self._stored.opened
+            try:
+                return ask()
+            except (LostError, ServiceError) as error:  # services tell what they did not find in words of their own
+                if isinstance(error, OutOfTime | Stopped) or not self._tables.replaced(opened):
+                    raise
+            newer = self._look()
+            if newer.schema.hash() != self._stored.schema.hash() or newer.manifest.by != self._stored.manifest.by:
+                raise StoreError(f"table {self.name!r} was put anew, and otherwise, meanwhile", hint="ask again")
+            self._stored.close()
+            self._stored = newer
+        raise StoreError(f"table {self.name!r} is changed faster than it can be read", hint="ask again")
+
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
+        """Which way the question would be answered, what that reads, and what other ways would take."""
+
+        def described() -> Description:
+            mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
+            guarded = self._guarded(options)
+            ways = self.chooser().ways(mine, pad=guarded.pad)
+            return describe_stored(
+                self._stored, mine, guarded, ways, services=self._services.there, elsewhere=self._services.elsewhere
+            )
+
+        with self._within():
+            return self._of_one_version(described)
 
     def close(self) -> None:
         self._open.close()
+
+    def _let_go(self) -> None:
+        """Of whichever version is asked by then."""
+        self._stored.close()
 
     def __enter__(self) -> StoredSession:
         return self
@@ -146,9 +297,10 @@ class StoredSession:
         with self._bars() as progress:
             # a join may name a column that it does not read, as USING does
             names = [each.name for each in self.schema.columns] if plan.others else plan.columns
-            table = self._stored.rows.table(names, ordered=True, progress=progress)
+            cells = None if options.pad else cells_of_whole(self._stored, plan)
+            table = self._stored.rows.table(names, ordered=True, progress=progress, cells=cells, deadline=deadline)
             with table:
-                self._table = table
+                self._at_work(table)
                 for each in self._others:
                     if each.name in plan.others:
                         with each.read(progress) as other:
@@ -157,15 +309,21 @@ class StoredSession:
                 answer = run_local(table, plan, options, deadline)
         return self._stored.counted(answer)
 
-    def _over_cells(self, plan: QueryPlan) -> Cellwise:
-        wanted = over_cells(plan, self._stored.manifest)
-        if isinstance(wanted, str):
-            raise QueryRefused(f"the stored totals do not answer it: {wanted}")
-        return wanted
+    def _mine(self, plan: QueryPlan) -> StoredPlan:
+        """`plan`, made anew where a newer version of the table keeps other totals."""
+        if not isinstance(plan, StoredPlan):
+            raise TypeError("a plan over files is not one over a stored table")
+        if plan.measures == self._stored.manifest.measures:
+            return plan
+        again = self.chooser().chosen(plan.sql, cloud_only=not plan.fetches)
+        if not isinstance(again, StoredPlan):
+            raise StoreError(f"table {self.name!r} was changed meanwhile", hint="ask again")
+        return again
 
-    def _fetched(self, plan: QueryPlan, others: Mapping[str, Schema], reason: str) -> LocalPlan:
-        return plan_whole(plan.sql, self.schema, self.name, others, QueryRefused(reason, hint=self._over()))
+    def _at_work(self, table: Table | None) -> None:
+        """What `stop` interrupts."""
+        self._table = table
 
-    def _over(self) -> str:
-        names = ", ".join(self._stored.manifest.by) or "no columns"
-        return f"totals are kept by {names}: counts, sums, means, variances over them need no rows"
+
+def _no_plain(plan: QueryPlan) -> Sequence[PlainResponse]:
+    raise TypeError(f"a plan that asks the plain service of {plan.table!r}, where there is none")

@@ -2,10 +2,11 @@
 
     read      whole objects, or a range of one
     write     a new object: one that is there is never written over
+    copy      an object to a new name, by the store itself where it can
     replace   an object that changes (a table's head), only if it is still as it was read
     names     of what is there, under a prefix
     delete    objects, whether they are there or not
-    link      a URL by which a service may read one object for a while
+    link      a URL by which a service may read one object for a while; put_link, one by which it may write a new one
 
 An object is there whole or not at all, and once written it stays as it is. Names are ours: letters, digits and `/ . -`.
 """
@@ -20,6 +21,7 @@ from cleave_shared.errors import ServiceError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 _LONGEST_NAME = 512
+_LOST = "restore it from a backup or an older version; `cleave verify` tells what else is lost"
 
 
 class StoreError(ServiceError):
@@ -29,15 +31,26 @@ class StoreError(ServiceError):
 class NotStoredError(StoreError):
     """There is no object of that name."""
 
+    def __init__(self, message: str, *, hint: str | None = _LOST, status: int | None = None) -> None:
+        super().__init__(message, hint=hint, status=status)
+
 
 class ConflictError(StoreError):
     """Somebody else wrote first: nothing was changed."""
+
+    def __init__(self, message: str, *, hint: str | None = "run the command again", status: int | None = None) -> None:
+        super().__init__(message, hint=hint, status=status)
 
 
 class Storage(Protocol):
     """Thread-safe. Everything raises StoreError, never with an object's content, and no wait is without an end."""
 
     location: str  # as the user named it
+
+    @property
+    def base(self) -> str:
+        """What every link begins with, up to a slash."""
+        ...
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         """Bytes `start`..`stop` of an object. Raises NotStoredError."""
@@ -49,6 +62,10 @@ class Storage(Protocol):
 
     def write(self, name: str, content: bytes) -> None:
         """Raises ConflictError if there is an object of that name."""
+        ...
+
+    def copy(self, name: str, to: str) -> None:
+        """Write a new object `to` as `name` is. Raises NotStoredError."""
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
@@ -63,6 +80,10 @@ class Storage(Protocol):
 
     def link(self, name: str, seconds: int) -> str:
         """A URL that gives whoever holds it this object, for `seconds` where the store can limit it."""
+        ...
+
+    def put_link(self, name: str, seconds: int) -> str:
+        """A URL by which whoever holds it may write this object, where there is none of that name."""
         ...
 
     def close(self) -> None: ...

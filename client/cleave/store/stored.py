@@ -2,45 +2,61 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
-from cleave.pipeline import Options, Result, Usage
-from cleave.sql.finish import finish
-from cleave.sql.sets import regroup
+from cleave.pipeline import Result
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells, load_cells
-from cleave.store.cellwise import NUMBER, Cellwise, Part, Selection
-from cleave.store.chunks import split
-from cleave.store.lanes import Integers, Lanes, plan_lanes
-from cleave.store.manifest import Object, Segment, Totals
-from cleave.store.opening import open_lane
-from cleave.store.put import load_stored_schema
+from cleave.store.cellwise import NUMBER
+from cleave.store.contributors import only
+from cleave.store.lanes import Integers, Lanes
+from cleave.store.manifest import Object, Segment
+from cleave.store.packed import Room
+from cleave.store.remote import Remote
 from cleave.store.rows import Rows
-from cleave.store.segment import WINDOW, total_label
+from cleave.store.scanned import Scanned
+from cleave.store.schemas import load_stored_schema
+from cleave.store.sources import Part
+from cleave.store.stored_lanes import lanes_of, marks_of
 from cleave.store.tables import Opened, Tables
-from cleave.suppress import suppress_small
+from cleave.store.totals import TotalsReader
+from cleave.store.vault import Vault
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.params import Profile
 
 
 class Stored:
-    """One version of one table."""
+    """One version of one table, or what of it is one `contributor`'s.
 
-    def __init__(self, tables: Tables, opened: Opened, key: SecretKey) -> None:
+    What a question made it read is kept for the next: cells, totals, indexes. To be closed once a question was asked of
+    its cells.
+    """
+
+    def __init__(self, tables: Tables, opened: Opened, key: SecretKey, contributor: str | None = None) -> None:
+        self._cells: Cells | None = None
+        if contributor is not None:
+            opened, self._cells = only(tables, opened, contributor)
+        self.opened = opened
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
         self._tables = tables
         self._vault = opened.vault
         self._cipher = Cipher(key)
         self._key = key
-        self._cells: Cells | None = None
+        self._totals = TotalsReader(tables, opened.vault, self._cipher, key.profile, opened.manifest)
+        self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
+        self._cell_table: Table | None = None
+        self.remote: Remote | None = None  # the services, for the question under way
 
     @property
     def profile(self) -> Profile:
@@ -52,100 +68,130 @@ class Stored:
             self._cells = load_cells(self._tables.unseal(self._vault, self.manifest.cells))
         return self._cells
 
-    def ask_cells(self, wanted: Cellwise, options: Options) -> Result:
-        """Answer from totals."""
-        cells = self.cells
-        with self._cell_table() as table:
-            selection = Selection(table, cells.rows, wanted)
-        answered = regroup(wanted.plan, selection.groups, [])
-        figures = selection.figures(self.totals(wanted.parts), self.manifest.measures, answered.members)
-        groups, shown, suppressed = suppress_small(answered, figures, selection.counts, options.min_group)
-        result = finish(wanted.plan, groups, shown)
-        hides = options.min_group > 0
-        usage = Usage(
-            profile=self.manifest.profile,
-            key_id=self._key.key_id,
-            rows=None if hides else self.manifest.rows,
-            selected_rows=None if hides else sum(selection.counts),
-            groups=None if hides else len(selection.keys),
-            lanes=0,
-            blocks=0,
-            chunks=0,
-            sensitive_requests=0,
-            requests=0,
-            bytes_sent=0,
-            bytes_received=0,
-            min_group=options.min_group if hides else None,
-            suppressed_groups=suppressed.small if hides else None,
-            withheld_groups=suppressed.withheld if hides else None,
-        )
-        return self.counted(Result(result, {}, usage, {}))
-
     def counted(self, answer: Result) -> Result:
         """`answer` with what was read of the store, all of which passed its checks."""
+        asked = self.remote.transport if self.remote else None  # None, too, where nothing was asked
         usage = replace(
             answer.usage,
-            requests=self._tables.objects_read,
-            bytes_received=self._tables.bytes_read,
+            requests=asked.requests if asked else 0,
+            sensitive_requests=self.remote.sums_asked if self.remote else 0,
+            bytes_sent=asked.sent if asked else 0,
+            bytes_received=asked.received if asked else 0,
+            objects_read=self._tables.objects_read,
+            bytes_read=self._tables.bytes_read,
+            rows=None if answer.usage.rows is None else self.manifest.rows,  # not those alone that were fetched
             profile=self.manifest.profile,
             key_id=self._key.key_id,
         )
-        return replace(answer, usage=usage, checks={"head": "passed", "stored": "passed", "sentinel": "passed"})
+        checks = {"head": "passed", "stored": "passed", "sentinel": "passed"}
+        checks["totals"] = "passed" if self.remote and self.remote.sums_asked else "not needed"
+        return replace(answer, usage=usage, checks=checks)
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
         return Rows(self._tables, self._vault, self._key, self.manifest, self.schema, self.cells)
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where the sensitive and the plain half rest."""
+        return self._tables.places
+
+    @property
+    def key_id(self) -> str:
+        return self._key.key_id
+
+    def order(self, segment: Segment) -> NDArray[np.uint32]:
+        """Which row of the plain half each row of a segment is, as they lie in its ciphertexts."""
+        if segment.order is None:
+            raise CheckFailed("stored", "a segment has no order of its rows")
+        order = np.frombuffer(self._tables.unseal(self._vault, segment.order), np.uint32)
+        if len(order) != segment.rows:
+            raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
+        return order
+
+    def row_lanes(self, segment: Segment) -> Lanes:
+        return lanes_of(self.manifest, segment, self._key.profile)
+
+    def scanned(self, segment: Segment) -> Scanned:
+        """What takes in the sums that a service makes of rows of `segment`."""
+        marks, label = marks_of(segment, self._cipher), bytes.fromhex(segment.id)
+        return Scanned(self.row_lanes(segment), self._cipher, marks, label, self._cipher.ring.modulus)
+
+    def room(self, segment: Segment) -> Room:
+        """What decides whether sums of rows of `segment` come back packed."""
+        return Room(self.row_lanes(segment), self._cipher.ring.degree, self._cipher.ring.modulus)
+
+    def new_packing_key(self, levels: int) -> bytes:
+        return self._cipher.packing_key(levels)
+
+    @property
+    def vault(self) -> Vault:
+        return self._vault
+
+    def name_of_job(self, sql: str) -> str:
+        """32 hex digits that only the owner can tell `sql`, over these segments, by."""
+        of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
+        return self._vault.pseudorandom(f"job/{of}", 16).hex()
+
+    @property
+    def modulus(self) -> int:
+        return self._cipher.ring.modulus
+
+    def values_of(self, files: Sequence[bytes]) -> list[int]:
+        """What sums of rows that a service made decrypt to. Raises CheckFailed for what is no ciphertext."""
+        try:
+            return [int(value) for value in self._cipher.decrypt(files)[:, 0]]
+        except WireError as error:
+            raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
+
+    def stop(self) -> None:
+        """End every wait for a service."""
+        if self.remote is not None:
+            self.remote.stop()
 
     def columns(self) -> list[of_measures.Column]:
         """All totals that are kept."""
         return of_measures.columns_of(self.manifest.measures)
 
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
-        """Of every cell (cells,), over all segments."""
-        found: dict[Part, Integers] = {part: np.zeros(len(self.cells), object) for part in parts}
-        for segment in self.manifest.segments:
-            for part, entries in self._segment_totals(segment, parts).items():
-                found[part][: len(entries)] += entries
-        return found
+        """Of every cell (cells,), over all segments: added up by the sensitive service where `remote` is there to ask
+        it, else all read here.
+        """
+        if unknown := [part for part in parts if part not in self._known]:
+            read = self._totals.read(unknown, len(self.cells), self.remote)
+            self._known |= {part: _compact(entries) for part, entries in read.items()}
+        return {part: self._known[part] for part in parts}
+
+    def sums_asked(self, parts: Sequence[Part]) -> int:
+        """Ciphertexts that the sensitive service is asked for, where there is one."""
+        return self._totals.sums(parts)
 
     def total_objects(self, parts: Sequence[Part]) -> list[Object]:
-        """All that `totals` reads."""
-        return [
-            kept.lanes[lane]
-            for segment in self.manifest.segments
-            for kept in segment.totals
-            for lane in self._total_lanes(kept, parts)[2]
-        ]
+        """All that `totals` stands on."""
+        return self._totals.objects(parts)
 
-    def _total_lanes(self, kept: Totals, parts: Sequence[Part]) -> tuple[list[of_measures.Column], Lanes, list[int]]:
-        """The columns of some totals, how they lie, and the lanes that hold `parts`."""
-        columns = of_measures.columns_of(self.manifest.measures[kept.first : kept.stop], kept.first)
-        lanes = plan_lanes([column.total for column in columns], WINDOW, self._key.profile)
-        if lanes.count != len(kept.lanes):
-            raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
-        needed = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
-        return columns, lanes, sorted({lane for at in needed for lane in lanes.of(at)})
+    def cell_table(self) -> Table:
+        """The cells as rows: their numbers and their by columns' values. It is made once, and closed with this."""
+        if self._cell_table is None:
+            self._cell_table = self._new_cell_table()
+        return self._cell_table
 
-    def _segment_totals(self, segment: Segment, parts: Sequence[Part]) -> dict[Part, Integers]:
-        found: dict[Part, Integers] = {}
-        for kept in segment.totals:
-            columns, lanes, wanted = self._total_lanes(kept, parts)
-            label = total_label(segment.id, kept.first)
-            planes = {
-                lane: open_lane(self._cipher, lanes, label, lane, 0, split(self._tables.read(kept.lanes[lane])))
-                for lane in wanted
-            }
-            for at, column in enumerate(columns):
-                if (column.measure, column.part) in parts:
-                    of = {lane: planes[lane][: segment.cells] for lane in lanes.of(at)}
-                    found[column.measure, column.part] = (
-                        lanes.decode(at, of, 1) if of else np.zeros(segment.cells, object)
-                    )
-        return found
+    def close(self) -> None:
+        table, self._cell_table = self._cell_table, None
+        if table is not None:
+            table.__exit__(None, None, None)
 
-    def _cell_table(self) -> Table:
-        """The cells as rows: their numbers and their by columns' values."""
+    def _new_cell_table(self) -> Table:
         table = no_table(self.manifest.table, self.schema, len(self.cells))
         by = [(place, self.schema.column(name)) for place, name in enumerate(self.manifest.by)]
-        self.cells.create(table.connection, table.relation, NUMBER, by)
+        try:
+            self.cells.create(table.connection, table.relation, NUMBER, by)
+        except BaseException:
+            table.__exit__(None, None, None)
+            raise
         return table
+
+
+def _compact(totals: Integers) -> Integers:
+    """`totals`, none of which is negative, in 8 bytes each where the sum of any of them fits."""
+    return totals.astype(np.int64) if int(totals.sum()) < 1 << 62 else totals

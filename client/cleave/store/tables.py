@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
-import hmac
-import json
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from cleave.ckks.secret_key import SecretKey
+from cleave.store.contribution import folder_of
+from cleave.store.heads import Heads, key_id_of, key_moved_to
 from cleave.store.locate import Stores
-from cleave.store.manifest import FORMAT, Manifest, Object, described, new_id
+from cleave.store.manifest import Manifest, Object, described, folder_of_keys, new_id
 from cleave.store.memory import Memory
-from cleave.store.storage import NotStoredError
+from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave.store.vault import DAMAGED, Vault
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
+
+if TYPE_CHECKING:
+    from cleave.pipeline import Progress
 
 _HEAD = "head"
 _DRAFT = "draft"
-_HEAD_BYTES = 4096
+_TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
+_TRIES = 4  # to read a table that others change meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table as one head has it. `head` is what the next commit must still find."""
+    """A table as one head has it. `head` is what the next commit must still find; `before`: the objects of its folder,
+    by store, that were there before it was committed here.
+    """
 
     manifest: Manifest
     vault: Vault
     head: str
+    before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
+
+
+class LostError(CheckFailed):
+    """An object that a manifest names is not there: harmed, or of a version that a later one has replaced."""
 
 
 class Tables:
@@ -41,47 +55,80 @@ class Tables:
         self._stores = stores
         self._key = key
         self._memory = memory
-        self._mac = key.derive("store/head")
+        self._heads = Heads(key, stores.sensitive.location)
+        self._counting = threading.Lock()  # objects are read side by side
         self.objects_read = 0
         self.bytes_read = 0
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where the sensitive and the plain half rest."""
+        return self._stores.sensitive.location, self._stores.plain.location
+
+    def count_anew(self) -> None:
+        """What is read from here on is counted from nothing."""
+        with self._counting:
+            self.objects_read = self.bytes_read = 0
 
     def find(self, name: str) -> Opened | None:
         """None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError."""
         tag = self._tag(name)
-        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
-        seen = self._memory.newest(tag)
-        if found is None:
-            if seen:
-                raise CheckFailed(
-                    "stored",
-                    f"{self._stores.sensitive.location}: table {name!r} was there and is gone",
-                    hint="restore the store; if it was dropped elsewhere, `cleave drop` here forgets it",
-                )
-            return None
-        content, version = found
+        opened = self._latest(tag)
+        if opened is None and self._memory.newest(self._seen(tag)):
+            raise CheckFailed(
+                "stored",
+                f"{self._stores.sensitive.location}: table {name!r} was there and is gone",
+                hint="restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here",
+            )
+        if opened is not None and opened.manifest.table.lower() != name.lower():
+            raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
+        return opened
+
+    def _latest(self, tag: str) -> Opened | None:
+        for left in reversed(range(_TRIES)):
+            seen = self._memory.newest(self._seen(tag))  # before the head: others here may commit in between
+            found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
+            if found is None:
+                return None
+            try:
+                return self._believed(tag, *found, seen)
+            except LostError:  # whoever committed since has deleted what this head named
+                if not left:
+                    raise
+        return None
+
+    def _believed(self, tag: str, content: bytes, version: str, seen: tuple[str, int] | None) -> Opened:
+        """What a head shows, unless a newer version or another table was seen here in its place."""
         head = self._read_head(tag, content)
         if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: shows version {head['version']} of table {name!r}, "
+                f"{self._stores.sensitive.location}: shows version {head['version']} of a table, "
                 f"and {seen[1]} was here before",
                 hint="somebody put an old state back: restore the newest one",
             )
         opened = self._open(head, version)
-        if opened.manifest.table.lower() != name.lower():
-            raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
-        self._memory.remember(tag, head["table_id"], head["version"])
+        if seen and seen[0] != head["table_id"]:
+            raise CheckFailed(
+                "stored",
+                f"{self._stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
+                hint="if it was dropped and put anew elsewhere, `cleave drop NAME --forget` here, and ask again",
+            )
+        self._memory.remember(self._seen(tag), head["table_id"], head["version"])
         return opened
 
     def open(self, name: str) -> Opened:
         """Raises InputError where there is no such table under this key."""
         opened = self.find(name)
         if opened is None:
-            raise InputError(
-                f"{self._stores.sensitive.location}: there is no table {name!r} under this key",
-                hint="`cleave ls --store ...` lists the tables there are",
-            )
+            raise self._no_table(name)
         return opened
+
+    def _no_table(self, name: str) -> InputError:
+        return InputError(
+            f"{self._stores.sensitive.location}: there is no table {name!r} under this key",
+            hint="`cleave ls --store ...` lists the tables there are",
+        )
 
     def commit(self, manifest: Manifest, expected: str | None) -> Opened:
         """Make `manifest`, all of whose objects are there, the table's. Raises ConflictError if another came first.
@@ -89,19 +136,63 @@ class Tables:
         `expected`: `Opened.head`, None for a new table.
         """
         tag = self._tag(manifest.table)
+        before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self._stores.apart())
         vault = Vault(self._key, manifest.table_id)
         written = self.seal(self.folder(manifest.table), vault, manifest.model_dump_json().encode())
         head = {
-            "cleave_table": FORMAT,
             "key_id": self._key.key_id,
             "table_id": manifest.table_id,
             "version": manifest.version,
             "manifest": written.model_dump(),
         }
-        content = json.dumps({**head, "mac": self._mark(tag, head)}).encode()
-        version = self._stores.sensitive.replace(f"tables/{tag}/{_HEAD}", content, expected)
-        self._memory.remember(tag, manifest.table_id, manifest.version)
-        return Opened(manifest, vault, version)
+        content = self._heads.dump(tag, head)
+        version = self._replace(f"tables/{tag}/{_HEAD}", content, expected)
+        try:
+            self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
+        except InputError as error:
+            told = f"{error.message}; version {manifest.version} of the table is stored all the same"
+            raise InputError(told, hint=error.hint) from None
+        return Opened(manifest, vault, version, before)
+
+    def _replace(self, place: str, content: bytes, expected: str | None) -> str:
+        """Write a head. A store may fail to tell that it did, or tell us that we were first ourselves."""
+        store = self._stores.sensitive
+        try:
+            return store.replace(place, content, expected)
+        except StoreError as failure:
+            try:
+                found = store.read_versioned(place)
+            except StoreError:
+                if isinstance(failure, ConflictError):
+                    raise failure from None
+                raise StoreError(
+                    failure.message,
+                    hint="whether the table was changed is not known: `cleave show` tells, before it is tried again",
+                    status=failure.status,
+                ) from None
+            if found is None or found[0] != content:
+                raise
+            return found[1]
+
+    def forget(self, name: str) -> None:
+        """What was seen of a table here. Nothing in the store changes."""
+        self._memory.forget(self._seen(self._tag(name)))
+
+    def replaced(self, opened: Opened) -> bool:
+        """Whether the table has another head by now."""
+        found = self._stores.sensitive.read_versioned(f"tables/{self._tag(opened.manifest.table)}/{_HEAD}")
+        return found is None or found[1] != opened.head
+
+    @contextlib.contextmanager
+    def changing(self, opened: Opened) -> Iterator[None]:
+        """What is lost to a writer because another came first, and deleted it, is a ConflictError."""
+        try:
+            yield
+        except LostError:
+            if not self.replaced(opened):
+                raise
+            location = self._stores.sensitive.location
+            raise ConflictError(f"{location}: the table was changed by somebody else meanwhile") from None
 
     def folder(self, name: str) -> str:
         """Where the objects of a table lie, in both stores."""
@@ -114,18 +205,65 @@ class Tables:
         self._stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
+    def read_draft(self, name: str, version: int) -> tuple[bytes | None, str | None]:
+        """The draft of a version that is being put, and what `write_draft` wants as `expected`: of a draft that is
+        damaged only that.
+        """
+        place, vault = self._draft(name, version)
+        found = self._stores.sensitive.read_versioned(place)
+        if found is None:
+            return None, None
+        try:
+            return vault.open(place, found[0]), found[1]
+        except CheckFailed:
+            return None, found[1]
+
+    def write_draft(self, name: str, version: int, content: bytes, expected: str | None) -> str:
+        """Raises ConflictError where another draft of that version is there by now."""
+        place, vault = self._draft(name, version)
+        return self._replace(place, vault.seal(place, content), expected)
+
+    def delete_draft(self, name: str, version: int) -> None:
+        self._stores.sensitive.delete([self._draft(name, version)[0]])
+
+    def _draft(self, name: str, version: int) -> tuple[str, Vault]:
+        tag = self._tag(name)
+        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self._key, f"draft {tag}")
+
+    def has(self, name: str, sensitive: set[str], plain: set[str]) -> bool:
+        """Whether the objects of these names are there."""
+        folder = self.folder(name)
+        halves = ((self._stores.sensitive, sensitive), (self._stores.plain, plain))
+        return all(not wanted or wanted <= set(store.names(folder)) for store, wanted in halves)
+
     def read(self, which: Object, *, plain: bool = False) -> bytes:
         """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
-        store = self._stores.plain if plain else self._stores.sensitive
-        try:
-            content = store.read(which.name)
-        except NotStoredError:
-            raise CheckFailed("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
-        self.objects_read += 1
-        self.bytes_read += len(content)
+        content = self._read(which, 0, None, plain=plain)
         if hashlib.sha256(content).hexdigest() != which.sha256:
-            raise CheckFailed("stored", f"{store.location}: an object of the table is damaged", hint=DAMAGED)
+            place = self._place(plain=plain).location
+            raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
         return content
+
+    def read_range(self, which: Object, start: int, stop: int | None) -> bytes:
+        """Bytes `start`..`stop` of an object of the sensitive store, to be checked by the caller; all of it without.
+
+        Raises CheckFailed for an object that is lost.
+        """
+        return self.read(which) if stop is None else self._read(which, start, stop)
+
+    def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
+        store = self._place(plain=plain)
+        try:
+            content = store.read(which.name, start, stop)
+        except NotStoredError:
+            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
+        with self._counting:
+            self.objects_read += 1
+            self.bytes_read += len(content)
+        return content
+
+    def _place(self, *, plain: bool) -> Storage:
+        return self._stores.plain if plain else self._stores.sensitive
 
     def unseal(self, vault: Vault, which: Object) -> bytes:
         return vault.open(which.name, self.read(which))
@@ -136,27 +274,79 @@ class Tables:
         for name in self._stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             if last == _HEAD and (head := self._stores.sensitive.read_versioned(name)) is not None:
-                tag = folder.removeprefix("tables/")
-                if _key_id(head[0]) == self._key.key_id:
-                    found.append(self._open(self._read_head(tag, head[0]), head[1]))
+                ours = key_id_of(head[0]) == self._key.key_id
+                if ours and (opened := self._latest(folder.removeprefix("tables/"))) is not None:
+                    found.append(opened)
         yield from sorted(found, key=lambda each: each.manifest.table.lower())
 
-    def drop(self, name: str) -> None:
-        """Head first: without it nothing of a table is a table. Objects that nobody names any more go with it."""
+    def drop(self, name: str, progress: Progress | None = None) -> None:
+        """Head first: without it nothing of a table is a table. Objects that nobody names any more go with it, and
+        answers that whoever asked for them left behind.
+
+        Raises InputError where there is nothing, nor was.
+        """
         tag = self._tag(name)
+        own = f"tables/{tag}"
+        folders = [own, folder_of_keys(own), f"results/{tag}", *self._contributed(tag)]
+        there = [  # not of a put that follows
+            (store, [each for folder in folders for each in store.names(folder)]) for store in self._stores.apart()
+        ]
+        if not any(names for _, names in there) and self._memory.newest(self._seen(tag)) is None:
+            raise self._no_table(name)
         self._stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
-        for store in {id(each): each for each in (self._stores.sensitive, self._stores.plain)}.values():
-            store.delete(list(store.names(f"tables/{tag}")))
-        self._memory.forget(tag)
+        total = sum(len(names) for _, names in there)
+        advance = progress.stage("delete", total, "objects") if progress else lambda _: None
+        for store, names in there:
+            for start in range(0, len(names), _TOGETHER):
+                batch = names[start : start + _TOGETHER]
+                store.delete(batch)
+                advance(len(batch))
+        self.forget(name)
+
+    def _contributed(self, tag: str) -> list[str]:
+        """The folders of the table's contributors; of one that cannot be opened they are not known."""
+        try:
+            opened = self._latest(tag)
+        except (CheckFailed, InputError):
+            return []
+        manifest = opened.manifest if opened else None
+        return [folder_of(manifest.table_id, each.key) for each in manifest.contributors] if manifest else []
+
+    def moved_to(self, name: str) -> str | None:
+        """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
+        tag = self._tag(name)
+        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
+        return key_moved_to(self._heads.load(tag, found[0])) if found else None
+
+    def close_as_moved(self, opened: Opened, key_id: str) -> None:
+        """From here on the table can be opened under the key `key_id` alone. Raises ConflictError if it was changed."""
+        tag = self._tag(opened.manifest.table)
+        head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
+        content = self._heads.dump(tag, head)
+        self._replace(f"tables/{tag}/{_HEAD}", content, opened.head)
+
+    def clear(self, name: str) -> None:
+        """Delete all of a table that was moved but its head, which says so."""
+        tag = self._tag(name)
+        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
+        if found is None or key_moved_to(self._heads.load(tag, found[0])) is None:
+            raise InputError(f"table {name!r} was not put under another key")
+        for store in self._stores.apart():
+            store.delete([each for each in store.names(f"tables/{tag}") if each != f"tables/{tag}/{_HEAD}"])
+            store.delete(list(store.names(folder_of_keys(f"tables/{tag}"))))
 
     def sweep(self, opened: Opened) -> int:
-        """Delete what no manifest names: leftovers of writers that died, and of versions past. Returns how many."""
+        """Delete what was there before `opened` was committed and it does not name. Returns how many.
+
+        That is what writers left who died, and versions past. A writer that is still at work read the head before, so
+        its commit will fail in any case; what came after the commit is not touched: the next version may name it.
+        """
         tag = self._tag(opened.manifest.table)
-        head = self._read_head(tag, self._stores.sensitive.read(f"tables/{tag}/{_HEAD}"))
-        kept = opened.manifest.objects() | {head["manifest"]["name"], f"tables/{tag}/{_HEAD}", f"tables/{tag}/{_DRAFT}"}
+        own = self._draft(opened.manifest.table, opened.manifest.version)[0]  # deleted by whoever committed
+        kept = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
-        for store in {id(each): each for each in (self._stores.sensitive, self._stores.plain)}.values():
-            left = [name for name in store.names(f"tables/{tag}") if name not in kept]
+        for store, names in opened.before:
+            left = [name for name in names if name not in kept]
             store.delete(left)
             swept += len(left)
         return swept
@@ -164,21 +354,18 @@ class Tables:
     def _tag(self, name: str) -> str:
         return self._key.tag(f"stored table {name.lower()}")
 
-    def _mark(self, tag: str, head: dict[str, Any]) -> str:
-        text = json.dumps([tag, head], sort_keys=True, separators=(",", ":"))
-        return hmac.digest(self._mac, text.encode(), "sha256").hex()
+    def _seen(self, tag: str) -> str:
+        """Under which name this store's table is remembered: two stores may have tables of one name."""
+        place = self._stores.sensitive.location
+        return self._key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
 
     def _read_head(self, tag: str, content: bytes) -> dict[str, Any]:
-        failed = CheckFailed("stored", f"{self._stores.sensitive.location}: a table's head is damaged", hint=DAMAGED)
-        try:
-            head: dict[str, Any] = _json(content)
-            mark = head.pop("mac")
-            if head["cleave_table"] != FORMAT:
-                raise failed
-            if not hmac.compare_digest(str(mark), self._mark(tag, head)):
-                raise failed
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise failed from None
+        head = self._heads.load(tag, content)
+        if (key_id := key_moved_to(head)) is not None:
+            raise InputError(
+                f"{self._stores.sensitive.location}: the table is under another key now, {key_id}",
+                hint="name that key with --key; `cleave drop` under this one deletes this note",
+            )
         return head
 
     def _open(self, head: dict[str, Any], version: str) -> Opened:
@@ -194,20 +381,6 @@ class Tables:
         if (manifest.table_id, manifest.version) != (head["table_id"], head["version"]):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, version)
-
-
-def _json(head: bytes) -> Any:
-    if len(head) > _HEAD_BYTES:
-        raise ValueError
-    return json.loads(head)
-
-
-def _key_id(head: bytes) -> str | None:
-    try:
-        content = _json(head)
-    except (ValueError, RecursionError):
-        return None
-    return content.get("key_id") if isinstance(content, dict) else None
 
 
 def now() -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
-from cleave.store.manifest import Object
+from cleave.store.collect import news
+from cleave.store.locate import Stores
+from cleave.store.manifest import Manifest, Object
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 
@@ -24,7 +27,7 @@ def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -
     """Every object of the table, read and checked: its digest, and that what is sealed opens. Raises StoreError."""
     found: list[Damage] = []
     every = list(_objects(opened))
-    advance = progress.stage("verify", len(every))
+    advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
     for what, which, kind in every:
         try:
             if kind == "sealed":
@@ -33,10 +36,21 @@ def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -
                 tables.read(which, plain=kind == "plain")
         except CheckFailed as failure:
             found.append(Damage(what, failure.message))
-        advance(1)
+        advance(which.bytes)
     if not found:  # then every total must open as well: another key, or another's ciphertexts, would show
         parts = [(column.measure, column.part) for column in stored.columns()]
         stored.totals(parts)
+    return found
+
+
+def verify_heads(stores: Stores, key: SecretKey, manifest: Manifest) -> list[Damage]:
+    """Whether each contributor's head bears its signature and is no older than what was taken in. Raises StoreError."""
+    found = []
+    for each in manifest.contributors:
+        try:
+            news(stores, key, manifest, each)
+        except CheckFailed as failure:
+            found.append(Damage("the head of a contribution", failure.message))
     return found
 
 

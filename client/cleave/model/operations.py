@@ -1,0 +1,58 @@
+"""What answering a question is made of: operations, each of which takes so long on a machine, and how many of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Operation(StrEnum):
+    """What is counted, and of what. Of ciphertexts those of 8,192 coefficients; a larger ring's count for more."""
+
+    # of a question over files
+    READ = "read"  # of a value of a file: parsed, checked, in a table
+    SPLIT = "split"  # of a value that rows are selected and grouped by, or that is added up
+    LOCAL = "local"  # of a row, for every aggregate that DuckDB computes here of it
+    ENCODE = "encode"  # of a value of an encrypted column: an integer, in its field of a coefficient
+    ENCRYPT = "encrypt"  # of a ciphertext: encoded, encrypted, saved
+    ENCRYPT_ALONE = "encrypt alone"  # the same, where there are too few to fork for
+    ASK = "ask"  # a question to the sensitive service: processes, a request and an answer, what is always done
+    GROUP = "group"  # of a group's key or figure: found, joined with others, bounded
+    # of rows that are fetched
+    FETCH = "fetch"  # one for a question: processes, a table, a thread for each
+    SEGMENT = "segment"  # of a segment: its index, a round of DuckDB's
+    DECRYPT = "decrypt"  # of a ciphertext: loaded, decrypted, its fields taken apart
+    VALUE = "value"  # of an encrypted value: decoded, and into its column
+    BESIDE = "beside"  # of a plain or sealed value: read, and into its column
+    PLACE = "place"  # of a row that is brought into its place in the other half
+    # of totals
+    TOTALS = "totals"  # one for a question
+    CELL = "cell"  # of a cell that is selected and grouped here
+    TOTAL = "total"  # of a cell's total: decoded, and added to its group's
+    # of services
+    PLAIN = "plain"  # a question to the plain service
+    PLAIN_VALUE = "plain value"  # of a value that it reads
+    SUMS = "sums"  # a question to the sensitive service about totals
+    ADD = "add"  # of a ciphertext that it loads and adds
+    RESULT = "result"  # of a ciphertext of an answer: saved, sent, checked
+    # of a scan
+    SELECT = "select"  # one for a question: the plain service numbers rows
+    SELECT_VALUE = "select value"  # of a value that it reads for that
+    ORDER = "order"  # of a row that is given its position
+    SCAN = "scan"  # a call of the sensitive service
+    MASK = "mask"  # of a chunk's rows of a group: a polynomial encoded
+    MULTIPLY = "multiply"  # of a mask and a lane's ciphertext, and added
+    PACK = "pack"  # of a result, many of which come back as one ciphertext
+
+
+SHARED = frozenset(  # by all cores
+    {Operation.ENCRYPT, Operation.DECRYPT, Operation.ADD, Operation.MASK, Operation.MULTIPLY, Operation.PACK}
+)  # by all cores
+
+Counts = Mapping[Operation, float]
+
+
+def added(left: Counts, right: Counts) -> Counts:
+    return {
+        each: left.get(each, 0) + right.get(each, 0) for each in [*left, *(key for key in right if key not in left)]
+    }

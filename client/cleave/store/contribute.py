@@ -1,0 +1,180 @@
+"""A contributor's rows into the store, without the secret key: new objects in a folder of its own, then its head."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cleave.ckks.public_key import PublicKey
+from cleave.pipeline import Progress
+from cleave.store import measures as of_measures
+from cleave.store.by import count_cells
+from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
+from cleave.store.contribute_rows import Making
+from cleave.store.contribution import Entry, Head, PartManifest, dump_head, folder_of, names_of, read_head
+from cleave.store.identity import Identity
+from cleave.store.invitation import Invitation
+from cleave.store.locate import Stores
+from cleave.store.manifest import Object, described, new_id
+from cleave.store.memory import Memory
+from cleave.store.put import check_extents
+from cleave.store.putting import Say, are_those, rows_together
+from cleave.store.schemas import check_fits, stored_schema
+from cleave.store.slices import Slices
+from cleave.store.storage import NotStoredError, Storage
+from cleave.table.stream import Stream, Survey, changed
+from cleave_shared.errors import CheckFailed, InputError
+
+
+class Contributions:
+    """What one contributor has in `stores` for one table."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        public: PublicKey,
+        invitation: Invitation,
+        identity: Identity,
+        memory: Memory,
+        say: Say = lambda _: None,
+    ) -> None:
+        """`say` is told what became of an earlier put that was stopped."""
+        self._stores = stores
+        self._public = public
+        self._invitation = invitation
+        self._identity = identity
+        self._memory = memory
+        self._say = say
+        self.folder = folder_of(invitation.table_id, identity.public)
+
+    def head(self) -> tuple[Head | None, str | None]:
+        """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
+        seen = self._memory.newest(self._seen)
+        found = self._stores.sensitive.read_versioned(f"{self.folder}/head")
+        if found is None:
+            if seen:
+                raise CheckFailed("stored", f"{self._stores.sensitive.location}: what was put here before is gone")
+            return None, None
+        head = read_head(found[0], self._identity.public, self._invitation.table_id, self._public.key_id)
+        if seen and head.version < seen[1]:
+            raise CheckFailed(
+                "stored",
+                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {seen[1]} was "
+                "here before",
+                hint="somebody put an old state back: restore the newest one",
+            )
+        self._memory.remember(self._seen, head.table_id, head.version)
+        return head, found[1]
+
+    def put(
+        self, rows: Stream, progress: Progress, *, replace: bool = False, segment_rows: int = of_measures.SEGMENT_ROWS
+    ) -> tuple[Head, int]:
+        """Add all `rows`, and tell how many; in place of all that was put before where `replace`.
+
+        Nothing of it is seen until all of it is there. Where a put of the same rows was killed, its segments are kept.
+        Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
+        """
+        there, version = self.head()
+        self._require_schema(rows)
+        survey = rows.survey(progress)
+        if not survey.rows:
+            raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
+        manifest = self._invitation.manifest()
+        check_extents(manifest.measures, survey)
+        count_cells(rows, manifest.by)
+        drafts = ContributionDrafts(self._stores, self.folder, self._identity, self._asked(replace=replace))
+        draft = drafts.load()
+        if there is not None and draft is not None and self._is_done(draft, there, rows, survey):
+            self._say("a put of these rows was stopped when it was done: they are stored, and not added once more")
+            self._sweep(there, self._listed())
+            return there, survey.rows
+        if draft is not None and (draft.head != version or not drafts.is_whole(draft)):
+            draft = None
+        advance = progress.stage("encrypt and store", survey.rows, "rows")
+        together = rows_together(survey, len(manifest.measures), segment_rows)
+        making = Making(self._stores, self._public, self._invitation, self.folder, drafts, min(together, survey.rows))
+        made = making.run(rows, draft, advance, self._say) if draft is not None else None
+        made = made or making.run(rows, drafts.begin(version), advance, self._say)
+        if made is None or sum(each.segment.rows for each in made.segments) != survey.rows:
+            raise changed(rows.name)
+        head = self._commit(made, there, version, replace=replace)
+        return head, survey.rows
+
+    def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
+        """Whether these rows are in the head by who was stopped before saying so: the draft is still there."""
+        counts = [each.segment.rows for each in draft.segments]
+        if draft.part not in {each.id for each in there.parts} or sum(counts) != survey.rows:
+            return False
+        with Slices(rows, self._invitation.table_schema()) as slices:
+            return are_those(slices, counts, draft.digests, lambda _: None)
+
+    def _commit(self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool) -> Head:
+        """Show everything that was put, at once."""
+        part = PartManifest(
+            id=made.part,
+            contributor=self._identity.public,
+            terms=self._invitation.terms,
+            measures=self._invitation.measures,
+            segments=made.segments,
+        )
+        names = [which.name.rpartition("/")[2] for each in made.segments for which in each.objects()]
+        entry = Entry(
+            id=part.id,
+            manifest=self._write(lambda name: self._public.seal(name, part.model_dump_json().encode())),
+            names=self._write(lambda _: json.dumps(names).encode()),
+        )
+        old = there.parts if there else ()
+        head = Head(
+            owner=self._public.key_id,
+            table_id=self._invitation.table_id,
+            contributor=self._identity.public,
+            version=there.version + 1 if there else 1,
+            parts=(entry,) if replace else (*old, entry),
+        )
+        before = self._listed()
+        content = dump_head(head, self._identity.sign(head.signed()))
+        self._stores.sensitive.replace(f"{self.folder}/head", content, version)
+        self._memory.remember(self._seen, head.table_id, head.version)
+        self._sweep(head, before)
+        return head
+
+    def _asked(self, *, replace: bool) -> str:
+        """Digest of what makes a second put the same as a first, but for the rows."""
+        asked = [self._public.key_id, self._invitation.model_dump_json(), replace]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def _listed(self) -> list[tuple[Storage, list[str]]]:
+        return [(store, list(store.names(self.folder))) for store in self._stores.apart()]
+
+    def _require_schema(self, rows: Stream) -> None:
+        name = self._invitation.table
+        if stored_schema(rows.schema, name).hash() != self._invitation.table_schema().hash():
+            raise InputError(
+                f"the schema is not the one that the owner of {name!r} invites to",
+                hint="leave --schema out, or let it differ in local columns alone",
+            )
+        check_fits(stored_schema(rows.schema, name), self._invitation.table_schema(), name)
+
+    def _write(self, content: Callable[[str], bytes]) -> Object:
+        name = f"{self.folder}/{new_id()}"
+        made = content(name)
+        self._stores.sensitive.write(name, made)
+        return described(name, made)
+
+    def _sweep(self, head: Head, before: Sequence[tuple[Storage, list[str]]]) -> None:
+        """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
+        kept = {f"{self.folder}/head"}
+        for entry in head.parts:
+            with contextlib.suppress(NotStoredError):  # its owner has taken it in
+                kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name)))
+        for store, found in before:
+            store.delete([name for name in found if name not in kept])
+
+    @property
+    def _seen(self) -> str:
+        place = self._stores.sensitive.location
+        where = place if "://" in place else Path(place).resolve()
+        return hashlib.sha256(f"seen {self.folder} {where}".encode()).hexdigest()[:32]

@@ -1,0 +1,129 @@
+"""What a contributor has in the store: a folder of its own, and a head in it that it signs.
+
+    head        in the clear, signed: the parts that are valid, in the order they were put
+    part        sealed to the owner: its segments; made by one `cleave put --public-key`
+    names       in the clear: the random names of a part's objects, by which the contributor finds its leftovers
+    segment     lanes as an owner's segment has them, under the public key; index, order and sealed columns sealed to
+                the owner; facts, sealed to the owner: its cells' keys, rows and totals
+
+The folder follows from the table and the contributor, so a contributor's credentials can be held to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cleave.store.identity import is_signed
+from cleave.store.manifest import Hex, Measure, Object, Part, Segment
+from cleave_shared.errors import CheckFailed
+
+HEAD_BYTES = 1 << 20
+MOST_SEALED = 1 << 29  # bytes of one object that the owner unseals: a segment's 2^20 rows of long texts
+
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+_NAMES = TypeAdapter(list[Hex])
+
+
+class Entry(Part):
+    id: Hex
+    manifest: Object
+    names: Object
+
+
+class Head(Part):
+    """`owner`: the key id of whom it is for. `version` counts up with every change.
+
+    `parts` stay in the list once they are taken in, and their objects are deleted: the owner has copies.
+    """
+
+    cleave_contribution: Literal[1] = 1
+    owner: Hex
+    table_id: Hex
+    contributor: Key
+    version: Annotated[int, Field(ge=1)]
+    parts: tuple[Entry, ...]
+
+    def signed(self) -> bytes:
+        content = self.model_dump(mode="json")
+        return json.dumps(["cleave contribution", content], sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.signed()).hexdigest()
+
+
+class Contributed(Part):
+    segment: Segment
+    facts: Object
+
+    def objects(self) -> Iterator[Object]:
+        """All it consists of, in either store."""
+        yield from self.segment.parts()
+        yield self.facts
+
+
+class PartManifest(Part):
+    """`terms` and `measures`: of the invitation it was made by."""
+
+    format: Literal[1] = 1
+    id: Hex
+    contributor: Key
+    terms: Key
+    measures: tuple[Measure, ...]
+    segments: tuple[Contributed, ...]
+
+
+def folder_of(table_id: str, contributor: str) -> str:
+    """Where the objects of a contributor lie, in both stores."""
+    text = f"cleave contribution {table_id} {contributor}"
+    return f"tables/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def dump_head(head: Head, signature: str) -> bytes:
+    return json.dumps({**head.model_dump(mode="json"), "signature": signature}).encode()
+
+
+def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> Head:
+    """The head of `contributor`, known by its signature. Raises CheckFailed for any other."""
+    try:
+        if len(content) > HEAD_BYTES:
+            raise ValueError
+        members: dict[str, Any] = json.loads(content)
+        signature = members.pop("signature")
+        head = Head.model_validate_json(json.dumps(members))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ValidationError):
+        raise CheckFailed("stored", "the head of a contribution is damaged") from None
+    if not isinstance(signature, str) or not is_signed(contributor, signature, head.signed()):
+        raise CheckFailed(
+            "signature",
+            "the head of a contribution does not bear the signature of its contributor",
+            hint="somebody else wrote it, or it was damaged: have it put again by its contributor",
+        )
+    if (head.contributor, head.table_id, head.owner) != (contributor, table_id, owner):
+        raise CheckFailed("signature", "a contribution is to another table, of another owner or by another contributor")
+    if len({each.id for each in head.parts}) != len(head.parts):
+        raise CheckFailed("stored", "the head of a contribution names a part twice")
+    folder = folder_of(table_id, contributor)
+    if not all(each.name.startswith(f"{folder}/") for part in head.parts for each in (part.manifest, part.names)):
+        raise CheckFailed("stored", "the head of a contribution names objects that are not its own")
+    return head
+
+
+def names_of(entry: Entry, content: bytes) -> list[str]:
+    """The objects of a part, from its list `content`; that list comes last. Raises CheckFailed."""
+    folder = entry.names.name.rpartition("/")[0]
+    failed = CheckFailed("stored", "the list of a part's objects is damaged")
+    if hashlib.sha256(content).hexdigest() != entry.names.sha256:
+        raise failed
+    try:
+        found = _NAMES.validate_json(content)
+    except ValidationError:
+        raise failed from None
+    return [entry.manifest.name, *(f"{folder}/{name}" for name in found), entry.names.name]

@@ -1,0 +1,118 @@
+"""The contributors of a table, as its owner keeps them in the sealed manifest, and whose rows a question is over."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cleave.quantities import counted
+from cleave.store.cells import Cells, load_cells
+from cleave.store.manifest import Contributor, Event, Manifest, Segment
+from cleave.store.tables import Opened, Tables, now
+from cleave_shared.errors import InputError
+
+OWNER = "owner"  # whose rows are those of no contributor
+MIN_GROUP = 5  # rows that a group of a table with contributors has at least, where nothing else is said
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
+
+
+def register(tables: Tables, table: str, name: str, key: str) -> Opened:
+    """Let the holder of `key` (64 hex digits) contribute as `name`. Raises InputError."""
+    opened = tables.open(table)
+    if not _NAME.fullmatch(name) or name.lower() == OWNER:
+        raise InputError(
+            f"{name!r}: not a contributor's name", hint="letters, digits, blanks and . _ - up to 64, and not 'owner'"
+        )
+    for each in opened.manifest.contributors:
+        if each.name.lower() == name.lower():
+            raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
+        if each.key == key:
+            raise InputError(f"this key is that of contributor {each.name!r}")
+    made = Contributor(name=name, key=key, added=now())
+    return _commit(tables, opened, opened.manifest, (*opened.manifest.contributors, made))
+
+
+def remove(tables: Tables, table: str, name: str, *, keep_rows: bool) -> Opened:
+    """Take nothing more of a contributor's, and its rows out of the table unless `keep_rows`."""
+    opened = tables.open(table)
+    who = contributor_of(opened.manifest, name)
+    manifest = opened.manifest
+    if not keep_rows:
+        gone = [each for each in manifest.segments if each.contributor == who.name]
+        manifest = without(tables, opened, manifest, gone)
+    return _commit(tables, opened, manifest, tuple(each for each in manifest.contributors if each != who))
+
+
+def without(tables: Tables, opened: Opened, manifest: Manifest, gone: list[Segment]) -> Manifest:
+    """`manifest` without some of its segments, whose rows its cells then no longer count."""
+    if not gone:
+        return manifest
+    cells = load_cells(tables.unseal(opened.vault, manifest.cells))
+    for segment in gone:
+        for cell, rows in rows_of_cells(tables, opened, segment):
+            cells.rows[cell] -= rows
+    ids = {each.id for each in gone}
+    return manifest.model_copy(
+        update={
+            "segments": tuple(each for each in manifest.segments if each.id not in ids),
+            "cells": tables.seal(tables.folder(manifest.table), opened.vault, cells.dump()),
+        }
+    )
+
+
+def rows_of_cells(tables: Tables, opened: Opened, segment: Segment) -> list[tuple[int, int]]:
+    """Each cell of a segment, and its rows there."""
+    index = json.loads(tables.unseal(opened.vault, segment.index))
+    return list(zip(index["cells"], index["rows"], strict=True))
+
+
+def contributed(manifest: Manifest) -> str:
+    """What a table has of others, in words; empty where there is nothing."""
+    of = {each.name: 0 for each in manifest.contributors}
+    for segment in manifest.segments:
+        if segment.contributor is not None:
+            of[segment.contributor] = of.get(segment.contributor, 0) + segment.rows
+    told = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in of.items())
+    return f"what others put into it, and their registration: {told}" if of else ""
+
+
+def min_group_of(manifest: Manifest) -> int:
+    """Rows that every group shown has at least, where nothing else is said: people of others are in it."""
+    shared = manifest.contributors or any(each.contributor for each in manifest.segments)
+    return MIN_GROUP if shared else 0
+
+
+def contributor_of(manifest: Manifest, name: str) -> Contributor:
+    """Raises InputError for one that there is not."""
+    for each in manifest.contributors:
+        if each.name.lower() == name.lower():
+            return each
+    known = ", ".join(each.name for each in manifest.contributors) or "none"
+    raise InputError(f"there is no contributor {name!r}", hint=f"contributors of this table: {known}")
+
+
+def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
+    """The table as far as it is one contributor's, or its owner's, and how many of those rows each cell has.
+
+    A contributor that was removed may have left rows. Raises InputError for a name that has none and is not known.
+    """
+    manifest = opened.manifest
+    whose = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}
+    if name.lower() not in {*whose, OWNER}:
+        contributor_of(manifest, name)
+    chosen = tuple(each for each in manifest.segments if (each.contributor or OWNER).lower() == name.lower())
+    cells = load_cells(tables.unseal(opened.vault, manifest.cells))
+    cells.rows = [0] * len(cells)
+    for segment in chosen:
+        for cell, rows in rows_of_cells(tables, opened, segment):
+            cells.rows[cell] += rows
+    return Opened(manifest.model_copy(update={"segments": chosen}), opened.vault, opened.head), cells
+
+
+def _commit(tables: Tables, opened: Opened, manifest: Manifest, contributors: tuple[Contributor, ...]) -> Opened:
+    version = opened.manifest.version + 1
+    event = Event(version=version, at=now(), what="contributor", rows=manifest.rows - opened.manifest.rows)
+    changed = manifest.model_copy(
+        update={"version": version, "contributors": contributors, "history": (*manifest.history, event)}
+    )
+    return tables.commit(changed, opened.head)

@@ -1,0 +1,123 @@
+"""Lanes of a segment into ciphertexts, on all cores."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.aggregates.columns import Words
+from cleave.ckks.cipher import Sentinels
+from cleave.ckks.encode import SENTINEL_SHIFT
+from cleave.ckks.encryptors import Encryptors
+from cleave.store.lanes import Lane, Lanes
+from cleave.transport.deadline import Deadline
+from cleave_shared.dataclass import dataclass
+from cleave_shared.moments import SENTINELS
+from cleave_shared.params import Profile
+
+_UNDER_WAY = 4  # objects being written
+_SECONDS = 3600.0  # for one segment, the store's waits included
+_SHARED = struct.Struct("<Q16s")  # rows of the segment under way, its id; then lane after lane
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Ciphertexts `start`..`stop` of a lane, the first of which is number `start` of it."""
+
+    lane: int
+    start: int
+    stop: int
+
+
+class Encrypting(Protocol):
+    """What ciphertexts are made with: the secret key (Cipher), or a contributor's copy of the public key."""
+
+    def encrypt(self, polynomials: NDArray[np.int64], /) -> list[bytes]: ...
+
+    def sentinels(self, job: bytes, index: int, /) -> NDArray[np.int64]: ...
+
+    def told(self) -> bytes: ...  # of encryptions made ahead (cleave.ckks.pool.total)
+
+
+def encrypt_span(
+    lanes: Lanes, lane: Lane, span: Span, cipher: Encrypting, profile: Profile, label: bytes
+) -> list[bytes]:
+    """The ciphertexts of a span, `lane` being its entries. `label` makes their sentinels their own."""
+    polynomials = lanes.polynomials(lane, 0, span.stop - span.start, profile.degree)
+    for number, polynomial in enumerate(polynomials, span.start):
+        polynomial[-SENTINELS:] = sentinels(cipher, label, span.lane, number)
+    return cipher.encrypt(polynomials)
+
+
+def sentinels(cipher: Encrypting | Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
+    """What stands in the last coefficients of ciphertext `number` of a lane."""
+    return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
+
+
+class RowEncryptors:
+    """Processes that encrypt the rows of segment after segment. Enter it while there is little in memory.
+
+    They are forked once and inherit the key; the rows reach them through memory that is shared: what was inherited of
+    a segment would stay in memory, twice, while the next is made.
+    """
+
+    def __init__(self, lanes: Lanes, rows: int, together: int, cipher: Encrypting, profile: Profile) -> None:
+        """For segments of at most `rows` rows, `together` ciphertexts in an object."""
+        self.lanes = lanes
+        self._rows = rows
+        self._cipher = cipher
+        self._profile = profile
+        chunks = lanes.chunks(rows)
+        self._spans = [
+            Span(lane, start, min(start + together, chunks))
+            for lane in range(lanes.count)
+            for start in range(0, chunks, together)
+        ]
+        self._memory = os.memfd_create("rows")
+        self._encryptors = Encryptors(self, self._spans, cipher.told)
+
+    @property
+    def said(self) -> list[bytes]:
+        """What the cipher told in the processes that encrypted."""
+        return self._encryptors.said
+
+    def __enter__(self) -> RowEncryptors:
+        self._encryptors.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._encryptors.__exit__(kind, error, trace)
+        os.close(self._memory)
+
+    def each(self, label: bytes, words: Sequence[Words], keep: Callable[[Span, list[bytes]], None]) -> None:
+        """Call `keep` with the ciphertexts of every span of a segment's rows, whose columns are `words`."""
+        rows = words[0].shape[1] if words else 0
+        if rows > self._rows:
+            raise ValueError("more rows than the encryptors were made for")
+        os.pwrite(self._memory, _SHARED.pack(rows, label), 0)
+        for lane, plane in enumerate(self.lanes.encode(words)):
+            os.pwrite(self._memory, plane.tobytes(), self._place(lane))
+        chunks = self.lanes.chunks(rows)
+        only = [number for number, span in enumerate(self._spans) if span.start < chunks]
+        self._encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS), only)
+
+    def encrypt(self, span: Span) -> list[bytes]:
+        """In one of the processes."""
+        rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
+        capacity = self.lanes.capacity
+        start, stop = span.start * capacity, min(span.stop * capacity, rows)
+        lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
+        there = Span(span.lane, span.start, span.start + self.lanes.chunks(len(lane)))
+        return encrypt_span(self.lanes, lane, there, self._cipher, self._profile, label)
+
+    def _place(self, lane: int) -> int:
+        return _SHARED.size + 8 * self._rows * lane

@@ -1,0 +1,43 @@
+"""Which half of a segment holds a column, and the file of its sealed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cleave.table.duck import identifier
+from cleave.table.schema import Column, Kind
+from cleave.table.table import Table
+from cleave.table.types import is_number
+
+
+def half_of(column: Column) -> str:
+    """Where a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
+    if column.kind is Kind.ENCRYPTED:
+        return "encrypted" if is_number(column.type) or column.type == "BOOLEAN" else "sealed"
+    return str(column.kind)
+
+
+def columns_by_half(table: Table) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"plain": [], "encrypted": [], "sealed": [], "local": []}
+    for column in table.schema.columns:
+        found[half_of(column)].append(column.name)
+    return found
+
+
+def sealed_parquet(table: Table, names: Sequence[str]) -> bytes:
+    """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
+    columns = [table.schema.column(name) for name in names]
+    selected = ", ".join(
+        f"CAST({identifier(each.name)} AS VARCHAR) AS {identifier(each.name)}"
+        if is_text_in_parquet(each)
+        else identifier(each.name)
+        for each in columns
+    )
+    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW sealed_columns AS SELECT {selected} FROM {table.relation}")
+    content = table.parquet("sealed_columns", names, 0, table.rows)
+    table.connection.execute("DROP VIEW sealed_columns")
+    return content
+
+
+def is_text_in_parquet(column: Column) -> bool:
+    return column.type == "INTERVAL"

@@ -1,0 +1,106 @@
+"""Who a contributor is: an Ed25519 key (RFC 8032) in PEM files that other tools know, PKCS #8 and SubjectPublicKeyInfo.
+
+It signs what is contributed, and opens none of it: with a stolen one rows can be added in its name until the owner
+removes it, and no row be read. A put that was stopped is found again under a key that follows from it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from cleave.files import write_atomically
+from cleave_shared.errors import KeyFileError
+
+_MOST = 64 << 10
+_MAKE = "make one with: cleave key contributor"
+
+
+class Identity:
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public: str = key.public_key().public_bytes_raw().hex()
+
+    def __repr__(self) -> str:
+        return f"Identity({self.public})"
+
+    def sign(self, content: bytes) -> str:
+        return self._key.sign(content).hex()
+
+    def derive(self, purpose: str) -> bytes:
+        """A 32-byte key for one purpose, by HKDF (RFC 5869) from the key's 32 random bytes (RFC 8032, 5.1.5); what is
+        signed with is not they but their SHA-512.
+        """
+        info = b"cleave/contributor/1/" + purpose.encode()
+        return HKDF(SHA256(), 32, salt=None, info=info).derive(self._key.private_bytes_raw())
+
+
+def create_identity(path: Path) -> tuple[Identity, Path]:
+    """Write a new identity to `path` (mode 0600) and its public half beside it. Raises KeyFileError if one is there."""
+    public = path.with_name(path.name + ".pub")
+    for each in (path, public):
+        if each.exists():
+            raise KeyFileError(f"{each}: is there already", hint="name another file, or move this one away first")
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_atomically(path, pem, mode=0o600, error=KeyFileError)
+    shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    write_atomically(public, shown, mode=0o644, error=KeyFileError)
+    return Identity(key), public
+
+
+def read_identity(path: Path) -> Identity:
+    """Raises KeyFileError for what is no identity, and for one that others may read."""
+    content = _read(path)
+    try:
+        key = load_pem_private_key(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{path}: not a contributor's identity", hint=_MAKE)
+    if path.stat().st_mode & 0o077:
+        raise KeyFileError(f"{path}: others on this machine may use this identity", hint=f"chmod 600 {path}")
+    return Identity(key)
+
+
+def read_contributor_key(path: Path) -> str:
+    """The public half, 64 hex digits. Raises KeyFileError."""
+    content = _read(path)
+    try:
+        key = load_pem_public_key(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise KeyFileError(f"{path}: not a contributor's public key", hint="the file that ends in .pub")
+    return key.public_bytes_raw().hex()
+
+
+def is_signed(public: str, signature: str, content: bytes) -> bool:
+    """Whether `signature` is that of the holder of `public` under `content`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST)
+    except FileNotFoundError:
+        raise KeyFileError(f"{path}: no such file", hint=_MAKE) from None
+    except OSError as error:
+        raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=_MAKE) from None

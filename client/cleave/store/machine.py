@@ -1,0 +1,107 @@
+"""A state machine of the deployed stack, by AWS Step Functions: an execution is started, found again, watched, stopped.
+
+Errors tell what AWS said by its code alone: its texts may quote input, and that leads to links.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ConnectionError as AwsConnectionError
+from botocore.session import Session
+
+from cleave.transport.aws import credentials_error, find_credentials
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError, ServiceError
+
+_ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")
+_CONFIG = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
+_HINTS = {
+    "StateMachineDoesNotExist": "the stack's output Job has the machine's ARN",
+    "AccessDeniedException": "the caller's policy must allow states:StartExecution, DescribeExecution, ListMapRuns, "
+    "DescribeMapRun and StopExecution for this machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """`status`: as Step Functions names it. `output`: of one that succeeded."""
+
+    name: str
+    status: str
+    output: Any = None
+    error: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status not in ("RUNNING", "PENDING_REDRIVE")
+
+
+class Machine:
+    def __init__(self, session: Session, arn: str) -> None:
+        """Raises InputError for what is no ARN of a state machine, ServiceError without credentials."""
+        found = _ARN.fullmatch(arn)
+        if found is None:
+            raise InputError(
+                "--job takes the ARN of a state machine",
+                hint="the stack's output Job: arn:aws:states:...:stateMachine:...",
+            )
+        find_credentials(session)
+        self._arn = arn
+        self._client: Any = session.create_client("stepfunctions", region_name=found[1], config=_CONFIG)
+
+    def start(self, name: str, content: Mapping[str, Any]) -> None:
+        """Start the execution `name`, once: does nothing where one of that name was started before."""
+        self._try(
+            lambda: self._client.start_execution(stateMachineArn=self._arn, name=name, input=json.dumps(content)),
+            passing="ExecutionAlreadyExists",
+        )
+
+    def find(self, name: str) -> Execution | None:
+        """None where none of that name was started, or AWS has forgotten it (after 90 days)."""
+        told = self._try(
+            lambda: self._client.describe_execution(executionArn=self._execution(name)), passing="ExecutionDoesNotExist"
+        )
+        if told is None:
+            return None
+        output = told.get("output")
+        return Execution(name, str(told["status"]), json.loads(output) if output else None, told.get("error"))
+
+    def progress(self, name: str) -> tuple[int, int]:
+        """Items of the execution's map that are done, and all of them; (0, 0) before they are known."""
+        runs = self._try(lambda: self._client.list_map_runs(executionArn=self._execution(name)))["mapRuns"]
+        if not runs:
+            return 0, 0
+        counts = self._try(lambda: self._client.describe_map_run(mapRunArn=runs[0]["mapRunArn"]))["itemCounts"]
+        return int(counts["succeeded"]), int(counts["total"])
+
+    def stop(self, name: str) -> None:
+        self._try(
+            lambda: self._client.stop_execution(executionArn=self._execution(name)), passing="ExecutionDoesNotExist"
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _execution(self, name: str) -> str:
+        return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
+
+    def _try(self, ask: Callable[[], Any], passing: str | None = None) -> Any:
+        """None where AWS answers with the error `passing`."""
+        try:
+            return ask()
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code"))
+            if code == passing:
+                return None
+            word = code if code.isalnum() else "an error"
+            raise ServiceError(f"Step Functions answered {word}", hint=_HINTS.get(code)) from None
+        except AwsConnectionError:
+            raise ServiceError("Step Functions cannot be reached", hint="check the network and the region") from None
+        except BotoCoreError as error:
+            raise credentials_error(error) from None

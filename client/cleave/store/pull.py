@@ -1,0 +1,120 @@
+"""A stored table back into one file, a segment at a time, rows in the order they were put."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from cleave.files import atomically
+from cleave.pipeline import Progress
+from cleave.store.stored import Stored
+from cleave.table.duck import connect, identifier
+from cleave.table.schema import Schema
+from cleave.table.table import Table
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENDINGS = (".csv", ".parquet")
+_TOGETHER = 128  # segments' files that are open at once
+_MEMORY = "512MB"
+
+
+def check_output(output: Path) -> None:
+    """Raises InputError for what cannot be written, or is there already."""
+    if output.suffix.lower() not in _ENDINGS:
+        raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
+    if output.exists():
+        raise InputError(f"{output}: is there already", hint="name another file, or move this one away first")
+
+
+def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
+    """Write `output`, which is there at the end or not at all. Raises InputError, CheckFailed, StoreError."""
+    check_output(output)
+    with atomically(output, error=InputError, mode=0o600) as file, closing(_tables(stored, progress)) as tables:
+        if output.suffix.lower() == ".csv":
+            for number, table in enumerate(tables):
+                table.append_csv(file, header=number == 0)
+            return
+        parts: list[BinaryIO] = []
+        try:
+            for table in tables:
+                parts.append(_part(table, stored.schema, output.parent))
+                if len(parts) == _TOGETHER:
+                    parts = [_joined(parts, output.parent)]
+            _join(parts, file)
+        finally:
+            for part in parts:
+                part.close()
+
+
+def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
+    """All of it as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
+    names = [column.name for column in stored.schema.columns]
+    with stored.rows.table(names, ordered=True, progress=progress) as table:
+        return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()
+
+
+def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
+    """One after the other, and of a table of no segments one without rows."""
+    names = [column.name for column in stored.schema.columns]
+    found = False
+    with closing(stored.rows.tables(names, ordered=True, progress=progress)) as tables:
+        for table in tables:
+            found = True
+            yield table
+    if not found:
+        with stored.rows.table(names, segments=()) as table:
+            yield table
+
+
+def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
+    """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
+    selected = ", ".join(_as_parquet_has_it(schema, each.name) for each in schema.columns)
+    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW pulled AS SELECT {selected} FROM {table.relation}")
+    file = _unnamed(folder)
+    file.write(table.parquet("pulled", [each.name for each in schema.columns], 0, table.rows))
+    file.flush()
+    return file
+
+
+def _as_parquet_has_it(schema: Schema, name: str) -> str:
+    """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
+    quoted = identifier(name)
+    return f"CAST({quoted} AS VARCHAR) AS {quoted}" if schema.column(name).type == "INTERVAL" else quoted
+
+
+def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:
+    file = _unnamed(folder)
+    _join(parts, file)
+    for part in parts:
+        part.close()
+    return file
+
+
+def _join(parts: Sequence[BinaryIO], file: BinaryIO) -> None:
+    """The rows of `parts`, in order, into `file`."""
+    with closing(connect(reads_files=True)) as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        paths = ", ".join(f"'{_path(part)}'" for part in parts)
+        connection.execute(
+            f"COPY (SELECT * FROM read_parquet([{paths}], hive_partitioning = false)) TO '{_path(file)}' "
+            "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+        )
+    os.fsync(file.fileno())
+
+
+def _unnamed(folder: Path) -> BinaryIO:
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+
+
+def _path(file: BinaryIO) -> str:
+    return f"/proc/self/fd/{file.fileno()}"

@@ -1,0 +1,227 @@
+"""Rows on their way into a table: segment after segment, then the head.
+
+While the ciphertexts of one segment are made and written, a thread reads the next and puts it in its order. After each
+segment a draft says how far it is: whoever asks for the same once more goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.pool import open_pool, total
+from cleave.ckks.secret_key import SecretKey
+from cleave.pipeline import Progress
+from cleave.quantities import counted
+from cleave.store.by import too_many_cells
+from cleave.store.cells import MOST_CELLS, Cells
+from cleave.store.drafts import Draft, Drafts
+from cleave.store.locate import Stores
+from cleave.store.manifest import Event, Manifest, Segment
+from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.schemas import load_stored_schema
+from cleave.store.segment import Begun, SegmentWriter
+from cleave.store.slices import Slices
+from cleave.store.tables import Opened, Tables, now
+from cleave.store.vault import Vault
+from cleave.table.stream import Stream, Survey, changed
+from cleave_shared.dataclass import dataclass
+
+_SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
+_SEGMENT_BYTES = 640 << 20  # of a segment while it is put in its order
+_MEASURE_BYTES = 96  # of an encrypted value meanwhile: it, its parts, its words, each in two orders
+_FEWEST_ROWS = 1 << 12
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
+    """Rows of a segment that memory has room for: all of a full one, unless they are wide."""
+    each = 2 * survey.bytes / max(1, survey.rows) + measures * _MEASURE_BYTES
+    room = int(_SEGMENT_BYTES / max(1.0, each))
+    return min(most, max(_FEWEST_ROWS, room))
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """A segment begun; the digest of its rows, and the table's cells with them."""
+
+    begun: Begun
+    digest: str
+    cells: Cells
+
+
+class Putting:
+    """One put or append (`what`), on top of the table that `head` shows."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        stores: Stores,
+        key: SecretKey,
+        manifest: Manifest,
+        cells: Cells,
+        head: str | None,
+        what: str,
+        say: Say,
+    ) -> None:
+        """`manifest` without cells, of the version that is made; `cells` there are already."""
+        self._tables = tables
+        self._stores = stores
+        self._key = key
+        self._manifest = manifest
+        self._cells = cells
+        self._head = head
+        self._what = what
+        self._say = say
+        self._drafts = Drafts(tables, manifest.table, manifest.version)
+
+    def is_done(self, stream: Stream, survey: Survey) -> bool:
+        """Whether the version that is there was made of these rows by who was stopped before saying so: its draft is
+        still there. Nothing is to be added then.
+        """
+        drafts = Drafts(self._tables, self._manifest.table, self._manifest.version - 1)
+        draft = drafts.left(self._asked())
+        if draft is None or sum(each.rows for each in draft.segments) != survey.rows:
+            return False
+        if not {each.id for each in draft.segments} <= {each.id for each in self._manifest.segments}:
+            return False
+        with Slices(stream, load_stored_schema(self._manifest)) as slices:
+            if not are_those(slices, [each.rows for each in draft.segments], draft.digests, lambda _: None):
+                return False
+        self._say("an append of these rows was stopped when it was done: they are stored, and not added once more")
+        drafts.delete()
+        return True
+
+    def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
+        """Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names."""
+        advance = progress.stage("encrypt and store", survey.rows, "rows")
+        draft = self._drafts.load(self._asked(), self._head)
+        if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
+            return done
+        done = self._fill(stream, survey, segment_rows, advance, None)
+        assert done is not None  # noqa: S101 - only a draft can be of other rows
+        return done
+
+    def _fill(
+        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: Draft | None
+    ) -> Opened | None:
+        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now."""
+        manifest, cells = self._manifest, self._cells.copy()
+        if draft is not None:
+            manifest = manifest.model_copy(
+                update={"table_id": draft.table_id, "measures": draft.measures, "window": draft.window}
+            )
+            cells = draft.cells
+        schema = load_stored_schema(manifest)
+        rows = rows_together(survey, len(manifest.measures), segment_rows)
+        added = list(draft.segments) if draft else []
+        digests = list(draft.digests) if draft else []
+        vault = Vault(self._key, manifest.table_id)
+        stores, folder = self._stores, self._tables.folder(manifest.table)
+        cipher = Cipher(self._key, open_pool(self._key))
+        writer = SegmentWriter(stores.sensitive, stores.plain, vault, cipher, self._key.profile, folder)
+        with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
+            if not are_those(slices, [each.rows for each in added], digests, advance):
+                self._say("the rows are not those of the put that was stopped: all of them are stored anew")
+                advance(-sum(each.rows for each in added))
+                return None
+            if added:
+                told = f"{counted(sum(each.rows for each in added), 'row')} are stored already"
+                self._say(f"going on where an earlier put of the same rows was stopped: {told}")
+            with _ahead(_begun(slices, writer, manifest, cells, rows), stream.interrupt) as segments:
+                for each in segments:
+                    added.append(writer.finish(each.begun, encryptors, advance))
+                    digests.append(each.digest)
+                    cells = each.cells
+                    self._save(manifest, added, digests, cells)
+            tally = total([*encryptors.said, cipher.told()])
+        for note in tally.notes:
+            self._say(f"note: {note}")
+        if sum(each.rows for each in added) != survey.rows:
+            raise changed(stream.name)
+        return self._commit(manifest, added, cells)
+
+    def _save(self, manifest: Manifest, added: list[Segment], digests: list[str], cells: Cells) -> None:
+        self._drafts.save(
+            Draft(
+                asked=self._asked(),
+                head=self._head,
+                table_id=manifest.table_id,
+                measures=manifest.measures,
+                window=manifest.window,
+                segments=tuple(added),
+                digests=tuple(digests),
+                keys=tuple(cells.keys),
+                rows=tuple(cells.rows),
+            )
+        )
+
+    def _commit(self, manifest: Manifest, added: list[Segment], cells: Cells) -> Opened:
+        """Show everything that was added, at once."""
+        vault, folder = Vault(self._key, manifest.table_id), self._tables.folder(manifest.table)
+        event = Event(version=manifest.version, at=now(), what=self._what, rows=sum(each.rows for each in added))
+        opened = self._tables.commit(
+            manifest.model_copy(
+                update={
+                    "segments": (*manifest.segments, *added),
+                    "cells": self._tables.seal(folder, vault, cells.dump()),
+                    "history": (*manifest.history, event),
+                }
+            ),
+            self._head,
+        )
+        self._drafts.delete()
+        return opened
+
+    def _asked(self) -> str:
+        """Digest of what makes a second put the same as a first, but for the rows."""
+        manifest = self._manifest
+        exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
+        asked = [self._what, manifest.schema_toml, manifest.by, manifest.lossless, manifest.profile, exact]
+        return hashlib.sha256(json.dumps([*asked, manifest.window, manifest.scanned]).encode()).hexdigest()
+
+
+def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:
+    """Whether the next rows are those of segments of `added` rows, by their digests."""
+    for rows, digest in zip(added, digests, strict=True):
+        table = slices.next(rows, sys.maxsize)
+        if table is None or table.rows != rows or slices.digest(table) != digest:
+            return False
+        advance(rows)
+    return True
+
+
+def _begun(slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells, rows: int) -> Iterator[_Next]:
+    """Segment after segment of what is left of the rows. Raises InputError for more cells than a table may have."""
+    while (table := slices.next(rows)) is not None and table.rows:  # a table may begin without rows: others add them
+        digest = slices.digest(table)
+        begun = writer.begin(table, manifest, cells)
+        if len(cells) > MOST_CELLS:
+            raise too_many_cells(manifest.by)
+        yield _Next(begun, digest, cells.copy())
+
+
+@contextlib.contextmanager
+def _ahead(items: Iterator[T], interrupt: Callable[[], None]) -> Iterator[Iterator[T]]:
+    """The same items, each made by a thread while the one before it is used."""
+
+    def each(pool: ThreadPoolExecutor) -> Iterator[T]:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result(_SECONDS)) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield each(pool)
+        except BaseException:
+            interrupt()
+            raise

@@ -1,0 +1,121 @@
+"""What the services answer of a stored table's rows without giving them out: sums of rows that plain columns select.
+
+Where WHERE, the keys and the filters read plain columns, the plain service knows the groups, and the sensitive one adds
+up the positions it is told of. Rows hold the values of encrypted columns; `put --scan-moments` gives them squares and
+what the schema derives as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from sqlglot import exp
+
+from cleave.aggregates.base import Aggregate
+from cleave.sql.canonical import canonical, parsed
+from cleave.sql.dialect import write
+from cleave.sql.kept import Types
+from cleave.sql.plan import Argument
+from cleave.store.halves import half_of
+from cleave.store.linear import linear
+from cleave.store.manifest import Manifest
+from cleave.store.sources import Part, Source
+from cleave.store.stored_lanes import columns_of_rows
+from cleave.table.schema import Schema
+from cleave_shared import limits
+from cleave_shared.moments import SENTINELS
+from cleave_shared.params import PROFILES
+
+MOMENTS = "`put --scan-moments` keeps squares with them"
+
+
+class SummedRows:
+    """Of the table of `manifest`. `sources`: by its SQL, what each argument is made of that it was asked about."""
+
+    counts: Final = "plain"
+
+    def __init__(self, manifest: Manifest, schema: Schema) -> None:
+        self._measures = manifest.measures
+        self._rows = {(each.measure, each.part) for each in columns_of_rows(manifest)}
+        self._known = {
+            canonical(parsed(measure.sql)): number
+            for number, measure in enumerate(manifest.measures)
+            if (number, "sum") in self._rows
+        }
+        self._plain = {each.name.lower() for each in schema.columns if half_of(each) == "plain"}
+        self._why_not = _why_not(manifest)
+        self.sources: dict[str, Source] = {}
+
+    def groups(self, selecting: Sequence[str]) -> str:
+        others = [name for name in selecting if name.lower() not in self._plain]
+        if others:
+            return f"{others[0]!r} is not plain, and services select rows by plain columns"
+        return self._why_not
+
+    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - the plain service is asked in any case
+        return ""
+
+    def is_kept(self, column: str) -> bool:  # noqa: ARG002 - of rows nothing is known here
+        return False
+
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
+        if len(arguments) != 1:
+            return f"rows hold no products of two columns, which {aggregate.names[0]} needs"
+        (argument,) = arguments
+        source = self._source(argument, types)
+        if source is None:
+            return f"rows do not hold {argument.sql}, only columns and what `put --scan-moments` found derived"
+        parts = source.needs(aggregate, self._measures)
+        if isinstance(parts, str) or not self._rows.issuperset(parts):
+            return f"rows hold sums and counts, and {aggregate.names[0]} of {argument.sql} needs more: {MOMENTS}"
+        self.sources[argument.sql] = source
+        return ""
+
+    def _source(self, argument: Argument, types: Types) -> Source | None:
+        node = parsed(argument.sql)
+        value = self._value(node, types)
+        if value is not None:
+            return value
+        if not isinstance(node, exp.Case) or node.this or node.args.get("default") or len(node.args["ifs"]) != 1:
+            return None
+        (branch,) = node.args["ifs"]
+        value = self._value(branch.args["true"], types)
+        columns = [column.name.lower() for column in branch.this.find_all(exp.Column)]
+        if value is None or not columns or not self._plain.issuperset(columns):
+            return None
+        return replace(value, filter=write(branch.this))
+
+    def _value(self, node: exp.Expression, types: Types) -> Source | None:
+        """What rows hold, or that times numbers added up."""
+        measure = self._known.get(canonical(node))
+        if measure is not None:
+            return Source(((measure, Fraction(1)),))
+        found = linear(node, self._known, self._measures, types)
+        return Source(tuple(found.terms.items()), found.constant) if found else None
+
+
+def _why_not(manifest: Manifest) -> str:
+    """Why no rows of a table are added up for whoever asks; "" where they are."""
+    if manifest.window < PROFILES[manifest.profile].degree - SENTINELS:  # one chunk may have so many rows of a group
+        return "its rows are stored too tightly for sums of them: `put --scan` leaves room"
+    if not manifest.segments:
+        return "it has no rows"
+    if any(each.plain is None for each in manifest.segments):
+        return "it has no plain half"
+    if len(manifest.segments) > limits.MAX_PLAIN_OBJECTS:
+        return f"it has more than {limits.MAX_PLAIN_OBJECTS} segments"
+    if manifest.scanned is None and any(each.sentinels is not None for each in manifest.segments):
+        return "its contributors' rows are stored too tightly for sums of them: `put --scan` leaves room"
+    return ""
+
+
+def parts_of(plan_sources: Sequence[Source], parts: Sequence[Part]) -> dict[str | None, list[Part]]:
+    """By filter, the parts of measures whose rows are added up where it holds."""
+    found: dict[str | None, dict[Part, None]] = {}
+    for source in plan_sources:
+        of = {number for number, _ in source.terms}
+        found.setdefault(source.filter, {}).update(dict.fromkeys(part for part in parts if part[0] in of))
+    return {filter_: list(each) for filter_, each in found.items()}

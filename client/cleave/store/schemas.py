@@ -1,0 +1,90 @@
+"""The schema of a stored table: what of a file's it keeps, and which expressions over it are measures."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+
+from cleave.sql.canonical import canonical, parsed
+from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.planner import plan_query
+from cleave.store.manifest import Manifest
+from cleave.table.derived import Derived
+from cleave.table.duck import identifier
+from cleave.table.schema import Kind, Schema, read_schema
+from cleave.table.types import FLOATS
+from cleave_shared.errors import InputError, QueryRefused
+
+
+def stored_schema(schema: Schema, name: str) -> Schema:
+    """What is stored of a schema: columns of kind local stay here and are not part of the stored table."""
+    columns = tuple(column for column in schema.columns if column.kind is not Kind.LOCAL)
+    if not columns:
+        raise InputError(
+            "every column is local: nothing may be stored", hint="make the others plain, encrypted or sealed"
+        )
+    return replace(schema.only({column.name for column in columns}), table=name)
+
+
+def load_stored_schema(manifest: Manifest) -> Schema:
+    return read_schema(tomllib.loads(manifest.schema_toml, parse_float=Decimal), f"stored table {manifest.table!r}")
+
+
+def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The by columns as the schema spells them. Raises InputError for one that cells cannot be told apart by."""
+    found = []
+    for name in by:
+        column = schema.column(name)
+        if column.type in FLOATS:
+            raise InputError(f"column {column.name!r} is {column.type}: equal values of it are no cell", hint=BY)
+        if column.type == "INTERVAL":
+            raise InputError(f"column {column.name!r} is INTERVAL: equal values have several spellings", hint=BY)
+        if column.name in found:
+            raise InputError(f"column {column.name!r} is named twice", hint=BY)
+        found.append(column.name)
+    return tuple(found)
+
+
+BY = "--by takes columns of few values: categories, dates, whole numbers"
+
+
+def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, ...]:
+    """The expressions as arguments of sums. Raises QueryRefused for one that is no number over encrypted columns."""
+    if not expressions:
+        return ()
+    sums = ", ".join(f"SUM({each})" for each in expressions)
+    plan = plan_query(f"SELECT {sums} FROM t", schema, "t", cloud_only=True)
+    if not isinstance(plan, QueryPlan):
+        raise InputError("a measure must be an expression over the table's columns")
+    return plan.arguments
+
+
+def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
+    """The derived columns that totals are kept of, each once: numbers over encrypted columns."""
+    found: dict[str, tuple[Derived, Argument]] = {}
+    for each in schema.derived:
+        with suppress(QueryRefused):
+            for argument in arguments_of(schema, [identifier(each.name)]):
+                found.setdefault(canonical(parsed(argument.sql)), (each, argument))
+    columns = {canonical(parsed(identifier(column.name))) for column in schema.columns}
+    return [pair for spelled, pair in found.items() if spelled not in columns]
+
+
+def check_fits(mine: Schema, stored: Schema, name: str) -> None:
+    """Raises InputError unless rows of `mine` may be added to stored table `name`: it has the same columns, and they
+    hold no value or NULL that its fields were not made for.
+    """
+    if mine.hash() != stored.hash():
+        raise InputError(f"the schema is not that of stored table {name!r}", hint=f"`cleave show {name}` has it")
+    for column in stored.columns:
+        other = mine.column(column.name)
+        below = column.lower is not None and (other.lower is None or other.lower < column.lower)
+        above = column.upper is not None and (other.upper is None or other.upper > column.upper)
+        if below or above or (other.nullable and not column.nullable):
+            raise InputError(
+                f"column {column.name!r}: its bounds are wider than those of stored table {name!r}",
+                hint="declare them as they were when it was put, or put it anew with --replace",
+            )

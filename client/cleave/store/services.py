@@ -1,0 +1,86 @@
+"""How questions over a stored table reach the services: in this process, over HTTP or as Lambda functions.
+
+They are opened when the first question asks them anything: one over a single segment's totals, or over rows that are
+fetched, asks none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from cleave.store.remote import Remote
+from cleave.transport.deadline import Deadline
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.session import Access
+    from cleave.store.locate import Stores
+    from cleave.store.manifest import Manifest
+    from cleave.transport.base import Transport
+
+
+class Embedded(Protocol):
+    """Opens the services of this process; `stores`: what the links they read may begin with."""
+
+    def __call__(self, stores: Sequence[str] = ()) -> Transport: ...
+
+
+class Services:
+    """One connection, kept from question to question."""
+
+    def __init__(self, access: Access, stores: Stores, embedded: Embedded | None) -> None:
+        self._access = access
+        self._stores = stores
+        self._embedded = embedded
+        self._opened: Transport | None = None
+
+    @property
+    def there(self) -> bool:
+        return self._embedded is not None or self._access.remote
+
+    @property
+    def elsewhere(self) -> bool:
+        return self._access.remote
+
+    def remote(self, folder: str, manifest: Manifest, key_id: str, deadline: Deadline) -> Remote | None:
+        """The services about one version of a table, for one question; None where there are none."""
+        if not self.there:
+            return None
+        own = Deadline(deadline.left())  # the failure of a request ends the others, and not what else a question does
+        own.seconds = deadline.seconds  # as messages tell it
+
+        def connect() -> Transport:
+            if self._opened is None:
+                self._opened = own.call(self._connected)  # may run a program for credentials
+            return self._opened.begin(own)
+
+        return Remote(connect, own.stop, self._stores, folder, manifest, key_id)
+
+    def marking(self) -> AbstractContextManager[None]:
+        """Marks the key where an answer of a remote service fails a check."""
+        if not self._access.remote:
+            return contextlib.nullcontext()
+        from cleave.suspect import marking  # noqa: PLC0415
+
+        return marking(self._access.key)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _connected(self) -> Transport:
+        """Raises KeyFileError for a suspect key, InputError for options that contradict each other."""
+        if self._access.remote:
+            from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+            from cleave.suspect import refuse_suspect  # noqa: PLC0415
+            from cleave.transport.connect import Target, connect  # noqa: PLC0415
+
+            if not self._access.suspect_key:
+                refuse_suspect(describe_key(self._access.key))
+            return connect(self._access.target or Target(), None)
+        if self._embedded is None:
+            raise InputError("there are no services in this process: name them with --endpoint or --lambda")
+        return self._embedded([self._stores.sensitive.base, self._stores.plain.base])

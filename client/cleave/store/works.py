@@ -1,0 +1,146 @@
+"""What each way to answer a question over a stored table takes, counted before anything of it is read.
+
+The list of cells is, and where rows of some cells would be fetched the indexes that tell where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.ckks.packing import bytes_of_chunk
+from cleave.model.cost import NOTHING, Work
+from cleave.model.operations import Operation
+from cleave.sql.plan import LocalPlan
+from cleave.store.cellwise import StoredPlan
+from cleave.store.packed import answer_bytes
+from cleave.store.pruning import cells_of, cells_of_whole
+from cleave.store.rowwise import parts_of
+from cleave.store.scan import lanes_of_parts, plain_columns, results_of
+from cleave.store.sources import Part
+from cleave.store.stored import Stored
+from cleave_shared import limits
+
+Cells = NDArray[np.bool_]
+_FETCHED_VALUE, _TABLE_VALUE = 40, 12  # bytes of a value on its way, and in DuckDB's table, about
+LEAST_OF_A_SCAN = Work({Operation.SELECT: 1.0}, (), {Operation.SCAN: 1.0}, 2)
+
+
+def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services: bool, groups: int = 1) -> Work:
+    """Of answering `plan`; `groups`: of a scan, where its keys make more than one."""
+    if isinstance(plan, LocalPlan):
+        cells = None if pad else cells_of_whole(stored, plan)
+        return rows_work(stored, plan.columns, cells, ordered=True)
+    work = _fetched(stored, plan, pad=pad)
+    if plan.scans:
+        return work + scan_work(stored, plan, groups if plan.keys else 1)
+    if plan.over_cells:
+        work += Work({Operation.CELL: len(stored.cells)})
+    if plan.parts:
+        work += totals_work(stored, plan.parts, services=services)
+    if plan.asks_plain:
+        work += _plain_work(stored, len(plan.plain_columns))
+    return work
+
+
+def least_of_rows(stored: Stored) -> Work:
+    """Of rows of however few cells."""
+    segments = stored.manifest.segments
+    return Work(
+        {Operation.FETCH: 1.0, Operation.SEGMENT: float(len(segments))}, [each.index.bytes for each in segments]
+    )
+
+
+def totals_work(stored: Stored, parts: Collection[Part], *, services: bool) -> Work:
+    """Of the totals `parts` of every cell; `services`: those of several segments are added up where they rest."""
+    here = {Operation.TOTALS: 1.0, Operation.TOTAL: float(len(stored.cells) * len(parts))}
+    objects = stored.total_objects(tuple(parts))
+    total, one = sum(each.bytes for each in objects), bytes_of_chunk(stored.profile)
+    sums = stored.sums_asked(tuple(parts)) if services else 0
+    degree = _scale(stored)
+    if not sums:
+        return Work(here | {Operation.DECRYPT: degree * (total // one)}, [each.bytes for each in objects])
+    there = {Operation.SUMS: 1.0, Operation.ADD: degree * (total // one), Operation.RESULT: degree * sums}
+    return Work(here, (), there, 1, total, len(objects), sums * limits.RESULT_BYTES)
+
+
+def rows_work(
+    stored: Stored, columns: Collection[str], cells: Cells | None, *, ordered: bool, locals_: int = 1
+) -> Work:
+    """Of the rows of `cells` (None: of all), from which `locals_` aggregates are computed."""
+    needed = stored.rows.needed(columns, ordered=ordered)
+    reads = stored.rows.reads(needed, cells)
+    lanes = {each.name for segment in stored.manifest.segments for lane in segment.lanes for each in lane}
+    encrypted = sum(each.bytes for each in reads if each.object.name in lanes)
+    rows = stored.manifest.rows if cells is None else int(np.asarray(stored.cells.rows)[cells].sum())
+    halves = stored.manifest.rows  # both are read whole
+    counts = {
+        Operation.FETCH: 1.0,
+        Operation.SEGMENT: float(len(stored.manifest.segments)),
+        Operation.DECRYPT: _scale(stored) * (encrypted // bytes_of_chunk(stored.profile)),
+        Operation.VALUE: float(rows * len(needed.encrypted)),
+        Operation.BESIDE: float(halves * (len(needed.plain) + len(needed.sealed)) + rows * len(needed.by)),
+        Operation.PLACE: float(rows if needed.order else 0),
+        Operation.CELL: float(2 * len(stored.cells) * len(needed.by)),  # whose values are found by cell
+        Operation.LOCAL: float(rows * locals_),
+    }
+    wanted = len(needed.encrypted) + len(needed.plain) + len(needed.sealed) + len(needed.by)
+    memory = rows * (len(needed.encrypted) * _FETCHED_VALUE + wanted * _TABLE_VALUE)
+    return Work(counts, [each.bytes for each in reads], memory=memory)
+
+
+def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
+    """Of sums of rows that the plain service selects into `groups` groups."""
+    segments, degree = stored.manifest.segments, _scale(stored)
+    wanted = [parts for parts in parts_of(plan.sources, plan.parts).values() if parts]
+    lanes = lanes_of_parts(stored, plan)
+    parts = [part for segment in segments for lane in lanes for part in segment.lanes[lane]]
+    linked = sum(part.bytes for part in parts)
+    chunks = sum(stored.row_lanes(segment).chunks(segment.rows) for segment in segments)
+    masks = chunks * (groups + 1)
+    taken = sum(len(lanes_of_parts(stored, replace(plan, parts=tuple(parts)))) for parts in wanted)
+    each_result = [results_of(stored, plan, segment.rows, groups) for segment in segments]
+    results, packed = sum(each_result), sum(each for each in each_result if each > limits.PACKED_RESULTS)
+    calls = sum(-(-results_of(stored, plan, each.rows, groups) // limits.MAX_SCAN_RESULTS) for each in segments)
+    rows = stored.manifest.rows
+    columns = max(1, len(plain_columns(stored, plan)))
+    here = {
+        Operation.SELECT: 1.0,
+        Operation.ORDER: float(rows * len(wanted)),
+        Operation.RESULT: degree * results,
+    }
+    there = {
+        Operation.SELECT_VALUE: float(rows * columns),
+        Operation.SCAN: float(calls),
+        Operation.ADD: degree * chunks * taken,
+        Operation.MASK: degree * masks * len(wanted),
+        Operation.MULTIPLY: degree * masks * taken,
+        Operation.PACK: degree * packed,
+    }
+    plain = sum(each.plain.bytes for each in segments if each.plain)
+    told = 2 * sum((each.rows // 8) * groups.bit_length() for each in segments) * len(wanted)
+    order = [segment.order.bytes for segment in segments if segment.order]
+    answered = sum(map(answer_bytes, each_result)) + told
+    return Work(here, order, there, 1 + calls, linked + plain, len(parts) + len(segments), answered)
+
+
+def _plain_work(stored: Stored, columns: int) -> Work:
+    held = [each.plain for each in stored.manifest.segments if each.plain]
+    there = {Operation.PLAIN: 1.0, Operation.PLAIN_VALUE: float(stored.manifest.rows * max(1, columns))}
+    return Work({}, (), there, 1, sum(each.bytes for each in held), len(held), 0)
+
+
+def _fetched(stored: Stored, plan: StoredPlan, *, pad: bool) -> Work:
+    """What `plan` fetches beside totals."""
+    if not plan.fetches:
+        return NOTHING
+    ordered = not all(each.exact for each in plan.local)
+    cells = None if pad else cells_of(stored, plan.where)
+    return rows_work(stored, plan.fetched_columns, cells, ordered=ordered, locals_=1 + len(plan.local))
+
+
+def _scale(stored: Stored) -> float:
+    return stored.profile.degree / 8192
