@@ -13,9 +13,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cleave.sql import sources as _sources
+
 if TYPE_CHECKING:
     from cleave.api.ask import UndecidedWarning, plan, query
     from cleave.api.connection import Connection, Cursor, connect
+    from cleave.api.contributing import Contribution, collect, contribute
     from cleave.api.errors import (
         DatabaseError,
         DataError,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from cleave.api.plan import Plan
     from cleave.api.protect import protect
     from cleave.api.result import Result
+    from cleave.api.stored import Pulled, StoredTable, append, pull, put
     from cleave.api.type_objects import (
         BINARY,
         DATETIME,
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
         Undecided,
     )
 
+_sources.prefer()
+
 # DB-API 2.0 (PEP 249)
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, not a connection
@@ -74,6 +80,7 @@ __all__ = [
     "CleaveError",
     "Column",
     "Connection",
+    "Contribution",
     "Cursor",
     "DataError",
     "DatabaseError",
@@ -89,11 +96,13 @@ __all__ = [
     "OperationalError",
     "Plan",
     "ProgrammingError",
+    "Pulled",
     "QueryRefused",
     "Question",
     "Result",
     "Schema",
     "ServiceError",
+    "StoredTable",
     "Time",
     "TimeFromTicks",
     "Timestamp",
@@ -101,13 +110,18 @@ __all__ = [
     "Undecided",
     "UndecidedWarning",
     "apilevel",
+    "append",
+    "collect",
     "connect",
+    "contribute",
     "create_key",
     "load_schema",
     "open_key",
     "paramstyle",
     "plan",
     "protect",
+    "pull",
+    "put",
     "query",
     "threadsafety",
 ]
@@ -115,11 +129,13 @@ __all__ = [
 _HOMES = {
     "cleave.api.ask": "UndecidedWarning plan query",
     "cleave.api.connection": "Connection Cursor connect",
+    "cleave.api.contributing": "Contribution collect contribute",
     "cleave.api.errors": "DataError DatabaseError Error IntegrityError InterfaceError "
     "InternalError NotSupportedError OperationalError ProgrammingError Warning",
     "cleave.api.plan": "Plan",
     "cleave.api.protect": "protect",
     "cleave.api.result": "Result",
+    "cleave.api.stored": "Pulled StoredTable append pull put",
     "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
+from cleave.ckks.job import LEAST_TO_ADD
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
 from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.estimate import work_here, work_of_files
+from cleave.model.cache import current
+from cleave.model.cost import Prices, Work
+from cleave.model.ways import Way
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
 from cleave.quantities import counted
 from cleave.split import Halves, split
@@ -21,6 +26,7 @@ from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 from cleave_shared.params import SUM60_PACK, Profile
 
 
@@ -86,11 +92,28 @@ class LocalOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class Takes:
+    """What answering is estimated to take: on this machine, services in this process included, or of `cloud` those that
+    it asks; dollars of both services on Lambda, or of a stored table as it is asked. `timings`: where those of single
+    operations were measured.
+    """
+
+    seconds: float
+    memory: int
+    dollars: float
+    timings: str
+    cloud: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
 
     `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
-    `hint`: what the services could answer instead of a question that is answered here as a whole.
+    `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
+    `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
+    table, where its sensitive and its plain half rest; requests are then of objects. `made_ahead`: of the ciphertexts
+    that would be sent, those that `cleave warm` has made.
     """
 
     table: str
@@ -106,6 +129,10 @@ class Description:
     sensitive: Requests
     leakage: Leakage
     sets: int = 1
+    places: tuple[str, str] | None = None
+    ways: tuple[Way, ...] = ()
+    made_ahead: int = 0
+    takes: Takes | None = None
 
 
 _READ, _UNREAD = "read here, nothing of it sent", "not read, stays here"
@@ -113,11 +140,21 @@ _UNASKED = Leakage(("nothing: it is not asked",), ("nothing: it is not asked",))
 
 
 def describe_plan(
-    table: Table, plan: QueryPlan | LocalPlan, streams: int, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+    table: Table,
+    plan: QueryPlan | LocalPlan,
+    streams: int,
+    options: Options = DEFAULTS,
+    profile: Profile = SUM60_PACK,
+    made_ahead: int = 0,
+    *,
+    elsewhere: bool = False,
 ) -> Description:
-    """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
+    """`made_ahead`: ciphertexts that there are.
+
+    Raises what the query itself would before it sends anything: QueryRefused, InputError.
+    """
     if isinstance(plan, LocalPlan):
-        return _whole(table, plan)
+        return replace(_whole(table, plan), takes=takes(work_here(table, plan), elsewhere=False))
     plan, halves = split(table, plan)
     parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
     columns = columns_of(plan)
@@ -151,10 +188,22 @@ def describe_plan(
             sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
         ),
         sets=1 if plan.sets is None else len(plan.sets),
+        made_ahead=min(made_ahead, packing.chunks) if packing.chunks >= LEAST_TO_ADD else 0,
         leakage=leakage(plan, None if options.min_group else table.rows, packing),
+        takes=takes(
+            work_of_files(table, plan, packing, len(halves.keys), parts, len(requests), made_ahead), elsewhere=elsewhere
+        ),
     )
     halves.close()
     return description
+
+
+def takes(work: Work, *, elsewhere: bool, bucket: bool = False) -> Takes:
+    """`elsewhere`: the services are not in this process."""
+    timings = current()
+    mine = Prices(bucket, elsewhere, timings).of(work)
+    dollars = Prices(bucket, True, timings).of(work).dollars
+    return Takes(mine.seconds, mine.memory, dollars, timings.source, elsewhere)
 
 
 def _whole(table: Table, plan: LocalPlan) -> Description:

@@ -4,31 +4,55 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from cleave_shared.errors import CleaveError
 
 
 def write_atomically(
-    path: Path, content: str | bytes, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
+    path: Path,
+    content: str | bytes,
+    *,
+    error: type[CleaveError],
+    mode: int = 0o644,
+    overwrite: bool = False,
+    draft_name: str | None = None,
 ) -> None:
-    """Write `content`, text as UTF-8, beside `path`, flush it to disk, then move it into place; through a link, in the
-    file it names.
+    """Write `content`, text as UTF-8, by `atomically`."""
+    with atomically(path, error=error, mode=mode, overwrite=overwrite, draft_name=draft_name) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def atomically(
+    path: Path,
+    *,
+    error: type[CleaveError],
+    mode: int = 0o644,
+    overwrite: bool = False,
+    draft_name: str | None = None,
+) -> Iterator[BinaryIO]:
+    """A file beside `path`, which is flushed to disk and moved into place at the end; through a link, in the place of
+    the file it names.
 
     The folder, if it has to be made, is as private as the file. Raises `error` if the file exists and `overwrite` is
-    not set, or if it cannot be written; nothing is left behind.
+    not set, or if it cannot be written; nothing is left behind, unless this process is killed: then what it wrote so
+    far, as `draft_name`, or hidden.
     """
     if overwrite:
         path = path.resolve()  # else what the link names would stay as it was: a key under its old passphrase
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, draft = _open_draft(path, draft_name)
     except OSError as cause:
         raise error(f"{path}: cannot be written ({cause.strerror})") from None
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(handle, mode)
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(handle)
         if overwrite:
@@ -41,3 +65,10 @@ def write_atomically(
         raise error(f"{path}: cannot be written ({cause.strerror})") from None
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def _open_draft(path: Path, name: str | None) -> tuple[int, str]:
+    if name is None:
+        return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.parent / name
+    return os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), str(draft)

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import duckdb
 
@@ -17,33 +17,40 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.encryptors import Encryptors
-from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
+from cleave.ckks.pool import Pool, Tally, total
 from cleave.ckks.secret_key import SecretKey
 from cleave.quantities import counted
 from cleave.split import Halves, PlainPart, split
-from cleave.sql.finish import ResultTable, finish
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import rejoin
 from cleave.sql.sets import Regrouped, regroup
 from cleave.suppress import suppress_small
 from cleave.table.asked import limited, run_select
+from cleave.table.duck import connect_ahead
 from cleave.table.table import Table
 from cleave.transport.base import QUERY_SECONDS, Transport
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave.verdict import Verdict
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
+
+if TYPE_CHECKING:
+    from cleave.sql.finish import ResultTable
 
 MOST_DIGITS = 17  # of a double
 # Requests of each half at once: a remote service takes them side by side, and each holds 4.4 MB here.
 REQUESTS_UNDER_WAY = 4
 
 
+Answered = TypeVar("Answered")
+
+
 class Progress(Protocol):
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
         """Start a stage, beside those under way; what it returns advances it."""
         ...
 
@@ -52,7 +59,8 @@ class Progress(Protocol):
 class Options:
     """`pad` rounds the number of chunks up to a power of two; `digits` must be certain of what takes half a lane.
 
-    Groups of fewer than `min_group` rows are left out of the answer.
+    Groups of fewer than `min_group` rows are left out of the answer; 0: as the table has it, which is none but for a
+    stored one with contributors.
     """
 
     pad: bool = False
@@ -68,14 +76,17 @@ class Options:
 
 
 DEFAULTS = Options()
+
+
 _UNASKED = dict.fromkeys(("plain groups", *CHECKS), "not needed")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What one query took. None where a minimum group size hides it, since with the counts that are shown it could
-    tell the size of a suppressed group; the last three are None where none was asked for. `withheld_groups` are large
-    enough, but a suppressed one would follow from them.
+    tell the size of a suppressed group; the last three of these are None where none was asked for. `withheld_groups`
+    are large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in
+    stores; None where rows came from files.
     """
 
     profile: str | None  # None where nothing was sent: no key was needed
@@ -90,9 +101,12 @@ class Usage:
     requests: int
     bytes_sent: int
     bytes_received: int
+    chunks_made_ahead: int = 0
     min_group: int | None = None
     suppressed_groups: int | None = None
     withheld_groups: int | None = None
+    objects_read: int | None = None
+    bytes_read: int | None = None
 
     @property
     def suppression(self) -> str:
@@ -111,6 +125,7 @@ class Result:
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage
     timings: dict[str, float]  # seconds by stage
+    notes: tuple[str, ...] = ()  # what went on beside it that its asker should know
 
 
 class _Clock:
@@ -168,8 +183,11 @@ def run_query(
     progress: Progress,
     options: Options = DEFAULTS,
     deadline: Deadline | None = None,
+    zeros: Pool | None = None,
 ) -> Result:
     """Answer `plan` over `table` through `transport`, whose deadline is `deadline`: it bounds encrypting as well.
+
+    `zeros`: encryptions that were made ahead, and are used up.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
     (see cleave.verdict). Where the deadline ends work of DuckDB's here, duckdb.InterruptException.
@@ -183,7 +201,7 @@ def run_query(
         columns = columns_of(plan)
         packing = packing_of(columns, halves, key.profile, options)
         values = columns.encode([argument.sql for argument in plan.arguments], halves.values())
-        job = Job(packing, encode(packing, values), Cipher(key)) if packing.chunks else None
+        job = Job(packing, encode(packing, values), Cipher(key, zeros)) if packing.chunks else None
         del values
     parts = packing.parts(REQUESTS_UNDER_WAY)
     failed = _Failed(transport)
@@ -191,14 +209,20 @@ def run_query(
     with contextlib.ExitStack() as stack:
         stack.callback(verdict.settle)  # also where something else ended the asking
         # forks before any thread of ours runs
-        encryptors = stack.enter_context(Encryptors(job, parts)) if job else None
-        pool = stack.enter_context(ThreadPoolExecutor(1))
+        encryptors = stack.enter_context(Encryptors(job, parts, job.told)) if job else None
+        pool = stack.enter_context(ThreadPoolExecutor(2))
         with clock.stage("ask"), failed.on_error():
             plain = pool.submit(_ask_plain, halves, plan, schema_hash, transport, progress, failed, clock)
             if job and encryptors:
                 with clock.stage("sensitive"):
-                    _ask_sensitive(job, encryptors, key, schema_hash, transport, progress, failed, verdict, deadline)
+                    _ask_sensitive(
+                        *(job, encryptors, key, schema_hash, transport, progress, failed, verdict, deadline),
+                        lambda: pool.submit(_import_finish),
+                    )
             responses = plain.result()
+    from cleave.ckks.figures import Figures  # noqa: PLC0415 - see _import_finish
+    from cleave.sql.finish import finish  # noqa: PLC0415
+
     with clock.stage("finish"):
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
         halves.close()
@@ -208,6 +232,7 @@ def run_query(
     checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
     checks |= dict.fromkeys(CHECKS, "passed" if job else "not needed")
     hides = options.min_group > 0
+    tally = total(encryptors.said) if encryptors else Tally()
     usage = Usage(
         profile=key.profile.name,
         key_id=key.key_id,
@@ -221,11 +246,12 @@ def run_query(
         requests=transport.requests,
         bytes_sent=transport.sent,
         bytes_received=transport.received,
+        chunks_made_ahead=tally.taken,
         min_group=options.min_group if hides else None,
         suppressed_groups=suppressed.small if hides else None,
         withheld_groups=suppressed.withheld if hides else None,
     )
-    return Result(result, checks, usage, clock.seconds)
+    return Result(result, checks, usage, clock.seconds, tuple(tally.notes))
 
 
 def run_local(
@@ -238,13 +264,21 @@ def run_local(
     """
     deadline = deadline or Deadline(QUERY_SECONDS)
     clock = _Clock()
-    try:
+
+    def run() -> Result:
         if isinstance(plan, LocalPlan):
-            whole = plan
             # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
-            return deadline.call(lambda: _run_whole(table, whole, options, deadline, clock))
+            return deadline.call(lambda: _run_whole(table, plan, options, deadline, clock))
         with limited(table.connection, deadline.left):
             return _run_grouped(table, plan, options, clock)
+
+    return within(deadline, run)
+
+
+def within(deadline: Deadline, work: Callable[[], Answered]) -> Answered:
+    """`work` of DuckDB's on this machine, which is interrupted once `deadline` is over. Raises OutOfTime, Stopped."""
+    try:
+        return work()
     except (duckdb.InterruptException, OutOfTime):
         pass
     except BaseException:
@@ -260,13 +294,15 @@ def run_local(
 
 
 def _run_whole(table: Table, plan: LocalPlan, options: Options, deadline: Deadline, clock: _Clock) -> Result:
-    if options.min_group:
+    if options.min_group > 1:  # of one row every group is
         raise QueryRefused(
             f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the question as a whole",
             hint=plan.hint or "ask for aggregates over groups",
         )
     with clock.stage("local"):
         rows = run_select(table, plan.table, plan.sql, plan.types, deadline.left)
+    from cleave.sql.finish import ResultTable  # noqa: PLC0415 - see _import_finish
+
     exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
     result = ResultTable(
         columns=list(plan.outputs),
@@ -281,6 +317,8 @@ def _run_whole(table: Table, plan: LocalPlan, options: Options, deadline: Deadli
 def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock) -> Result:
     with clock.stage("split"):
         halves = Halves(table, plan)
+    from cleave.sql.finish import finish  # noqa: PLC0415 - see _import_finish
+
     with clock.stage("finish"):
         groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
         halves.close()
@@ -297,6 +335,14 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
         withheld_groups=suppressed.withheld if hides else None,
     )
     return Result(result, _UNASKED, usage, clock.seconds)
+
+
+def _import_finish() -> None:
+    """What only an answer needs takes 50 ms to import and to open."""
+    from cleave.ckks import figures  # noqa: F401, PLC0415
+    from cleave.sql import finish  # noqa: F401, PLC0415
+
+    connect_ahead()
 
 
 def _with_local(answered: Regrouped, halves: Halves) -> Regrouped:
@@ -362,12 +408,15 @@ def _ask_sensitive(
     failed: _Failed,
     verdict: Verdict,
     deadline: Deadline,
+    meanwhile: Callable[[], object],
 ) -> None:
     advance = progress.stage("encrypt and send", job.packing.chunks)
     lock = threading.Lock()  # guards the job's totals
 
     def ask(part: Part, chunks: list[bytes]) -> None:
         request = job.request(part, key.key_id, schema_hash, chunks)
+        if part.start == 0:
+            meanwhile()  # the processor is the service's from here on
         answer = transport.sensitive(request)
         with lock, verdict.holding():
             job.accept(part, request, answer)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cleave import figures
 from cleave.table.duck import connect, create_of_texts
 from cleave.table.source import unique_names
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, KeyFileError, Undecided
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cleave.ckks.secret_key import SecretKey
     from cleave.describe import Description
     from cleave.pipeline import Options, Progress, Result
+    from cleave.sql.beside import Planner
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.lazy import LazyTable
     from cleave.table.schema import Schema
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from cleave.transport.deadline import Deadline
 
 KEY_VARIABLE = "CLEAVE_KEY"
+DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
+IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 DEFAULT_KEY = Path("~/.config/cleave/key.json")
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
 
@@ -57,7 +60,7 @@ class Access:
 class Silent:
     """Progress that nobody sees."""
 
-    def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:  # noqa: ARG002 - shows nothing
         return lambda _: None
 
 
@@ -76,7 +79,7 @@ Bars = Callable[[], AbstractContextManager["Progress"]]
 class Session:
     """`bars` opens a progress display for one piece of work. A context manager; one thread at a time may use it.
 
-    `others` are further tables a question may name; nothing of them is ever sent.
+    `others` are further tables a question may name; nothing of them is ever sent. `planner` may have begun to plan one.
     """
 
     def __init__(
@@ -86,12 +89,14 @@ class Session:
         embedded: Callable[[], Transport] | None = None,
         bars: Bars = lambda: contextlib.nullcontext(Silent()),
         others: Sequence[LazyTable] = (),
+        planner: Planner | None = None,
     ) -> None:
         self.name = table.name
         self.schema = table.schema
         self._lazy = table
         self._others = _unlike(table.name, others)
         self._access = access
+        self._planner = planner
         self._embedded = embedded
         self._bars = bars
         self._open = contextlib.ExitStack()
@@ -107,9 +112,11 @@ class Session:
 
     def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """`cloud_only`: what no service can answer is refused. Raises QueryRefused. Opens nothing."""
+        others = {each.name: each.schema for each in self._others}
+        if self._planner is not None:
+            return self._planner.plan(sql, self.schema, self.name, cloud_only=cloud_only, others=others)
         from cleave.sql.planner import plan_query  # noqa: PLC0415 - sqlglot takes 60 ms
 
-        others = {each.name: each.schema for each in self._others}
         return plan_query(sql, self.schema, self.name, cloud_only=cloud_only, others=others)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
@@ -118,7 +125,14 @@ class Session:
         from cleave.pipeline import DEFAULTS, REQUESTS_UNDER_WAY  # noqa: PLC0415
 
         with self._bars() as progress:
-            return describe_plan(self._read(progress), plan, REQUESTS_UNDER_WAY, options or DEFAULTS)
+            return describe_plan(
+                self._read(progress),
+                plan,
+                REQUESTS_UNDER_WAY,
+                options or DEFAULTS,
+                made_ahead=self._made_ahead(),
+                elsewhere=self.is_remote,
+            )
 
     def ask(
         self,
@@ -144,6 +158,7 @@ class Session:
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
         import duckdb  # noqa: PLC0415 - 30 ms
 
+        from cleave.ckks.pool import open_pool  # noqa: PLC0415
         from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
@@ -164,13 +179,27 @@ class Session:
             transport = self._connected(access, deadline).begin(deadline)
             try:
                 with self._bars() as progress:
-                    return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
+                    return run_query(
+                        table, plan, key, transport, progress, options or DEFAULTS, deadline, open_pool(key)
+                    )
             except duckdb.InterruptException:
                 pass
             finally:
                 transport.stop()
             deadline.check()
             raise Stopped("the query was stopped")
+
+    def _made_ahead(self) -> int:
+        """Encryptions there are for the key, if there is one."""
+        from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+        from cleave.ckks.pool import count  # noqa: PLC0415
+
+        if self._access is None:
+            return 0
+        try:
+            return count(describe_key(self._access.key).key_id, "coefficients")
+        except KeyFileError:  # to plan no key is needed
+            return 0
 
     def unlock(self, plan: QueryPlan | LocalPlan) -> None:
         """Open the key, if `plan` needs one: may ask for a passphrase, now and in this thread.

@@ -11,13 +11,12 @@ more rows are left out until none can: see `_exposed`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
-
-from flint import fmpz_mat
 
 from cleave.sql.rejoin import Groups
 from cleave.sql.sets import Members, Regrouped
+from cleave_shared.dataclass import dataclass
 
 Kept = TypeVar("Kept")
 _ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
@@ -103,6 +102,8 @@ def _exposed(
     for column, rows in enumerate(ordered):
         for row in rows:
             matrix[place[row]][column] = 1
+    from flint import fmpz_mat  # noqa: PLC0415 - 30 ms, where a minimum group size is asked for
+
     reduced, _, rank = fmpz_mat(matrix).rref()
     found = set()
     for row in range(rank):

@@ -40,6 +40,7 @@ def query(
     table: str | None = None,
     others: Others | None = None,
     store: str | None = None,
+    contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -50,6 +51,7 @@ def query(
     insecure_http: bool = False,
     suspect_key: bool = False,
     cloud_only: bool = False,
+    scan: bool = True,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -60,7 +62,9 @@ def query(
 ) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
-    With `store`, a place as `cleave put --store` names it, over the stored table of that name.
+    With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
+    "owner", those rows alone. `scan` False: its rows
+    are fetched rather than added up by the sensitive service, which is told then which positions belong together.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -101,6 +105,8 @@ def query(
         progress=progress,
         others=others,
         store=store,
+        contributor=contributor,
+        scan=scan,
     ) as session:
         options = chosen(pad, digits, min_group)
         return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

@@ -47,8 +47,8 @@ class _Patient:
         self._drawn: BarProgress | None = None
         self._stages: list[_Stage] = []
 
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
-        stage = _Stage(name, total)
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        stage = _Stage(name, total, unit)
         with self._lock:
             self._stages.append(stage)
 
@@ -67,7 +67,7 @@ class _Patient:
             self._drawn = self._open.enter_context(BarProgress())
         for stage in self._stages:
             if stage.advance is None:
-                stage.advance = self._drawn.stage(stage.name, stage.total)
+                stage.advance = self._drawn.stage(stage.name, stage.total, stage.unit)
             if stage.done > stage.shown:
                 stage.advance(stage.done - stage.shown)
                 stage.shown = stage.done
@@ -82,9 +82,10 @@ class _Patient:
 
 
 class _Stage:
-    def __init__(self, name: str, total: int) -> None:
+    def __init__(self, name: str, total: int, unit: str) -> None:
         self.name = name
         self.total = total
+        self.unit = unit
         self.done = 0
         self.shown = 0
         self.advance: Callable[[int], None] | None = None

@@ -44,6 +44,7 @@ def connect(
     table: str | None = None,
     others: Others | None = None,
     store: str | None = None,
+    contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     endpoint: str | None = None,
@@ -54,6 +55,7 @@ def connect(
     insecure_http: bool = False,
     suspect_key: bool = False,
     cloud_only: bool = False,
+    scan: bool = True,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -85,6 +87,8 @@ def connect(
             progress=progress,
             others=others,
             store=store,
+            contributor=contributor,
+            scan=scan,
         )
         options = chosen(pad, digits, min_group)
         return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleave.api.bars import bars
 from cleave.cli.passphrase import VARIABLE
+from cleave.local.prepare import prepare_embedded
 from cleave.propose.further import further
 from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Bars, Session
 from cleave.table.frames import ArrowStream, Described, is_frame, of_frame, of_local_frame
@@ -46,11 +47,16 @@ def open_session(
     progress: bool | None,
     others: Others | None = None,
     store: str | None = None,
+    contributor: str | None = None,
+    scan: bool = True,
 ) -> Session | StoredSession:
     """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
     access = Access(_key(key), _passphrase(passphrase), target, suspect_key)
     if store is not None:
-        return _stored(data, schema, table, store, access, bars(progress), further_tables(others))
+        shown, further = bars(progress), further_tables(others)
+        return _stored(data, schema, table, store, access, shown, further, contributor=contributor, scan=scan)
+    if contributor is not None:
+        raise InputError("contributors have rows of stored tables", hint="say with store= where the table rests")
     return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
 
 
@@ -62,6 +68,9 @@ def _stored(
     access: Access,
     shown: Bars,
     others: Sequence[LazyTable],
+    *,
+    contributor: str | None,
+    scan: bool,
 ) -> StoredSession:
     from cleave.store.locate import open_stores  # noqa: PLC0415 - what a frame or a file does without
     from cleave.store.session import StoredSession  # noqa: PLC0415
@@ -71,7 +80,14 @@ def _stored(
         raise InputError("a stored table is asked by its name, and its schema is stored with it")
     target = access.target or Target()
     stores = open_stores(store, lambda: aws_session(target.profile, target.region))
-    return StoredSession(name, stores, access, shown, others)
+    if not target.remote:
+        prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
+    return StoredSession(name, stores, access, shown, others, contributor=contributor, embedded=embedded, scan=scan)
+
+
+def access_to(key: str | Path | None, passphrase: PassphraseLike | None) -> Access:
+    """The key that a caller named, or the usual one."""
+    return Access(_key(key), _passphrase(passphrase))
 
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
@@ -102,10 +118,10 @@ def further_tables(others: Others | None) -> list[LazyTable]:
     ]
 
 
-def embedded() -> Transport:
+def embedded(stores: Sequence[str] = ()) -> Transport:
     from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services
 
-    return embedded_services()
+    return embedded_services(stores)
 
 
 def _key(key: str | Path | None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from cleave.cli import console
 from cleave.cli.output import Format, write_answer
 from cleave.printable import printable
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.describe import Description
@@ -42,6 +42,8 @@ def tell_about(answer: Result, shown: Shown, seconds: float) -> None:
         return
     for warning in answer.result.warnings:
         console.say(f"warning: {printable(warning)}")
+    for note in answer.notes:
+        console.say(f"note: {printable(note)}")
     if shown.written is not Format.JSON:  # which holds all of it
         console.say(footer(answer, seconds))
 

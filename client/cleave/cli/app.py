@@ -7,7 +7,8 @@ immediate. Services and the local server are handed in (see cleave.local.main): 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,18 +16,26 @@ import typer
 from cleave.cli import console, passphrase
 from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
 from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
-from cleave.cli.group import Group, Serve, Settings
+from cleave.cli.bench import bench
+from cleave.cli.contributors import contributor_commands
+from cleave.cli.early import begin
+from cleave.cli.group import Group, Serve, Settings, narrowed
 from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.key_sharing import contributor as new_contributor
+from cleave.cli.key_sharing import export, rotate
 from cleave.cli.options import (
     AwsProfile,
     Digits,
     Endpoint,
     Functions,
     InsecureHttp,
+    JobMachine,
     MinGroup,
+    NoScan,
     Pad,
     Region,
     Sign,
+    StopJob,
     Strict,
     SuspectKey,
     Timeout,
@@ -34,15 +43,18 @@ from cleave.cli.options import (
     bars_of,
 )
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
+from cleave.cli.place import AskedStore, Contributor
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
-from cleave.cli.stored import AskedStore, add_stored_commands, open_session
+from cleave.cli.stored import add_stored_commands, open_session
+from cleave.cli.warm import warm
 from cleave.printable import printable
-from cleave.session import DEFAULT_KEY, Access
+from cleave.session import DEFAULT_KEY, Access, Session
 
 if TYPE_CHECKING:
-    from cleave.transport.base import Transport
+    from cleave.sql.beside import Planner
+    from cleave.store.services import Embedded
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
@@ -54,11 +66,17 @@ EPILOG = (
 
 
 def create_cli(
-    embedded: Callable[[], Transport], serve_locally: Serve, prepare: Callable[[], None] = lambda: None
+    embedded: Embedded,
+    serve_locally: Serve,
+    prepare: Callable[[], None] = lambda: None,
+    words: Sequence[str] = (),
+    planner: Planner | None = None,
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
-    `prepare` is called where embedded services will be asked, before this process has a second thread.
+    `prepare` is called where embedded services will be asked, before this process has a second thread. Of `words` that
+    begin with a command's name only that command is made: typer takes 30 ms for all of them. `planner` plans what
+    `query` and `plan` ask of files.
     """
     app = typer.Typer(
         cls=Group,
@@ -78,16 +96,19 @@ def create_cli(
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
+        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet, planner=planner)
 
     app.command()(schema)
-    app.add_typer(key_commands(), name="key")
+    app.add_typer(key_commands(export, new_contributor, rotate), name="key")
     app.command()(plan)
     app.command()(query)
     app.command()(shell)
+    app.command()(warm)
     add_stored_commands(app)
+    app.add_typer(contributor_commands(), name="contributor")
     app.command()(serve)
-    return app
+    app.command()(bench)
+    return narrowed(app, words)
 
 
 def plan(
@@ -99,7 +120,9 @@ def plan(
     table: TableName = None,
     others: With = None,
     store: AskedStore = None,
+    contributor: Contributor = None,
     cloud_only: CloudOnly = False,
+    no_scan: NoScan = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -112,11 +135,20 @@ def plan(
     of a stored table.
     """
     asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
+    planner: Planner | None = ctx.obj.planner
+    if planner is not None:
+        begin(planner, asked, cloud_only=cloud_only)
+    asked = asked.begun()
     from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
     access = Access(key, passphrase.current(passphrase_fd))
-    with open_session(asked.table, access, ctx.obj.embedded, bars_of(ctx.obj), asked.others, store) as session:
+    with open_session(
+        *(asked.table, access, ctx.obj.embedded, bars_of(ctx.obj), asked.others, store),
+        contributor=contributor,
+        planner=planner,
+        scan=not no_scan,
+    ) as session:
         plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
     console.out(plan_json(description) if as_json else plan_text(description))
@@ -131,7 +163,11 @@ def query(
     table: TableName = None,
     others: With = None,
     store: AskedStore = None,
+    contributor: Contributor = None,
     cloud_only: CloudOnly = False,
+    no_scan: NoScan = False,
+    job: JobMachine = None,
+    stop_job: StopJob = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -162,11 +198,16 @@ def query(
     chosen = chosen_format(written, output, as_json=as_json, report=report)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
+    if stop_job and job is None:
+        raise typer.BadParameter("--stop-job: name the state machine with --job")
     started = time.perf_counter()
     settings: Settings = ctx.obj
+    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
+    if settings.planner is not None:
+        begin(settings.planner, asked, cloud_only=cloud_only)
     if endpoint is None and functions is None:
         settings.prepare()
-    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
+    asked = asked.begun()
     from cleave.pipeline import Options  # noqa: PLC0415
 
     shown = Shown(chosen, raw=raw, quiet=settings.quiet)
@@ -179,10 +220,18 @@ def query(
         suspect_key=suspect_key,
     )
     with open_session(
-        asked.table, access, settings.embedded, bars_of(settings), asked.others, store, profile, region
+        *(asked.table, access, settings.embedded, bars_of(settings), asked.others),
+        *(store, profile, region, timeout),
+        contributor=contributor,
+        planner=settings.planner,
+        scan=not no_scan,
+        machine=job,
     ) as session:
         sql = asked.question(session.schema, session.name)
         question = session.plan(sql, cloud_only=cloud_only)
+        if stop_job and not isinstance(session, Session):
+            console.say("the job is ended" if session.stop_job(question) else "there is no such job")
+            return
         options = Options(pad, digits, min_group)
         answer = session.ask(question, options, timeout, strict=strict)
         seconds = time.perf_counter() - started
@@ -212,9 +261,17 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="A web origin whose pages may read answers; repeatable. None by default."),
     ] = None,
+    store: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A folder whose stored tables the services may read; repeatable. Buckets are in CLEAVE_STORE_URLS.",
+        ),
+    ] = None,
 ) -> None:
     """Run both services on this machine over HTTP, each in a process of its own."""
     settings: Settings = ctx.obj
+    stores = [f"{each.expanduser().resolve().as_uri()}/" for each in store or ()]
     from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
 
     def ready(url: str) -> None:
@@ -222,7 +279,7 @@ def serve(
         if not is_loopback(url):
             console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
 
-    settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or ())
+    settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or (), stores=stores)
 
 
 def _show_version(wanted: bool) -> None:

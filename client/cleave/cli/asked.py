@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cleave.cli.sql_file import read_sql
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.lazy import LazyTable
@@ -72,11 +73,21 @@ class Asked:
     sql: str | None
     operation: str | None = None
 
+    def begun(self) -> Asked:
+        """The same, its table being read from now on if it is a small one."""
+        if isinstance(self.table, str):
+            return self
+        from cleave.table.lazy import begun  # noqa: PLC0415 - as in read_question
+
+        return replace(self, table=begun(self.table))
+
     def question(self, schema: Schema, name: str) -> str:
         """Raises QueryRefused for an operation that there is not."""
+        if self.sql is not None:
+            return self.sql
         from cleave.sql.planner import operation_sql  # noqa: PLC0415 - what the command's --help does without
 
-        return self.sql if self.sql is not None else operation_sql(self.operation or "", schema, name)
+        return operation_sql(self.operation or "", schema, name)
 
 
 def read_question(

@@ -10,16 +10,17 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from cleave.printable import printable
 from cleave.session import Silent
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
+    from rich.progress import Task
 
 Justify = Literal["left", "right"]
 
@@ -101,11 +102,23 @@ class BarProgress:
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - 40 ms that silent runs do not need
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        class Rate(TextColumn):
+            """How many of a stage's units are done, and how many a second, where it has a unit."""
+
+            def render(self, task: Task) -> Text:
+                unit = task.fields.get("unit")
+                if not unit:
+                    return Text()
+                speed = f", {task.speed:,.0f}/s" if task.speed else ""
+                return Text(f"{task.completed:,.0f} {unit}{speed}")
 
         self._bars: Bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
+            Rate(""),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
@@ -127,8 +140,8 @@ class BarProgress:
         """Show nothing any more. Does nothing a second time; any thread may call it."""
         self._bars.stop()
 
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
-        task = self._bars.add_task(printable(name), total=total)
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        task = self._bars.add_task(printable(name), total=total, unit=unit)
         self._bars.refresh()
         return lambda amount: self._bars.update(task, advance=amount, refresh=True)
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from typer.core import TyperGroup
 
 from cleave.cli import console
+from cleave.cli.named import ANYWHERE, named
 from cleave.cli.process import Signals
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
-    from cleave.transport.base import Transport
+    from cleave.sql.beside import Planner
+    from cleave.store.services import Embedded
 
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
-_ANYWHERE = ("--debug", "--quiet")
 
 
 class Serve(Protocol):
@@ -33,6 +34,7 @@ class Serve(Protocol):
         log: bool,
         names: Sequence[str] = (),
         origins: Sequence[str] = (),
+        stores: Sequence[str] = (),
     ) -> None: ...
 
 
@@ -40,11 +42,12 @@ class Serve(Protocol):
 class Settings:
     """What every command has at hand: `ctx.obj`."""
 
-    embedded: Callable[[], Transport]
+    embedded: Embedded
     serve: Serve
     prepare: Callable[[], None]
     debug: bool
     quiet: bool
+    planner: Planner | None = None
 
 
 class Group(TyperGroup):
@@ -54,8 +57,8 @@ class Group(TyperGroup):
         """Run and exit. --debug and --quiet may stand anywhere."""
         given = list(sys.argv[1:] if args is None else args)
         options = given[: given.index("--")] if "--" in given else given
-        moved = [word for word in options if word in _ANYWHERE]
-        given = moved + [word for word in options if word not in _ANYWHERE] + given[len(options) :]
+        moved = [word for word in options if word in ANYWHERE]
+        given = moved + [word for word in options if word not in ANYWHERE] + given[len(options) :]
         try:
             code = self._run(given, **extra)
         except BrokenPipeError:  # while help was printed
@@ -92,6 +95,16 @@ class Group(TyperGroup):
                 if signals.number:  # what breaks after a signal breaks because of it
                     raise typer.Exit(signals.code) from None
                 raise typer.Exit(tell(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
+
+
+def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """`app` without the commands that `words` do not name; whole where they name none, or ask for its own help."""
+    name = named(words)
+    commands = [each for each in app.registered_commands if each.callback and each.callback.__name__ == name]
+    groups = [each for each in app.registered_groups if each.name == name]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+    return app
 
 
 def _usage(error: typer.TyperException) -> int:

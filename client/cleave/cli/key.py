@@ -1,8 +1,9 @@
-"""`cleave key ...`: make, show, export and rewrap the secret key."""
+"""`cleave key ...`: make, show and rewrap the secret key."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,14 +48,15 @@ NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Store the k
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def key_commands() -> typer.Typer:
+def key_commands(*others: Callable[..., None]) -> typer.Typer:
     commands = typer.Typer(
-        help="Make, show, export and rewrap the secret key.", rich_markup_mode=None, no_args_is_help=True
+        help="Make, show, export, rewrap and rotate the secret key.", rich_markup_mode=None, no_args_is_help=True
     )
     commands.command()(new)
     commands.command()(show)
-    commands.command()(export)
     commands.command("passphrase")(rewrap)
+    for command in others:
+        commands.command()(command)
     return commands
 
 
@@ -88,21 +90,6 @@ def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
         console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped, "suspect": info.suspect}))
     else:
         console.out(_described(info))
-
-
-def export(
-    ctx: typer.Context,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.", show_default=False)
-    ],
-    key: KeyPath = DEFAULT_KEY,
-) -> None:
-    """Write the public side of a key, which opens nothing."""
-    from cleave.ckks.key_file import export_public  # noqa: PLC0415
-
-    export_public(key, output)
-    if not ctx.obj.quiet:
-        console.say(f"wrote {printable(str(output))}")
 
 
 def rewrap(

@@ -40,9 +40,31 @@ SuspectKey = Annotated[
 MinGroup = Annotated[
     int,
     typer.Option(
-        "--min-group", min=0, metavar="N", help="Leave out groups of fewer than N rows; the answer says how many."
+        "--min-group",
+        min=0,
+        metavar="N",
+        help="Leave out groups of fewer than N rows; the answer says how many. 0: none, or 5 for a stored table with "
+        "contributors, which 1 turns off.",
     ),
 ]
+NoScan = Annotated[
+    bool,
+    typer.Option(
+        "--no-scan",
+        help="Fetch a stored table's rows rather than tell the sensitive service which to add up together.",
+    ),
+]
+JobMachine = Annotated[
+    str | None,
+    typer.Option(
+        "--job",
+        metavar="ARN",
+        help="Let this state machine make the calls of a scan: the stack's output Job. The job goes on when this "
+        "command ends; asked once more, it is taken up.",
+        show_default=False,
+    ),
+]
+StopJob = Annotated[bool, typer.Option("--stop-job", help="End the job that answers this question.")]
 Pad = Annotated[
     bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
 ]

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from cleave.cli.console import is_terminal, say
 from cleave_shared.errors import KeyFileError
 
 VARIABLE = "CLEAVE_PASSPHRASE"
@@ -24,11 +23,19 @@ def current(descriptor: int | None) -> bytes | Callable[[], bytes]:
     return given if given is not None else lambda: _prompt("Passphrase: ")
 
 
+def current_new(descriptor: int | None) -> bytes | Callable[[], bytes]:
+    """The same of a second key."""
+    given = _given(descriptor, NEW_VARIABLE)
+    return given if given is not None else lambda: _prompt("Passphrase of the new key: ")
+
+
 def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
     """A passphrase for a new wrapping, asked for twice at a prompt. Raises KeyFileError if it is empty."""
     given = _given(descriptor, variable)
     if given is not None:
         return given
+    from cleave.cli.console import say  # noqa: PLC0415 - as in `_prompt`
+
     first = _prompt("New passphrase: ")
     while _prompt("The same again: ") != first:
         say("These differ.")
@@ -48,8 +55,10 @@ def hide() -> None:
 
     What is started later, like a credential_process of AWS, does not inherit them, and /proc/PID/environ, which shows
     the environment as the process was started with it, has zeros in their place. What remains: a copy in this process's
-    memory, until it ends, and whatever the shell that set the variable keeps; --passphrase-fd leaves neither.
+    memory, until it ends, and whatever the shell that set the variable keeps; --passphrase-fd leaves neither. Forked
+    children give theirs up.
     """
+    os.register_at_fork(after_in_child=_taken.clear)
     for variable in (VARIABLE, NEW_VARIABLE):
         value = _take(variable)
         if value is not None:
@@ -69,6 +78,8 @@ def _take(variable: str) -> bytes | None:
 
 
 def _prompt(question: str) -> bytes:
+    from cleave.cli.console import is_terminal  # noqa: PLC0415 - `hide` comes before all imports that can wait
+
     if not is_terminal(sys.stdin):
         raise KeyFileError(
             "a passphrase is needed and there is no terminal to ask on",

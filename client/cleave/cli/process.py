@@ -28,9 +28,14 @@ _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 def protect() -> None:
-    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen."""
+    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen.
+
+    Until a command is at work Ctrl-C ends it as any other program, without a traceback of what was being imported.
+    """
     global _ours  # noqa: PLW0603 - a fact about the process
     _ours = True
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     children.refuse_core_dumps()
     passphrase.hide()
 

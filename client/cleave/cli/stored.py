@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.cli import console, passphrase
+from cleave.cli import console
 from cleave.cli.asked import Files, SchemaFile
 from cleave.cli.console import Heading
+from cleave.cli.contributing import Fingerprint, IdentityFile, PublicKeyFile, contribute
+from cleave.cli.contributors import contributors_table
 from cleave.cli.group import Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Region
+from cleave.cli.place import Contributor, Name, Store, open_place, opened_tables
 from cleave.printable import printable
 from cleave.quantities import counted, sized
-from cleave.session import DEFAULT_KEY, Access, Bars, Session
-from cleave_shared.errors import CheckFailed, InputError
+from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, Access, Bars, Session
+from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from cleave.ckks.secret_key import SecretKey
-    from cleave.store.locate import Stores
+    from cleave.sql.beside import Planner
+    from cleave.store.machine import Machine
     from cleave.store.manifest import Manifest
+    from cleave.store.services import Embedded
     from cleave.store.session import StoredSession
-    from cleave.store.tables import Tables
     from cleave.table.lazy import LazyTable
-    from cleave.transport.base import Transport
-
-Store = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="PLACE[,PLACE]",
-        envvar="CLEAVE_STORE",
-        help="Where stored tables rest: a folder or s3://bucket/prefix; with a comma, the plain half's place apart.",
-        show_default=False,
-    ),
-]
-AskedStore = Annotated[
-    str | None,
-    typer.Option(
-        "--store", metavar="PLACE[,PLACE]", help="Ask the stored table of that name, which rests there, not a file."
-    ),
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The stored table.", show_default=False)]
 
 
 def add_stored_commands(app: typer.Typer) -> None:
@@ -55,56 +38,59 @@ def add_stored_commands(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def open_place(store: str, profile: str | None = None, region: str | None = None) -> Stores:
-    """Raises InputError for what names no store, ServiceError where there are no credentials."""
-    from cleave.store.locate import open_stores  # noqa: PLC0415
-
-    def session() -> object:
-        from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
-
-        return open_session(profile, region)
-
-    return open_stores(store, session)
-
-
 def open_session(
     table: LazyTable | str,
     access: Access,
-    embedded: Callable[[], Transport],
+    embedded: Embedded,
     bars: Bars,
     others: Sequence[LazyTable],
     store: str | None,
     profile: str | None = None,
     region: str | None = None,
+    seconds: float | None = None,
+    contributor: str | None = None,
+    planner: Planner | None = None,
+    *,
+    scan: bool = True,
+    machine: str | None = None,
 ) -> Session | StoredSession:
-    """Over files, or over the table of that name in `store`.
+    """Over files, or over the table of that name in `store`, which may take `seconds` to be opened: all of its rows, or
+    those of one `contributor`.
+
+    `planner` has begun to plan a question over files. `machine`: ARN of one that makes the calls of scans.
 
     Raises InputError where there is no such table, KeyFileError, StoreError, CheckFailed.
     """
     if store is None or not isinstance(table, str):
         if isinstance(table, str):
             raise typer.BadParameter("a stored table is asked with --store")
-        return Session(table, access, embedded, bars, others)
+        if contributor is not None:
+            raise typer.BadParameter("--contributor goes with a stored table")
+        if not scan:
+            raise typer.BadParameter("--no-scan goes with a stored table")
+        if machine is not None:
+            raise typer.BadParameter("--job goes with a stored table")
+        return Session(table, access, embedded, bars, others, planner)
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
     from cleave.store.session import StoredSession  # noqa: PLC0415
 
     describe_key(access.key)  # a missing key is told before a store is asked
-    return StoredSession(table, open_place(store, profile, region), access, bars, others)
-
-
-@contextlib.contextmanager
-def _opened(
-    store: str, key: Path, fd: int | None, profile: str | None, region: str | None
-) -> Iterator[tuple[Stores, Tables, SecretKey]]:
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
-    from cleave.store.session import open_tables  # noqa: PLC0415
-
-    describe_key(key)  # a missing key is told before a store is asked
     stores = open_place(store, profile, region)
-    try:
-        yield stores, *open_tables(stores, Access(key, passphrase.current(fd)))
-    finally:
-        stores.close()
+    return StoredSession(
+        *(table, stores, access, bars, others),
+        seconds=seconds,
+        contributor=contributor,
+        embedded=embedded,
+        scan=scan,
+        machine=_open_machine(machine, profile, region) if machine is not None else None,
+    )
+
+
+def _open_machine(arn: str, profile: str | None, region: str | None) -> Machine:
+    from cleave.store.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
+    from cleave.transport.aws import open_session as open_aws  # noqa: PLC0415
+
+    return Machine(open_aws(profile, region), arn)
 
 
 def put(
@@ -124,9 +110,30 @@ def put(
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add the rows to the table that is there.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Put the table anew in place of the one there.")] = False,
+    drop_contributors: Annotated[
+        bool,
+        typer.Option("--drop-contributors", help="With --replace: also where rows of contributors are lost by it."),
+    ] = False,
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Keep every bit of floats: 8 bytes more for each of their values.")
     ] = False,
+    scan: Annotated[
+        bool,
+        typer.Option(
+            "--scan", help="Let services add up rows by any plain column as well: rows take 1.5 to 2 times the bytes."
+        ),
+    ] = False,
+    scan_moments: Annotated[
+        bool,
+        typer.Option(
+            "--scan-moments",
+            help="As --scan, and let them answer VAR and STDDEV and what the schema derives: rows hold that as well, "
+            "and take 3 to 5 times the bytes.",
+        ),
+    ] = False,
+    public_key: PublicKeyFile = None,
+    identity: IdentityFile = DEFAULT_IDENTITY,
+    fingerprint: Fingerprint = None,
     schema: SchemaFile = None,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
@@ -135,33 +142,41 @@ def put(
 ) -> None:
     """Store a table: its sensitive half encrypted, its plain half beside it or in another place.
 
-    Nothing of a table is seen until all of it is there. Columns of kind local stay here.
+    Nothing of a table is seen until all of it is there. Columns of kind local stay here. With --public-key the rows are
+    added to another's table, whose owner alone can read them.
     """
-    if append and (replace or by is not None or lossless):
+    if public_key is not None:
+        if append or by is not None or lossless or scan or scan_moments or drop_contributors:
+            raise typer.BadParameter("--public-key goes by what its owner's table was put with: leave the others out")
+        contribute(ctx.obj, files, table, store, public_key, identity, fingerprint, schema, profile, region, replace)
+        return
+    if fingerprint is not None:
+        raise typer.BadParameter("--fingerprint goes with --public-key")
+    if drop_contributors and not replace:
+        raise typer.BadParameter("--drop-contributors goes with --replace")
+    if append and (replace or by is not None or lossless or scan or scan_moments):
         raise typer.BadParameter("--append goes by what the table was put with: leave the other options out")
     settings: Settings = ctx.obj
     from cleave.store import put as putting  # noqa: PLC0415
-    from cleave.store.by import describe, propose  # noqa: PLC0415
     from cleave.table.lazy import of_files  # noqa: PLC0415
 
+    def say(text: str) -> None:
+        if not settings.quiet:
+            console.say(printable(text))
+
     unread = of_files(files, schema, table)
-    with _opened(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
-        with console.progress(quiet=settings.quiet) as progress:
-            read = unread.read(progress)
-        with read:
-            if append:
-                with console.progress(quiet=settings.quiet) as progress:
-                    opened = putting.append(tables, stores, secret, read, table, progress)
-            else:
-                putting.require_new(tables, stores, table, replace=replace)
-                columns = propose(read) if by is None else [word.strip() for word in by.split(",") if word.strip()]
-                chosen = putting.check_by(columns, putting.stored_schema(read.schema, table))
-                if not settings.quiet:
-                    console.say(printable(describe(read, chosen, secret.profile, lossless=lossless)))
-                with console.progress(quiet=settings.quiet) as progress:
-                    opened = putting.put(
-                        tables, stores, secret, read, table, chosen, progress, lossless=lossless, replace=replace
-                    )
+    with (
+        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        unread.stream() as rows,
+        console.progress(quiet=settings.quiet) as progress,
+    ):
+        if append:
+            opened = putting.append(tables, stores, secret, rows, table, progress, say=say)
+        else:
+            columns = None if by is None else [word.strip() for word in by.split(",") if word.strip()]
+            kept = {"lossless": lossless, "scan": scan, "scan_moments": scan_moments, "replace": replace}
+            kept["drop_contributors"] = drop_contributors
+            opened = putting.put(tables, stores, secret, rows, table, columns, progress, say=say, **kept)
         swept = tables.sweep(opened)
     if not settings.quiet:
         manifest = opened.manifest
@@ -180,7 +195,7 @@ def ls(
     region: Region = None,
 ) -> None:
     """List the tables that this key has in a store."""
-    with _opened(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
         found = [each.manifest for each in tables.all()]
     if as_json:
         console.out(json.dumps([_facts(each) for each in found]))
@@ -216,15 +231,16 @@ def show(
 ) -> None:
     """Show what a stored table consists of, and what each party can see of it."""
     from cleave.store.cells import load_cells  # noqa: PLC0415
-    from cleave.store.put import load_stored_schema  # noqa: PLC0415
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
 
-    with _opened(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+    with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
         opened = tables.open(name)
-        cells = len(load_cells(tables.unseal(opened.vault, opened.manifest.cells)))
+        cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, opened.manifest.cells)).rows)
         places = (stores.sensitive.location, stores.plain.location)
+        table_set = tables.folder(name).removeprefix("tables/")
     manifest = opened.manifest
     if as_json:
-        console.out(json.dumps(_facts(manifest) | {"key_id": secret.key_id, "cells": cells}))
+        console.out(json.dumps(_facts(manifest) | {"key_id": secret.key_id, "set": table_set, "cells": cells}))
         return
     schema = load_stored_schema(manifest)
     squares = {each.name: each.square for each in manifest.measures}
@@ -248,9 +264,10 @@ def show(
     sections = [
         f"{manifest.table}: version {manifest.version}, {counted(manifest.rows, 'row')}, {counted(cells, 'cell')} by "
         f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
-        f"{sized(manifest.bytes)}, under key {secret.key_id}",
+        f"{sized(manifest.bytes)}, under key {secret.key_id}; set {table_set}",
         console.table([Heading(word) for word in ("column", "kind", "type", "kept")], columns),
         console.table([Heading("version"), Heading("at"), Heading("what"), Heading("rows", justify="right")], history),
+        *([contributors_table(manifest)] if manifest.contributors else []),
         *_seen(manifest, *places),
     ]
     console.out("\n\n".join(map(printable_lines, sections)))
@@ -264,30 +281,24 @@ def pull(
         Path,
         typer.Option("-o", "--output", metavar="FILE", help="A new file: .csv or .parquet.", show_default=False),
     ],
+    contributor: Contributor = None,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
     """Decrypt and rejoin a stored table into a file, rows in the order they were put."""
-    ending = output.suffix.lower()
-    if ending not in (".csv", ".parquet"):
-        raise typer.BadParameter("-o: name a file that ends in .csv or .parquet")
-    if output.exists():
-        raise InputError(f"{output}: is there already", hint="name another file, or move this one away first")
     settings: Settings = ctx.obj
-    from cleave.files import write_atomically  # noqa: PLC0415
+    from cleave.store.pull import check_output, pull_into  # noqa: PLC0415
     from cleave.store.stored import Stored  # noqa: PLC0415
 
-    with _opened(store, key, passphrase_fd, profile, region) as (_, tables, secret):
-        stored = Stored(tables, tables.open(name), secret)
-        names = [each.name for each in stored.schema.columns]
-        with (
-            console.progress(quiet=settings.quiet) as progress,
-            stored.rows.table(names, ordered=True, progress=progress) as table,
-        ):
-            content = table.csv() if ending == ".csv" else table.parquet(table.relation, names, 0, table.rows)
-    write_atomically(output, content, error=InputError, mode=0o600)
+    check_output(output)
+    with (
+        opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret),
+        console.progress(quiet=settings.quiet) as progress,
+    ):
+        stored = Stored(tables, tables.open(name), secret, contributor)
+        pull_into(stored, output, progress)
     if not settings.quiet:
         console.say(f"wrote {printable(str(output))}: {counted(stored.manifest.rows, 'row')}")
 
@@ -308,7 +319,7 @@ def derive(
     from cleave.store.derive import derive as make  # noqa: PLC0415
 
     with (
-        _opened(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened = make(tables, stores, secret, name, expression, alias, progress)
@@ -330,13 +341,15 @@ def verify(
     settings: Settings = ctx.obj
     from cleave.store.stored import Stored  # noqa: PLC0415
     from cleave.store.verify import verify as check  # noqa: PLC0415
+    from cleave.store.verify import verify_heads  # noqa: PLC0415
 
     with (
-        _opened(store, key, passphrase_fd, profile, region) as (_, tables, secret),
+        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened = tables.open(name)
         damages = check(tables, opened, Stored(tables, opened, secret), progress)
+        damages += verify_heads(stores, secret, opened.manifest)
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:
@@ -349,18 +362,30 @@ def drop(
     name: Name,
     store: Store,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Delete nothing in the store, only forget which version of which table was seen here: for one that "
+            "was dropped and put anew elsewhere.",
+        ),
+    ] = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep."""
-    if not yes and not console.is_terminal(sys.stdin):
+    if not forget and not yes and not console.is_terminal(sys.stdin):
         raise typer.BadParameter("there is no terminal to ask on: --yes says it")
-    with _opened(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+        if forget:
+            tables.forget(name)
+            return
         if not yes:
             typer.confirm(f"Delete table {printable(name)}?", abort=True)
-        tables.drop(name)
+        with console.progress(quiet=ctx.obj.quiet) as progress:
+            tables.drop(name, progress)
     if not ctx.obj.quiet:
         console.say(f"{printable(name)} is dropped")
 
@@ -380,6 +405,7 @@ def _facts(manifest: Manifest) -> dict[str, object]:
         "measures": [
             each.model_dump(include={"name", "sql", "type", "square", "derived"}) for each in manifest.measures
         ],
+        "contributors": [each.model_dump(include={"name", "key", "added"}) for each in manifest.contributors],
         "history": [each.model_dump() for each in manifest.history],
     }
 
@@ -390,11 +416,14 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
     return [
         f"What {sensitive} holds\n"
         f"  - {counted(ciphertexts, 'object')} of ciphertexts, which tell the number of rows and about that of cells\n"
-        "  - sealed objects: schema, names, cells, sealed columns; their sizes\n"
-        "  - when it was changed, and which objects are read when",
+        "  - sealed objects: schema, names, cells, sealed columns, order of the rows; their sizes, which tell\n"
+        "    how many cells there are and about how well sealed values compress\n"
+        f"  - a head in the clear: the key's id and that this is version {manifest.version} of a table\n"
+        "  - when it was changed, which objects are read when, and under whose credentials",
         f"What {plain} holds\n"
         + (
-            "  - the plain columns, with names and values, row by row\n  - nothing of any other column"
+            "  - the plain columns, with names and values, row by row, in the order they were put\n"
+            "  - nothing of any other column, nor which row is which among the ciphertexts"
             if held
             else "  - nothing: no column is plain"
         ),

@@ -9,7 +9,6 @@ hold anything, is of no use to a sum, and its length survives encryption. No rea
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 from cleave.propose import detect_words as words
@@ -18,6 +17,7 @@ from cleave.propose.detect_values import identifying, identifying_number, names_
 from cleave.propose.names import runs
 from cleave.table.schema import Kind
 from cleave.table.types import is_number
+from cleave_shared.dataclass import dataclass
 
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -30,6 +29,7 @@ from cleave.propose.harmless_words import (
     UNIT,
 )
 from cleave.propose.names import fold, is_legible, parts, words
+from cleave_shared.dataclass import dataclass
 
 _LABELS = (
     ("a place of work or a region", PLACE),

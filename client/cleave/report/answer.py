@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cleave import figures
 from cleave.printable import printable
 from cleave.report.charts import is_numeric
 from cleave.sql.finish import ResultTable
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

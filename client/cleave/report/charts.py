@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from cleave import figures
 from cleave.printable import printable
 from cleave.sql.finish import ResultTable
+from cleave_shared.dataclass import dataclass
 
 MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them
 MOST_LINES = 8  # as many as colours can be told apart

@@ -7,29 +7,23 @@ JSON in which no `<`, `>` or `&` is left.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from cleave.printable import printable
 from cleave.quantities import counted, sized
 from cleave.report.answer import cells_of, headings_of
-from cleave.report.charts import Chart, charts_of
+from cleave.report.charts import charts_of
+from cleave.report.inline import DRAWING, as_json, asset, policy, template
 from cleave.sql.plan import reasons_of
+from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.describe import Description
-    from cleave.pipeline import Result
+    from cleave.pipeline import Result, Usage
 
 _STAGES = {
     "split": "Select, group and split rows here",
@@ -41,7 +35,6 @@ _STAGES = {
     "finish": "Decrypt, check, rejoin and finish",
 }
 _PARTS = ("plain", "sensitive")  # of `ask`
-_IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +50,13 @@ class Facts:
 def page(answer: Result, facts: Facts, description: Description | None) -> str:
     """The page, UTF-8 when written. `description` is of the same question; None where nothing was to be sent."""
     charts = charts_of(answer.result)
-    scripts = [_asset("vendor/plot.js"), _asset("draw.js")] if charts else []
-    style = _asset("style.css")
-    return _template().render(
-        policy=_policy(scripts, style),
+    scripts = [asset(name) for name in DRAWING] if charts else []
+    style = asset("style.css")
+    return template("cleave.report", "page.html").render(
+        policy=policy(scripts, style),
         style=Markup(style),  # noqa: S704 - these three are files of this package, none of their text comes from data
         scripts=[Markup(script) for script in scripts],  # noqa: S704
-        data=Markup(_as_json(charts)),  # noqa: S704 - escaped there
+        data=Markup(as_json(charts)),  # noqa: S704 - escaped there
         title=printable(facts.table),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
         made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -89,40 +82,6 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
     )
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("cleave.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(printable=lambda text: printable(str(text)), sized=sized, counted=counted)
-    return environment.get_template("page.html")
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("cleave.report").joinpath(name).read_text("utf-8")
-
-
-def _policy(scripts: Sequence[str], style: str) -> str:
-    """Nothing but these very scripts and this very style, by the hash of the text between their tags."""
-    admitted = " ".join(map(_hash, scripts)) or "'none'"
-    return f"default-src 'none'; script-src {admitted}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _as_json(charts: Sequence[Chart]) -> str:
-    """JSON that a script element holds whatever the names are: every `<`, `>` and `&` as an escape."""
-    drawn = [asdict(chart) for chart in charts]
-    return json.dumps(drawn, separators=(",", ":"), allow_nan=False).translate(_IN_JSON)
-
-
 def _order(stage: str) -> int:
     return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
 
@@ -137,9 +96,15 @@ def _tiles(answer: Result, facts: Facts) -> list[tuple[str, str, str]]:
         (f"{len(answer.result.rows):,}", "row" if len(answer.result.rows) == 1 else "rows", "in the answer"),
         (f"{encrypted} of {others}", "columns", "from ciphertexts"),
         (f"{passed}", "check" if passed == 1 else "checks", "passed" if passed else "nothing to check"),
-        (sized(usage.bytes_sent), "sent", f"{sized(usage.bytes_received)} received"),
+        _moved(usage),
         (f"{facts.seconds:.2f} s", "time", counted(usage.requests, "request")),
     ]
+
+
+def _moved(usage: Usage) -> tuple[str, str, str]:
+    if usage.objects_read is None:
+        return sized(usage.bytes_sent), "sent", f"{sized(usage.bytes_received)} received"
+    return sized(usage.bytes_read or 0), "read", f"{counted(usage.objects_read, 'object')} of the stores"
 
 
 def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:

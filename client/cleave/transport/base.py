@@ -29,7 +29,7 @@ TOO_MANY = 429
 
 
 class Service(Enum):
-    """The services by name; the value is the path of the one endpoint that a query asks."""
+    """The services by name; the value is the path of the endpoint that a query over files asks."""
 
     SENSITIVE = "/v1/sensitive/moments"
     PLAIN = "/v1/plain/aggregate"
@@ -61,6 +61,10 @@ class Transport(Protocol):
 
     def plain(self, request: PlainRequest) -> PlainResponse: ...
 
+    def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
+        """At any endpoint of a service: the answer, and the mark by which an answer names this request."""
+        ...
+
     def stop(self, reason: Exception | None = None) -> None:
         """End every call under way, at once, with `reason`. To be said before threads are joined that wait in one."""
 
@@ -74,7 +78,7 @@ class Carrier(Protocol):
     longer than `deadline`.
     """
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response: ...
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response: ...
 
     def close(self) -> None: ...
 
@@ -97,10 +101,10 @@ class EnvelopeTransport:
         return EnvelopeTransport(self._carrier, self._policy, deadline)
 
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
-        return self._ask(Service.SENSITIVE, request, MomentsResponse)
+        return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, MomentsResponse)[0]
 
     def plain(self, request: PlainRequest) -> PlainResponse:
-        return self._ask(Service.PLAIN, request, PlainResponse)
+        return self.ask(Service.PLAIN, Service.PLAIN.value, request, PlainResponse)[0]
 
     def stop(self, reason: Exception | None = None) -> None:
         self._deadline.stop(reason)
@@ -108,7 +112,7 @@ class EnvelopeTransport:
     def close(self) -> None:
         self._carrier.close()
 
-    def _ask(self, service: Service, request: Envelope, model: type[Reply]) -> Reply:
+    def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
         body = wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
@@ -116,18 +120,19 @@ class EnvelopeTransport:
                     f"a request to {service.label} takes {len(body):,} bytes, at most {limits.MAX_BODY_BYTES:,} fit",
                     hint="ask about fewer columns at once, or about a smaller table",
                 )
+            marked = wire.mark(body, wire.FRAMES_TYPE)
             try:
-                return self._answer(service, body, model)
+                return self._answer(service, path, body, model), marked
             except _Damaged:  # once: what keeps damaging bodies is not to be fed with them
                 if self._policy.attempts == 1 or not self._budget.take():
                     raise
-                return self._answer(service, body, model)
+                return self._answer(service, path, body, model), marked
         except ServiceError as error:
             self._deadline.stop(error)
             raise
 
-    def _answer(self, service: Service, body: bytes, model: type[Reply]) -> Reply:
-        answer = retry.call(lambda: self._attempt(service, body), self._policy, self._budget, self._deadline)
+    def _answer(self, service: Service, path: str, body: bytes, model: type[Reply]) -> Reply:
+        answer = retry.call(lambda: self._attempt(service, path, body), self._policy, self._budget, self._deadline)
         if answer.status != 200:
             error = responses.problem(service.label, answer)
             if responses.damaged_on_the_way(answer):
@@ -150,7 +155,7 @@ class EnvelopeTransport:
             )
         return envelope
 
-    def _attempt(self, service: Service, body: bytes) -> Response:
+    def _attempt(self, service: Service, path: str, body: bytes) -> Response:
         gate = self._gates[service]
         age = gate.enter()
         try:
@@ -159,7 +164,7 @@ class EnvelopeTransport:
                 self.requests += 1
                 self.sent += len(body)
             try:
-                answer = self._carrier.exchange(service, body, self._deadline)
+                answer = self._carrier.exchange(service, path, body, self._deadline)
             except retry.Interrupted as error:
                 if error.status == TOO_MANY:
                     gate.throttled(age)

@@ -12,7 +12,8 @@ from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.wire import FRAMES_TYPE
 
-Call = Callable[[bytes, str], Response]  # of a body and its media type; raises nothing that a client should see
+# of a path, a body and its media type; raises nothing that a client should see
+Call = Callable[[str, bytes, str], Response]
 
 
 def connect_embedded(services: Mapping[Service, Call]) -> EnvelopeTransport:
@@ -23,9 +24,9 @@ class _Embedded:
     def __init__(self, services: Mapping[Service, Call]) -> None:
         self._services = services
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         # a thread per call: a service's work cannot be cancelled, only left alone; it bounds its own time
-        return deadline.call(lambda: self._services[service](body, FRAMES_TYPE))
+        return deadline.call(lambda: self._services[service](path, body, FRAMES_TYPE))
 
     def close(self) -> None:
         """Nothing is held open between calls."""

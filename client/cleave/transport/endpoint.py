@@ -14,14 +14,14 @@ _EXECUTE_API = re.compile(r"(?:^|\.)execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:
 
 
 def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
-    """URL of each service's one endpoint from `BASE` or `SENSITIVE_BASE,PLAIN_BASE`.
+    """Base URL of each service from `BASE` or `SENSITIVE_BASE,PLAIN_BASE`.
 
     Raises InputError: not a base URL, or plain http to another machine.
     """
     bases = [_checked(part.strip(), insecure_http=insecure_http) for part in text.split(",")]
     if len(bases) > 2:
         raise InputError("--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's")
-    return {Service.SENSITIVE: bases[0] + Service.SENSITIVE.value, Service.PLAIN: bases[-1] + Service.PLAIN.value}
+    return {Service.SENSITIVE: bases[0], Service.PLAIN: bases[-1]}
 
 
 def execute_api_region(url: str) -> str | None:

@@ -39,7 +39,7 @@ def connect_http(
     policy: retry.Policy = retry.REMOTE,
     timeout: httpx.Timeout = TIMEOUT,
 ) -> EnvelopeTransport:
-    """A transport to `urls`, one full URL per service (see endpoint.read_endpoints)."""
+    """A transport to `urls`, a base URL per service (see endpoint.read_endpoints)."""
     return EnvelopeTransport(_Endpoints(urls, signers or {}, timeout), policy)
 
 
@@ -51,8 +51,8 @@ class _Endpoints:
         self._signers = signers
         self._sender = Sender(timeout, local=all(map(is_loopback, urls.values())))
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
-        url = self._urls[service]
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
+        url = self._urls[service] + path
         headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
         if sign := self._signers.get(service):
             headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be fetched anew

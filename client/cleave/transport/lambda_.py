@@ -75,9 +75,9 @@ class Functions:
             for service, name in functions.items()
         }
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         url, label = self._urls[service], f"the function behind {service.label}"
-        event = json.dumps(proxy_event(service.value, body, FRAMES_TYPE)).encode()
+        event = json.dumps(proxy_event(path, body, FRAMES_TYPE)).encode()
         headers = deadline.call(partial(self._sign, url, event, {"content-type": JSON_TYPE}))
         reply, told = self._sender.post(label, url, event, headers, deadline)
         if reply.status != 200:

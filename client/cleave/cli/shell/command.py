@@ -19,6 +19,7 @@ from cleave.cli.options import (
     Functions,
     InsecureHttp,
     MinGroup,
+    NoScan,
     Pad,
     Region,
     Sign,
@@ -28,7 +29,8 @@ from cleave.cli.options import (
     access_by,
     bars_of,
 )
-from cleave.cli.stored import AskedStore, open_session
+from cleave.cli.place import AskedStore, Contributor
+from cleave.cli.stored import open_session
 from cleave.printable import printable
 from cleave.quantities import counted
 from cleave.session import DEFAULT_KEY, Session
@@ -57,7 +59,9 @@ def shell(
     table: TableName = None,
     others: With = None,
     store: AskedStore = None,
+    contributor: Contributor = None,
     cloud_only: CloudOnly = False,
+    no_scan: NoScan = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     strict: Strict = False,
@@ -101,7 +105,11 @@ def shell(
         Options(pad, digits, min_group), timeout, cloud_only=cloud_only, strict=strict, quiet=settings.quiet
     )
     bars = ClearedBars(bars_of(settings))
-    with open_session(first, access, settings.embedded, bars, further, store, profile, region) as session:
+    where = (store, profile, region)
+    opened = open_session(
+        first, access, settings.embedded, bars, further, *where, contributor=contributor, scan=not no_scan
+    )
+    with opened as session:
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +17,7 @@ from cleave.cli.output import Format
 from cleave.cli.shell.commands import help_text, read_command
 from cleave.printable import printable
 from cleave.session import Session
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What Cleave takes on this machine: primitives, microbenchmarks and workloads, timed and profiled (`cleave bench`)."""

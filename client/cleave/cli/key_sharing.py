@@ -1,0 +1,129 @@
+"""`cleave key export`, `contributor` and `rotate`: keys for others, and another key for a stored table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cleave.cli import console, passphrase
+from cleave.cli.key import KeyPath, PassphraseFd
+from cleave.cli.options import AwsProfile, Region
+from cleave.cli.place import Name, Store, opened_tables
+from cleave.printable import printable
+from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY
+
+
+def export(
+    ctx: typer.Context,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.", show_default=False)
+    ],
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="NAME",
+            help="Invite contributors to this stored table: its schema, by columns and scales go with the key.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="PLACE[,PLACE]", envvar="CLEAVE_STORE", help="Where --table rests."),
+    ] = None,
+    key: KeyPath = DEFAULT_KEY,
+    passphrase_fd: PassphraseFd = None,
+    profile: AwsProfile = None,
+    region: Region = None,
+) -> None:
+    """Write the public side of a key, which opens nothing: with it others encrypt rows for its owner.
+
+    Its fingerprint is told, for contributors to compare by another way than the file goes.
+    """
+    from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+    from cleave.ckks.key_format import read_key_file  # noqa: PLC0415
+    from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
+
+    public = read_key_file(key).public_key
+    if table is None:
+        secret, invitation = open_key(key, passphrase.current(passphrase_fd)), None
+    else:
+        if store is None:
+            raise typer.BadParameter("--table goes with --store")
+        from cleave.store.invitation import invite  # noqa: PLC0415
+
+        with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret):
+            invitation = invite(tables.open(table).manifest).model_dump_json()
+    exported = public_side(secret, public, invitation)
+    export_public(secret, exported, output)
+    if not ctx.obj.quiet:
+        console.say(f"wrote {printable(str(output))}")
+        console.say(f"fingerprint {exported.fingerprint}")
+
+
+def contributor(
+    ctx: typer.Context,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where to write it; ~/.config/cleave/contributor.pem if not named.",
+            show_default=False,
+        ),
+    ] = DEFAULT_IDENTITY,
+) -> None:
+    """Make an identity to sign contributions to others' tables with. It opens nothing.
+
+    Its public half, the file that ends in .pub, is what the owner of a table registers.
+    """
+    from cleave.store.identity import create_identity  # noqa: PLC0415
+
+    made, public = create_identity(output.expanduser())
+    console.out(f"contributor {made.public}")
+    if not ctx.obj.quiet:
+        console.say(f"send {printable(str(public))} to the owner of the table")
+
+
+def rotate(
+    ctx: typer.Context,
+    name: Name,
+    store: Store,
+    new_key: Annotated[
+        Path,
+        typer.Option("--new-key", metavar="FILE", help="The key it is put under: a file there is.", show_default=False),
+    ],
+    key: KeyPath = DEFAULT_KEY,
+    passphrase_fd: PassphraseFd = None,
+    new_passphrase_fd: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help=f"The new key's passphrase; else {passphrase.NEW_VARIABLE} or a prompt.",
+            show_default=False,
+        ),
+    ] = None,
+    profile: AwsProfile = None,
+    region: Region = None,
+) -> None:
+    """Put a stored table under another key: all of it is encrypted anew.
+
+    Until that is done it is asked under the old key as before. Stopped at any point, the same command goes on.
+    """
+    from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
+    from cleave.store.memory import Memory  # noqa: PLC0415
+    from cleave.store.rotate import Keyed  # noqa: PLC0415
+    from cleave.store.rotate import rotate as put_under  # noqa: PLC0415
+    from cleave.store.tables import Tables  # noqa: PLC0415
+
+    describe_key(new_key)  # a missing one is told before anything is asked for
+    with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+        other = open_key(new_key, passphrase.current_new(new_passphrase_fd))
+        new = Keyed(Tables(stores, other, Memory()), other)
+        with console.progress(quiet=ctx.obj.quiet) as progress:
+            opened = put_under(stores, Keyed(tables, secret), new, name, progress)
+    if not ctx.obj.quiet:
+        console.say(f"{printable(name)}: version {opened.manifest.version}, under key {other.key_id}")

@@ -1,0 +1,70 @@
+"""What a question over files is counted to take: the operations of each step, the memory they need, and the calls."""
+
+from __future__ import annotations
+
+from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
+from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.model.cost import Work
+from cleave.model.operations import Operation
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.table.table import Table
+from cleave_shared import limits
+
+_DUCKDB_VALUE = 12  # bytes of a value of the table, as DuckDB has it, about
+_MADE_VALUE = 56  # bytes of an encrypted column's value on its way: read, encoded, and as the process that has it forks
+_SAVED = 0.4  # of encrypting, where zero was encrypted ahead: docs/performance.md, Encryption
+_REQUESTS = 6  # a service and this process hold about so many copies of what is under way
+
+
+def work_of_files(
+    table: Table,
+    plan: QueryPlan,
+    packing: Packing,
+    groups: int,
+    plain_parts: list[tuple[int, int]],
+    calls: int,
+    made_ahead: int = 0,
+) -> Work:
+    """`plain_parts`: rows and bytes of each request to the plain service; `calls`: requests to the sensitive one.
+    `made_ahead`: ciphertexts of zero that there are.
+    """
+    one, scale = bytes_of_chunk(packing.profile), packing.profile.degree / 8192
+    sent_plain = sum(size for _, size in plain_parts)
+    results = packing.blocks * packing.lanes
+    names = {*plan.selecting, *(name for each in plan.arguments for name in each.columns)}
+    columns = len(packing.columns)
+    here = {
+        Operation.READ: float(table.rows * len(table.schema.columns)),
+        Operation.SPLIT: float(table.rows * max(1, len(names))),
+        Operation.ENCODE: float(packing.rows * columns),
+        Operation.GROUP: float(groups * len(plan.outputs)),
+    }
+    there: dict[Operation, float] = {}
+    chunks = scale * packing.chunks
+    if packing.chunks:
+        here[Operation.ASK] = 1.0
+        encrypted = scale * (packing.chunks - _SAVED * min(made_ahead, packing.chunks))
+        together = packing.chunks >= MIN_CHUNKS_TO_FORK
+        here[Operation.ENCRYPT if together else Operation.ENCRYPT_ALONE] = encrypted
+        there = {Operation.ADD: chunks, Operation.RESULT: scale * results}
+    if plain_parts:
+        there[Operation.PLAIN] = float(len(plain_parts))
+        there[Operation.PLAIN_VALUE] = float(sum(rows for rows, _ in plain_parts) * max(1, len(plan.plain_columns)))
+    memory = table.rows * len(table.schema.columns) * _DUCKDB_VALUE + packing.rows * columns * _MADE_VALUE
+    memory += _REQUESTS * min(limits.MAX_BODY_BYTES, packing.chunks * one + sent_plain)
+    return Work(
+        here,
+        (),
+        there,
+        calls + len(plain_parts),
+        answered=results * limits.RESULT_BYTES,
+        sent=packing.chunks * one + sent_plain,
+        memory=memory,
+    )
+
+
+def work_here(table: Table, plan: LocalPlan | QueryPlan) -> Work:
+    """Of what DuckDB answers on this machine alone."""
+    read = table.rows * len(table.schema.columns)
+    counts = {Operation.READ: float(read), Operation.LOCAL: float(table.rows * max(1, len(plan.outputs)))}
+    return Work(counts, memory=2 * read * _DUCKDB_VALUE)
