@@ -12,7 +12,7 @@ export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam print-lambda-image build build-SensitiveFunction build-PlainFunction deploy validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -34,8 +34,8 @@ build: sam setup
 	$(SAM) build --build-in-source --parameter-overrides Architecture=$(ARCH)
 	$(BIN)/python -m aws.check_artifacts .aws-sam/build
 
-# Called by sam build, once a function.
-build-SensitiveFunction:
+# Called by sam build, once a function. A job's steps are the sensitive service's code.
+build-SensitiveFunction build-JobFunction:
 	$(BIN)/python -m aws.build sensitive "$(ARTIFACTS_DIR)" --architecture $(ARCH)
 
 build-PlainFunction:

@@ -1,4 +1,4 @@
-"""`make bench`: the main job, and the same sums by hand-written packed TenSEAL, in one run on this machine.
+"""`make bench-query`: the main job, and the same sums by hand-written packed TenSEAL, in one run on this machine.
 
 For 6,000 x 8 (4 encrypted) and 1,000,000 x 4 (4 encrypted) prints the median seconds of `cleave query` as a whole
 process, its stages, bytes and peak memory, and the ratio to `ts.ckks_vector`, 4,096 values to a ciphertext. The

@@ -1,0 +1,62 @@
+# The published tables (docs/performance.md). What is measured against lives in environments of its own under
+# build/bench, made from locks with hashes; a peer whose tools are missing is told as not available.
+ENVIRONMENTS := build/bench
+PEERS := benchmarks/peers
+# OpenFHE's wheel is for this version alone. pyenv's place is looked at as well.
+PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.10 /usr/bin/python3.10))
+GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
+
+.PHONY: bench bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench
+
+SPY := $(ENVIRONMENTS)/spy
+
+# What `cleave bench` measures and TPC-H's Q1, as Markdown: five minutes, or two with SECONDS=0.1. HTML=FILE: a page with
+# plots, and flame graphs that py-spy takes.
+bench: setup $(if $(HTML),$(SPY)/.ready)
+	CLEAVE_PY_SPY=$(if $(HTML),$(SPY)/bin/py-spy) $(BIN)/python -m benchmarks.suite \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML))
+
+# `cleave query` beside the same sums by hand-written packed TenSEAL, and by 10 to 100,000 groups.
+bench-query: setup
+	$(BIN)/python -m benchmarks.main
+
+# What encrypting a vector takes, beside schemes that cache (insecure ones, which only benchmarks have): two minutes.
+bench-encryption: setup
+	$(BIN)/python -m benchmarks.encryption
+
+# 6,000 x 8 value by value in three schemes, by the thesis's framework and by Cleave: three minutes.
+bench-thesis: setup $(ENVIRONMENTS)/seal/.ready
+	$(BIN)/python -m benchmarks.thesis.main --bgv $(abspath $(ENVIRONMENTS)/seal/bin/python)
+
+# Bits uploaded for each bit that comes out certified: seconds.
+bench-upload: setup
+	$(BIN)/python -m benchmarks.upload
+
+# 1,000,000 x 4 float64 by other libraries, and by databases in the clear (Debian: postgresql): four minutes.
+bench-peers: setup $(ENVIRONMENTS)/seal/.ready $(ENVIRONMENTS)/paillier/.ready $(ENVIRONMENTS)/polars/.ready \
+		$(if $(PYTHON310),$(ENVIRONMENTS)/openfhe/.ready) $(if $(GO),$(ENVIRONMENTS)/lattigo) \
+		$(if $(shell command -v npm),$(ENVIRONMENTS)/node/.ready)
+	$(BIN)/python -m benchmarks.peers.main --environments $(abspath $(ENVIRONMENTS)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+$(ENVIRONMENTS)/openfhe/.ready: BENCH_PYTHON = $(PYTHON310)
+$(ENVIRONMENTS)/%/.ready: BENCH_PYTHON = $(PYTHON)
+$(ENVIRONMENTS)/%/.ready: $(PEERS)/locks/%.lock | setup
+	$(BIN)/uv venv --quiet --clear --python $$($(BENCH_PYTHON) -c 'import sys; print(sys.executable)') $(@D)
+	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	touch $@
+
+$(ENVIRONMENTS)/lattigo: $(PEERS)/lattigo/main.go $(PEERS)/lattigo/go.sum
+	cd $(PEERS)/lattigo && $(GO) build -o $(abspath $@) .
+
+$(ENVIRONMENTS)/node/.ready: $(PEERS)/node/package-lock.json $(PEERS)/node/peer.mjs
+	mkdir -p $(@D) && cp $(PEERS)/node/package.json $(PEERS)/node/package-lock.json $(PEERS)/node/peer.mjs $(@D)
+	cd $(@D) && npm ci --no-audit --no-fund
+	touch $@
+
+# openfhe.lock is for Python 3.10, the others for what Cleave runs on.
+lock-bench: setup
+	for name in seal paillier polars openfhe spy; do \
+		$(BIN)/uv pip compile --quiet --universal --python-version $$(test $$name = openfhe && echo 3.10 || echo 3.11) \
+			--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+			$(PEERS)/locks/$$name.in -o $(PEERS)/locks/$$name.lock; \
+	done

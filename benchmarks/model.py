@@ -1,0 +1,169 @@
+"""`make bench-model`: what `plan` estimates beside what is measured, at sizes and questions nothing was fitted on.
+
+Calibrates first, as `cleave bench --calibrate` does. Then each question is asked RUNS times, the file read anew each
+time (a stored table opened anew), in a process that has asked one before; the median is compared with the estimate, and
+the spread of the runs told beside it. Memory is that of a whole `cleave query`, all of its processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import duckdb
+
+from benchmarks import memory
+from cleave.bench.calibrate import calibrate
+from cleave.local.embedded import embedded_services
+from cleave.local.prepare import prepare_embedded
+from cleave.model import cache
+from cleave.session import Access, Session
+from cleave.store.choice import name_of
+from cleave.table.lazy import of_files
+from cleave.table.schema import load_schema
+from cleave_shared.dataclass import dataclass
+from tests.store.generated import TABLES, World, ways
+
+RUNS = 5
+STORED_ROWS = 150_000
+_FILE_CASES = (
+    (6_000, 4, "SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM t"),
+    (30_000, 2, "SELECT g, SUM(x0), AVG(x1) FROM t WHERE p % 3 > 0 GROUP BY g"),
+    (100_000, 4, "SELECT g, SUM(x0), VAR_POP(x1) FROM t GROUP BY g"),
+    (300_000, 2, "SELECT SUM(x0), SUM(p) FROM t"),
+    (500_000, 4, "SELECT g, SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM t GROUP BY g"),
+    (1_000_000, 4, "SELECT g, SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM t GROUP BY g"),
+    (1_000_000, 1, "SELECT p % 30000 AS k, SUM(x0) FROM t GROUP BY k"),
+    (2_000_000, 2, "SELECT AVG(x0), AVG(x1), COUNT(*) FROM t WHERE p % 2 = 0"),
+)
+_STORED = (
+    "SELECT ward AS k, SUM(bill), AVG(age) FROM visits GROUP BY k ORDER BY k",
+    "SELECT day // 60 AS k, SUM(bill) FROM visits GROUP BY k ORDER BY k",
+    "SELECT AVG(score), AVG(bill), COUNT(*) FROM visits WHERE day < 100",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    foreseen: float
+    runs: list[float]
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.runs)
+
+    @property
+    def error(self) -> float:
+        return self.foreseen / self.seconds - 1
+
+    def line(self) -> str:
+        spread = (max(self.runs) - min(self.runs)) / self.seconds
+        return f"| {self.name} | {self.foreseen:.3f} | {self.seconds:.3f} | {self.error:+.1%} | {spread:.0%} |"
+
+
+def timed(work: Callable[[], object], runs: int) -> list[float]:
+    work()  # imports, and what is kept of a first question
+    found = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - started)
+    return found
+
+
+def made(folder: Path, rows: int, columns: int) -> Path:
+    """A CSV and its schema; values of 1 to 10^6, 20 groups."""
+    place = folder / f"{rows}x{columns}"
+    place.mkdir()
+    values = ", ".join(f"((i * {7919 + 2 * c}) % 1000000)::INTEGER AS x{c}" for c in range(columns))
+    sql = f"COPY (SELECT i % 20 AS g, i AS p, {values} FROM range({rows}) r(i)) TO '{place / 't.csv'}' (HEADER)"
+    with duckdb.connect() as connection:
+        connection.execute(sql)
+    kinds = [("g", "plain", "BIGINT"), ("p", "plain", "BIGINT")]
+    kinds += [(f"x{c}", "encrypted", "INTEGER") for c in range(columns)]
+    lines = [f'[columns.{name}]\nkind = "{kind}"\ntype = "{type_}"\nnullable = false' for name, kind, type_ in kinds]
+    (place / "t.schema.toml").write_text(
+        "\n".join(each + ("\nlower = 0\nupper = 1000000" if "encrypted" in each else "") for each in lines) + "\n"
+    )
+    return place
+
+
+def of_a_file(place: Path, key: Path, sql: str, runs: int) -> tuple[Case, int]:
+    """And the bytes of memory that are foreseen."""
+
+    def session() -> Session:
+        lazy = of_files([place / "t.csv"], load_schema(place / "t.schema.toml"), "t")
+        return Session(lazy, Access(key), embedded_services)
+
+    def ask() -> None:
+        with session() as opened:
+            opened.ask(opened.plan(sql))
+
+    with session() as opened:
+        takes = opened.describe(opened.plan(sql)).takes
+    assert takes is not None
+    return Case(f"`{sql}`, {place.name}", takes.seconds, timed(ask, runs)), takes.memory
+
+
+def of_a_store(world: World, runs: int) -> Iterator[Case]:
+    for sql in _STORED:
+        with world.session(TABLES[0]) as session:
+            plans = {name_of(plan): plan for plan in ways(session, sql)}
+            foreseen = {name: session.chooser().candidate(plan, pad=False).cost for name, plan in plans.items()}
+        for name, plan in plans.items():
+
+            def ask(plan: object = plan) -> None:
+                with world.session(TABLES[0]) as session:
+                    session.ask(plan)  # type: ignore[arg-type]
+
+            yield Case(f"`{sql}`, stored, by {name}", foreseen[name].seconds, timed(ask, runs))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--most", type=int, default=2_000_000, help="rows of the largest case")
+    given = parser.parse_args()
+    prepare_embedded()
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        program, key = str(Path(sys.executable).with_name("cleave")), folder / "key.json"
+        words = [program, "--quiet", "key", "new", "--no-passphrase", "--key", str(key)]
+        subprocess.run(words, check=True, capture_output=True)
+        cache.save(calibrate(embedded_services))
+        print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}\n")
+        print("| question | foreseen, s | measured, s | error | spread of the runs |\n|---|---:|---:|---:|---:|")
+        cases, peaks = [], []
+        for rows, columns, sql in (each for each in _FILE_CASES if each[0] <= given.most):
+            place = made(folder, rows, columns)
+            case, foreseen = of_a_file(place, key, sql, given.runs)
+            ran = memory.run([program, "--quiet", "query", str(place / "t.csv"), sql, "--key", str(key)], os.environ)
+            cases.append(case)
+            print(case.line(), flush=True)
+            peaks.append((case.name, foreseen / 1e6, ran.peak_mb))
+        (folder / "world").mkdir()
+        for case in of_a_store(World(folder / "world", key, STORED_ROWS, stack), given.runs):
+            cases.append(case)
+            print(case.line(), flush=True)
+    errors = sorted(each.error for each in cases)
+    mean = statistics.geometric_mean([1 + each for each in errors])
+    absolute = statistics.median(abs(each) for each in errors)
+    print(f"\nErrors from {errors[0]:+.1%} to {errors[-1]:+.1%}; of the median case {absolute:.1%};", end=" ")
+    print(f"foreseen over measured, geometric mean: {mean:.3f}. CryptOracle, published: -7.0% to +8.4%.\n")
+    print("| question | memory foreseen, MB | measured, MB | error |\n|---|---:|---:|---:|")
+    print("\n".join(f"| {name} | {told:,.0f} | {peak:,.0f} | {told / peak - 1:+.0%} |" for name, told, peak in peaks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Cleave over the peers' columns: CSV KEY, a process of its own. The pool, if any, is the one CLEAVE_POOL names.
+
+One question in an open session, whole: planned, encoded, encrypted, sent, added up, decrypted, checked, finished. The
+table is read and the key opened by a question before it, for which no pool is used. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.thesis.measured import usage
+from cleave.ckks.pool import VARIABLE
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Session
+from cleave.table.lazy import of_files
+
+
+def main() -> None:
+    table, key = map(Path, sys.argv[1:3])
+    pool = os.environ[VARIABLE]
+    with Session(of_files([table]), Access(key), embedded_services) as session:
+        os.environ[VARIABLE] = "off"
+        session.ask(session.plan(f"SELECT SUM(e0) FROM {session.name}"))
+        os.environ[VARIABLE] = pool
+        before = usage()
+        answer = session.ask(session.plan(f"SELECT SUM(e0), SUM(e1), SUM(e2), SUM(e3) FROM {session.name}"))
+        after = usage()
+    if answer.usage.chunks_made_ahead != (0 if pool == "off" else answer.usage.chunks):
+        raise SystemExit("not as many encryptions were made ahead as the measurement is of")
+    sums = [float(value) for value in answer.result.rows[0]]
+    seconds, cpu = (after[name] - before[name] for name in ("wall", "cpu_all"))
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "up": answer.usage.bytes_sent, "sums": sums}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""`python -m benchmarks.store_scan SCALE...`: a scan of lineitem beside DuckDB and PostgreSQL, in one run.
+
+Ship date, return flag and line status are plain here and no `by` columns, so Q1's sums of quantity, price, discount and
+tax go over all rows: the plain service groups them, the sensitive one adds up positions, both in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import store
+
+_QUESTION = store.Question(
+    "Q1's sums by a scan, 4 measures, 4 groups",
+    "SELECT l_returnflag, l_linestatus, sum(l_quantity) AS q, sum(l_extendedprice) AS p, sum(l_discount) AS d, "
+    "sum(l_tax) AS t, avg(l_quantity) AS aq, avg(l_extendedprice) AS ap, count(*) AS n FROM lineitem "
+    "WHERE l_shipdate <= DATE '1998-09-02' GROUP BY l_returnflag, l_linestatus ORDER BY l_returnflag, l_linestatus",
+    "encrypted",
+)
+_REPEATS = 5
+
+
+class ScanBench(store.Bench):
+    by = "l_suppkey"
+    options = ("--scan",)
+
+
+def main() -> None:
+    # of this process alone: what the other benchmark seals or derives is plain here, or left out
+    store.KINDS.update({name: "plain" for name, kind in store.KINDS.items() if kind == "sealed"})
+    store.DERIVED.clear()
+    for scale in sys.argv[1:] or ["0.1"]:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            os.chmod(folder, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
+            bench = ScanBench(Path(folder), scale, stack)
+            print(f"lineitem, scale {scale}: {bench.rows:,} rows")
+            bench.put()
+            bench.ask(_QUESTION, _REPEATS)
+
+
+if __name__ == "__main__":
+    main()
