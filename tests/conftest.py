@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,31 @@ _STDERR = pytest.StashKey[int]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = []
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(Figures())
     config.stash[_STDERR] = os.dup(2)  # the runner's own: while a test runs, 2 is a file that pytest captures
+
+
+class Figures:
+    """Brings what tests in xdist's worker processes tell to the process that prints the summary."""
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["figures"] = session.config.stash[_FIGURES]
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        node.config.stash[_FIGURES] += getattr(node, "workeroutput", {}).get("figures", [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for told in config.stash[_FIGURES]:
         terminalreporter.write_line(told)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What this machine was calibrated to is not what tests estimate with."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

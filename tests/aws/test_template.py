@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cleave_services import links
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
 from tests.aws import stack
@@ -16,6 +17,7 @@ APPLICATIONS = {"SensitiveFunction": sensitive, "PlainFunction": plain}
 LOGGED = {"requestId", "requestTime", "identity.userArn", "httpMethod", "resourcePath", "status"}
 LOGGED |= {"responseLatency", "responseLength", "error.responseType"}
 LOGGED |= {f"integration.{name}" for name in ("requestId", "status", "latency")}
+JOB = {"JobFunction", "Job", "JobRole"}
 OWN = {half: {f"{half}{part}" for part in ("Function", "Role", "Logs", "Bucket")} for half in ("Sensitive", "Plain")}
 
 
@@ -67,7 +69,9 @@ def test_the_api_has_exactly_the_routes_of_the_applications() -> None:
 def test_another_account_may_ask_only_where_it_is_named(half: str, account: str) -> None:
     body = api_body(stack.translate(Half=half, CallerAccount=account))
     statements = body["x-amazon-apigateway-policy"]["Statement"]
-    routes = {f"{method.upper()}{path}" for path, item in body["paths"].items() for method in item}
+    routes = {
+        f"{method.upper()}{path.replace('{set}', '*')}" for path, item in body["paths"].items() for method in item
+    }
     admitted = {
         resource.removeprefix("execute-api:/api/"): statement["Principal"]
         for statement in statements
@@ -135,7 +139,8 @@ def test_no_policy_grants_a_wildcard(half: str) -> None:
         for policy in role.get("Policies", []):
             for statement in policy["PolicyDocument"]["Statement"]:
                 assert statement["Effect"] == "Allow"
-                assert "*" not in json.dumps([statement["Action"], statement["Resource"]]), name
+                granted = json.dumps([statement["Action"], statement["Resource"]])
+                assert "*" not in granted.replace("/${StorePrefix}results/*", "").replace("-job:*", ""), name
     granted = stack.of_type(made, "AWS::S3::BucketPolicy").values()
     assert all(each["Effect"] == "Deny" for policy in granted for each in policy["PolicyDocument"]["Statement"])
     # the one managed policy, needed by API Gateway itself for the account's log role
@@ -157,6 +162,31 @@ def test_each_function_may_write_its_own_log_and_nothing_else() -> None:
         assert function["LoggingConfig"]["LogGroup"] == {"Ref": f"{half}Logs"}
 
 
+def test_a_jobs_machine_invokes_its_function_and_reads_no_table() -> None:
+    made = stack.translate()
+    machine = stack.of_type(made, "AWS::StepFunctions::StateMachine")["Job"]
+    assert machine["RoleArn"] == {"Fn::GetAtt": ["JobRole", "Arn"]}
+    role = stack.of_type(made, "AWS::IAM::Role")["JobRole"]
+    granted = {
+        json.dumps(statement["Action"]): statement["Resource"]
+        for policy in role["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    }
+    assert granted['"lambda:InvokeFunction"'] == {"Fn::GetAtt": ["JobFunction", "Arn"]}
+    assert granted['"s3:GetObject"'] == {"Fn::Sub": "${SensitiveBucket.Arn}/${StorePrefix}results/*"}
+    assert {action.split(":")[0] for action in granted} == {'"lambda', '"s3', '"states', '["states'}
+    function = stack.of_type(made, "AWS::Lambda::Function")["JobFunction"]
+    assert function["Role"] == {"Fn::GetAtt": ["SensitiveRole", "Arn"]}, "it has no rights but to its log either"
+    assert function["LoggingConfig"]["LogGroup"] == {"Ref": "SensitiveLogs"}
+    invoking = stack.of_type(made, "AWS::Lambda::Permission").values()
+    assert all(each["FunctionName"] != {"Ref": "JobFunction"} for each in invoking)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_jobs_belong_to_the_sensitive_half(half: str) -> None:
+    assert (stack.translate(Half=half)["Resources"].keys() >= JOB) == (half != "plain")
+
+
 def test_only_this_api_may_invoke_a_function_and_only_by_its_routes() -> None:
     permissions = stack.of_type(stack.translate(), "AWS::Lambda::Permission").values()
     assert permissions
@@ -173,16 +203,29 @@ def test_functions_run_where_and_with_what_the_parameters_say() -> None:
     functions = stack.of_type(stack.translate(), "AWS::Lambda::Function")
     assert {name: each["MemorySize"] for name, each in functions.items()} == {
         "SensitiveFunction": 1769,
+        "JobFunction": 1769,
         "PlainFunction": 1769,
     }
     asked = stack.translate(Architecture="arm64", SensitiveMemory="3538", PlainMemory="1024")
     for name, each in stack.of_type(asked, "AWS::Lambda::Function").items():
         assert each["Runtime"] == "python3.13"
         assert each["Architectures"] == ["arm64"]
-        assert each["MemorySize"] == {"SensitiveFunction": "3538", "PlainFunction": "1024"}[name]
-        assert each["Timeout"] < 29, "API Gateway gives up after 29 s: the function must be the first to end"
+        assert each["MemorySize"] == ("1024" if name == "PlainFunction" else "3538")
+        if name != "JobFunction":
+            assert each["Timeout"] < 29, "API Gateway gives up after 29 s: the function must be the first to end"
         assert each.keys().isdisjoint({"VpcConfig", "ReservedConcurrentExecutions"})
         assert each["TracingConfig"] == {"Mode": "PassThrough"}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_function_reads_links_into_its_own_bucket_and_has_no_rights_there(half: str) -> None:
+    made = stack.translate(Half=half)
+    for name, each in stack.of_type(made, "AWS::Lambda::Function").items():
+        bucket = name.replace("Function", "Bucket").replace("Job", "Sensitive")
+        (url,) = [value for key, value in each["Environment"]["Variables"].items() if key == links.VARIABLE]
+        assert url == {"Fn::Sub": f"https://${{{bucket}.RegionalDomainName}}/${{StorePrefix}}"}
+    roles = {name: each for name, each in stack.of_type(made, "AWS::IAM::Role").items() if name != "JobRole"}
+    assert "s3:" not in json.dumps(roles)
 
 
 def test_what_can_be_asked_for_besides() -> None:
@@ -244,8 +287,9 @@ def test_every_log_group_forgets(half: str) -> None:
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_buckets_are_private_encrypted_and_emptied(half: str) -> None:
-    made = stack.translate(Half=half, DataDays="11")
+@pytest.mark.parametrize("days", ["0", "11"])
+def test_buckets_are_private_encrypted_and_forget_nothing_by_age(half: str, days: str) -> None:
+    made = stack.translate(Half=half, OldVersionDays=days)
     buckets = stack.of_type(made, "AWS::S3::Bucket")
     assert len(buckets) == (2 if half == "both" else 1)
     policies = {each["Bucket"]["Ref"]: each for each in stack.of_type(made, "AWS::S3::BucketPolicy").values()}
@@ -254,9 +298,15 @@ def test_buckets_are_private_encrypted_and_emptied(half: str) -> None:
         assert len(bucket["PublicAccessBlockConfiguration"]) == 4
         (encryption,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
         assert encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-        (rule,) = bucket["LifecycleConfiguration"]["Rules"]
-        assert (rule["Status"], rule["ExpirationInDays"]) == ("Enabled", "11")
-        assert rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] == 1
+        assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+        uploads, answers, *versions = bucket["LifecycleConfiguration"]["Rules"]
+        assert {each["Status"] for each in (uploads, answers, *versions)} == {"Enabled"}
+        assert uploads.keys() == {"Id", "Status", "AbortIncompleteMultipartUpload"}
+        assert (answers["Prefix"], answers["ExpirationInDays"]) == ({"Fn::Sub": "${StorePrefix}results/"}, 1)
+        assert len(versions) == (days != "0")
+        for rule in versions:
+            assert "ExpirationInDays" not in rule, "the oldest objects are a table's first segments"
+            assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": days}
         assert [each["Condition"] for each in policies[name]["PolicyDocument"]["Statement"]] == [
             {"Bool": {"aws:SecureTransport": "false"}},
             {"NumericLessThan": {"s3:TlsVersion": "1.2"}},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
@@ -97,3 +100,18 @@ def test_an_insecure_profile_cannot_be_built() -> None:
         Profile("INSECURE_wide", 4096, (60, 60), (0, 0, 0), "test")
     with pytest.raises(ValueError, match="no security bound"):
         Profile("INSECURE_tiny", 2048, (40,), (0, 0, 0), "test")
+
+
+def test_a_thread_that_ends_leaves_no_file_open(key: SecretKey) -> None:
+    """Else a process that asks question after question in threads of their own ends without any left."""
+    cipher = Cipher(key)
+    polynomials = np.zeros((1, key.profile.degree), np.int64)
+
+    def open_files() -> int:
+        thread = threading.Thread(target=lambda: cipher.decrypt(cipher.encrypt(polynomials)))
+        thread.start()
+        thread.join()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files()
+    assert [open_files() for _ in range(5)] == [before] * 5

@@ -37,9 +37,17 @@ class Cli:
         return result.stderr
 
     def _serve(
-        self, host: str, port: int, ready: Callable[[str], None], *, log: bool, names: Any = (), origins: Any = ()
+        self,
+        host: str,
+        port: int,
+        ready: Callable[[str], None],
+        *,
+        log: bool,
+        names: Any = (),
+        origins: Any = (),
+        stores: Any = (),
     ) -> None:
-        self.served.append((host, port, log, *names, *origins))
+        self.served.append((host, port, log, *names, *origins, *stores))
         ready(f"http://{host}:{port}")
 
 

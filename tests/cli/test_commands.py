@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from cleave.cli import app as commands
+from cleave.cli.app import create_cli
+from cleave.local.embedded import embedded_services
 from cleave_shared import errors
 from cleave_shared.errors import (
     CheckFailed,
@@ -37,7 +40,9 @@ def test_help_tells_every_exit_code(cli: Cli) -> None:
         assert re.search(rf"\b{code}\b", told), code
 
 
-@pytest.mark.parametrize("command", [[], ["schema"], ["plan"], ["query"], ["serve"], ["key"], ["key", "new"]])
+@pytest.mark.parametrize(
+    "command", [[], ["schema"], ["plan"], ["query"], ["serve"], ["bench"], ["key"], ["key", "new"]]
+)
 def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
     result = cli.run(*command, "--help")
     assert result.exit_code == 0
@@ -135,9 +140,10 @@ def test_serve_passes_on_what_it_is_told(cli: Cli) -> None:
     told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
     assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
     cli.run("serve", "--quiet")
-    cli.run("serve", "--allow-host", "a.example", "--allow-host", "b", "--cors", "https://c.example")
+    named = ("--allow-host", "a.example", "--allow-host", "b", "--cors", "https://c.example", "--store", "/a/folder")
+    cli.run("serve", *named)
     assert cli.served[:2] == [("127.0.0.2", 0, True), ("127.0.0.1", 8000, False)]
-    assert cli.served[2] == ("127.0.0.1", 8000, True, "a.example", "b", "https://c.example")
+    assert cli.served[2] == ("127.0.0.1", 8000, True, "a.example", "b", "https://c.example", "file:///a/folder/")
 
 
 def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:
@@ -176,24 +182,6 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
     assert said == b"New passphrase: "
 
 
-def test_a_question_imports_only_what_it_needs(key_file: Path) -> None:
-    """Most of a small question's time is imports: no web framework, no AWS, no event loop, nothing to draw with."""
-    spared = "fastapi starlette mangum anyio asyncio httpx botocore rich tomlkit jinja2 prompt_toolkit pandas pyarrow"
-    code = "from cleave.local.main import main; main()"
-    asked = [
-        "query",
-        "tests/samples/patients.csv",
-        "SELECT ward, SUM(age) FROM patients GROUP BY 1",
-        "--key",
-        str(key_file),
-    ]
-    command = [sys.executable, "-X", "importtime", "-c", code, *asked]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
-    assert {"sqlglot", "duckdb", "numpy"} <= imported
-    assert not imported & {*spared.split()}
-
-
 def test_help_imports_nothing_heavy() -> None:
     heavy = "duckdb", "tenseal", "fastapi", "httpx", "botocore", "sqlglot", "numpy", "pydantic", "rich", "cryptography"
     code = f"import sys, cleave.local.main; print([name for name in {heavy} if name in sys.modules])"
@@ -204,3 +192,28 @@ def test_help_imports_nothing_heavy() -> None:
 def test_the_commands_are_the_documented_ones() -> None:
     for name in ("schema", "plan", "query", "serve"):
         assert getattr(commands, name).__doc__
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["query", "serve", "put"], {"query"}),
+        (["--quiet", "--debug", "key", "show"], {"key"}),
+        (["--help", "query"], None),
+        (["--version"], None),
+        (["quer"], None),
+        (["--", "query"], None),
+        ([], None),
+    ],
+)
+def test_of_a_named_command_only_that_one_is_made(words: list[str], made: set[str] | None) -> None:
+    """Whole where none is named: help, completion and what it says of a misspelled one list all of them."""
+    every, some = (
+        set(typer.main.get_group(create_cli(embedded_services, _never, words=given)).commands) for given in ([], words)
+    )
+    assert some == (every if made is None else made)
+    assert {"query", "key", "put"} < every
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cleave.cli.report import answer_json, answer_text, footer, plan_json, plan_text
-from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
+from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
 from cleave.pipeline import Result, Usage
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
@@ -48,6 +48,14 @@ def test_the_footer_and_the_head() -> None:
         "NULL       3  2.5 ± 3e-1",
     ]
     assert footer(given, 1.234) == ("1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.")
+    stored = dataclasses.replace(USAGE, objects_read=21, bytes_read=30_000_000, requests=0)
+    assert footer(dataclasses.replace(given, usage=stored), 1.234) == (
+        "1 check passed (total). 21 objects read, 30 MB; no service asked, 1.23 s."
+    )
+    asked = dataclasses.replace(stored, requests=2)
+    assert footer(dataclasses.replace(given, usage=asked), 1.234).endswith(
+        "21 objects read, 30 MB; 2 requests, 999 bytes up, 1.23 MB down, 1.23 s."
+    )
     unsent = dataclasses.replace(given, checks={"total": "not needed"})
     assert footer(unsent, 1.234).startswith("Nothing was sent. ")
 
@@ -158,3 +166,19 @@ def test_a_plan_as_text() -> None:
     assert text.startswith("t\\x1b: 3 rows, 2 selected, 1 group. Nothing has been sent.")
     assert "What the plain service will see\n  - nothing: it is not asked\n" in text
     assert "sensitive service  1 request, 66 kB up, about 131 kB down" in text
+
+
+def test_a_plan_over_a_stored_table_as_text() -> None:
+    fetched = LocalOutput("m", "values cannot be compared under encryption")
+    stored = dataclasses.replace(DESCRIPTION, places=("s3://a/b", "pla\x1bce"), local=(fetched,))
+    text = plan_text(stored)
+    assert text.startswith(
+        "t\\x1b: 3 rows, 2 selected, 1 group, stored at s3://a/b and pla\\x1bce. No row has been read."
+    )
+    assert "Answered on this machine (local), over rows that are fetched\n" in text
+    assert "  of the sensitive store  1 object, 131 kB\n" in text
+    assert "What the plain store will see\n" in text
+    assert "sent" not in text
+    assert "service" not in text
+    same = dataclasses.replace(DESCRIPTION, places=("here", "here"))
+    assert "stored at here. " in plan_text(same)

@@ -220,7 +220,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
         reads.append("passphrase")
         return b""
 
-    lazy = LazyTable(patients.name, patients.schema, read)
+    lazy = LazyTable(patients.name, patients.schema, read, patients.stream)
     with Session(lazy, Access(key_file, passphrase), embedded) as opened:  # type: ignore[arg-type]
         yield opened
 

@@ -50,9 +50,9 @@ def test_a_full_disk_behind_stderr_changes_nothing(key_file: Path, tmp_path: Pat
 @pytest.mark.parametrize("debug", [False, True])
 def test_no_raw_warning_of_a_library_shows(debug: bool, tmp_path: Path) -> None:
     noisy = (
-        "import logging, sys, warnings; import cleave.local.main as program\n"
+        "import logging, sys, warnings; import cleave.cli.app as app; import cleave.local.main as program\n"
         "def command(**words): warnings.warn('raw'); logging.getLogger('library').warning('raw')\n"
-        "program.create_cli = lambda *parts: command\n"
+        "app.create_cli = lambda *parts: command\n"
         "program.main()"
     )
     done = run(sys.executable, "-c", noisy, *(["--debug"] if debug else []), home=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -17,10 +18,13 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 
 @pytest.fixture(autouse=True)
-def beside_the_sample(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def beside_the_sample(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("patients.csv", "patients.schema.toml"):
+        shutil.copy(ROOT / "tests" / "samples" / name, tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CLEAVE_KEY", str(key_file))
     monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
-    monkeypatch.chdir(ROOT / "tests" / "samples")
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("name", PUBLIC + PRIVATE)

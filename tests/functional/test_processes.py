@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -80,6 +81,13 @@ class Started:
             time.sleep(0.01)
         return family
 
+    def wait_for_program(self, name: str, seconds: float = 15) -> None:
+        end = time.monotonic() + seconds
+        while not any(Path(f"/proc/{pid}/comm").read_text().strip() == name for pid in self.family()):
+            assert time.monotonic() < end, f"no {name}"
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+
     def gone_within(self, seconds: float) -> float:
         """Seconds until none is left."""
         started = time.monotonic()
@@ -90,7 +98,8 @@ class Started:
 
     def end(self) -> None:
         for pid in self.family():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a child goes with its parent
+                os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
 
@@ -127,8 +136,7 @@ def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, st
     """A sensitive service that stalls holds the query while its encryptors wait, key in memory."""
     with scripted(Reply(stall=60)) as server, served("--quiet") as (plain, _):
         asking = start(query(table, "--endpoint", f"{server.url},{plain}"))
-        asking.wait_for(2)
-        time.sleep(0.2)
+        asked_by(server)
         os.kill(asking.process.pid, number)
         asking.gone_within(SOON)
     assert asking.process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
@@ -142,12 +150,24 @@ def test_an_embedded_query_ends_with_all_its_processes(
     number: signal.Signals, table: Path, start: type[Started]
 ) -> None:
     asking = start(query(table))
-    asking.wait_for(2)
+    asking.wait_for(4)  # it, both services and what one of them or the client has at work
     os.kill(asking.process.pid, number)
     asking.gone_within(SOON)
     out, err = asking.process.communicate()
     assert out == b""
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2])
+def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type[Started]) -> None:
+    """While it still imports, and another process plans the question."""
+    asking = start(query(table))
+    asking.wait_for(2)
+    time.sleep(seconds)
+    os.killpg(asking.process.pid, signal.SIGINT)
+    asking.gone_within(SOON)
+    assert asking.process.returncode in (-signal.SIGINT, 130)
+    assert asking.process.communicate() == (b"", b"")
 
 
 @pytest.mark.parametrize("how", ["stall", "headers", "body", "lambda"])
@@ -193,7 +213,7 @@ def test_a_program_for_credentials_that_hangs(
     environment = {"AWS_CONFIG_FILE": str(config), "AWS_SHARED_CREDENTIALS_FILE": str(config), **NO_CREDENTIALS}
     seconds = "1.5" if ended_by == "--timeout" else "300"
     asking = start(query(table, *services, "--profile", "slow", "--timeout", seconds), **environment)
-    asking.wait_for(2)
+    asking.wait_for_program("sleep")
     if ended_by == "Ctrl-C":
         os.kill(asking.process.pid, signal.SIGINT)
         asking.gone_within(SOON)

@@ -289,7 +289,7 @@ def test_bars_are_drawn_once_something_takes_long(monkeypatch: pytest.MonkeyPatc
     drawn: dict[str, int] = {}
 
     class Drawn(console.BarProgress):
-        def stage(self, name: str, total: int) -> Callable[[int], None]:  # noqa: ARG002 - as rich has it
+        def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:  # noqa: ARG002 - as rich has it
             drawn[name] = 0
 
             def advance(amount: int) -> None:

@@ -36,6 +36,13 @@ def port_is_free(url: str) -> bool:
         return probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
 
+def test_a_folder_for_temporary_files_may_have_a_long_name(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    with served("--quiet", TMPDIR=str(folder)) as (base, _):
+        assert httpx.get(f"{base}/plain/v1/health", trust_env=False).status_code == 200
+
+
 def test_each_half_has_its_process_and_not_the_others_library() -> None:
     with served("--quiet") as (_, process):
         halves = descendants(process.pid)

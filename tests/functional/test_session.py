@@ -24,7 +24,7 @@ def counting(opened: list[str]) -> LazyTable:
         opened.append(table.name)
         return table.read(progress)
 
-    return LazyTable(table.name, table.schema, read)
+    return LazyTable(table.name, table.schema, read, table.stream)
 
 
 def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:

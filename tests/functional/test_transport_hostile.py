@@ -51,7 +51,7 @@ def waiting(waits: list[float], **settings: float) -> retry.Policy:
 # --- time
 
 
-def _silent(body: bytes, kind: str) -> Response:
+def _silent(_: str, body: bytes, kind: str) -> Response:
     time.sleep(2)
     return Response(200, kind, body)
 

@@ -272,7 +272,7 @@ def test_endpoints_that_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize("base", ["http://localhost:1", "http://[::1]:1/", "http://127.1.2.3", "https://host/stage/"])
 def test_endpoints_that_are_taken(base: str) -> None:
     urls = read_endpoints(base, insecure_http=False)
-    assert urls[Service.PLAIN] == base.rstrip("/") + "/v1/plain/aggregate"
+    assert urls[Service.PLAIN] == base.rstrip("/")
 
 
 def test_plain_http_to_another_machine_has_to_be_asked_for() -> None:

@@ -87,7 +87,8 @@ BODIES = {
 @pytest.mark.parametrize("service", Service)
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_is_answered_alike_within_the_process_and_over_http(url: str, service: Service, name: str) -> None:
-    embedded = embedded_services()._carrier.exchange(service, BODIES[name], Deadline(20))  # type: ignore[attr-defined]
+    carrier = embedded_services()._carrier  # type: ignore[attr-defined]
+    embedded = carrier.exchange(service, service.value, BODIES[name], Deadline(20))
     headers = {"content-type": wire.FRAMES_TYPE, "accept": wire.FRAMES_TYPE}
     served_ = httpx.post(url + service.value, content=BODIES[name], headers=headers, trust_env=False, timeout=20)
     assert (embedded.status, embedded.content_type) == (served_.status_code, served_.headers["content-type"])

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -163,3 +164,28 @@ def test_columns_that_stayed_unread_are_counted_and_not_named() -> None:
     text = made("few")
     assert "1 other stayed unread" in text
     assert ">id<" not in text
+
+
+def test_a_page_over_a_stored_table_names_its_stores_and_what_was_read() -> None:
+    result = table(
+        [("ward", "key", "VARCHAR"), ("MEDIAN(age)", "local", "DOUBLE")], [[("A", None, None), (3.5, None, None)]]
+    )
+    result.columns[1] = replace(result.columns[1], reason="values cannot be compared")
+    asked = answer(result)
+    usage = replace(asked.usage, requests=0, bytes_sent=0, bytes_received=0, chunks=0, objects_read=21, bytes_read=4200)
+    plan = replace(description(), places=("s3://a/<b>", "s3://plain"))
+    text = page(replace(asked, usage=usage), facts(), plan)
+    told = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+    assert "The sensitive store s3://a/&lt;b&gt;" in told
+    assert "The plain store s3://plain" in told
+    assert "21 objects read of the stores, 4.2 kB" in told
+    assert "values cannot be compared. Rows were fetched and decrypted here for it." in told
+    assert "Key id 8f2a-31c0-77de" in told
+    for word in (
+        "plain service",
+        "sensitive service will",
+        "Nothing of it was sent",
+        "no key was needed",
+        "of payload",
+    ):
+        assert word not in told.partition("Checks, sizes")[0], word

@@ -34,17 +34,17 @@ class Faulty:
         self._met: dict[int, Any] = {}
         self._lock = threading.Lock()
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         if self.service not in ("both", service.name.lower()):
-            return self.inner.exchange(service, body, deadline)
+            return self.inner.exchange(service, path, body, deadline)
         with self._lock:
             number = self.hits
             self.hits += 1
         if self.fault == "two requests exchanged":
-            return self.inner.exchange(service, self._other(number, body), deadline)
+            return self.inner.exchange(service, path, self._other(number, body), deadline)
         if alter := REQUESTS.get(self.fault):
-            return self.inner.exchange(service, alter(body), deadline)
-        answer = self.inner.exchange(service, body, deadline)
+            return self.inner.exchange(service, path, alter(body), deadline)
+        answer = self.inner.exchange(service, path, body, deadline)
         if self.fault == "answers of two requests exchanged":
             return self._other(number, answer)
         if self.fault == "one answer given to two requests":

@@ -73,10 +73,10 @@ class Flipping:
         self.alter = alter
         self.canned = canned
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         if self.canned:
             return Response(200, self.canned.content_type, self.alter(self.canned.body))
-        return self.inner.exchange(service, self.alter(body), deadline)
+        return self.inner.exchange(service, path, self.alter(body), deadline)
 
     def close(self) -> None:
         """Nothing is open."""

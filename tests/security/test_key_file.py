@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.key_file import change_passphrase, create_key, describe_key, export_public, open_key
+from cleave.ckks.key_file import change_passphrase, create_key, describe_key, open_key
 from cleave.cli import passphrase
 from cleave_shared.errors import KeyFileError
 from tests.security.canaries import PASSPHRASE
@@ -107,7 +107,7 @@ def test_a_damaged_key_file_is_told_as_such(name: str, wrapped: WrappedKey, tmp_
 @pytest.mark.parametrize("text", ["", "[]", '"x"', "[" * 100_000, "{", '{"cleave_key": 1}', "\udcff"])
 def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
     (path := tmp_path / "key.json").write_bytes(text.encode(errors="surrogateescape"))
-    for use in (describe_key, lambda path: open_key(path, bytes), lambda path: export_public(path, tmp_path / "out")):
+    for use in (describe_key, lambda path: open_key(path, bytes)):
         with pytest.raises(KeyFileError, match="not a Cleave key file") as refused:
             use(path)
         assert "cleave key new" in (refused.value.hint or "")

@@ -122,8 +122,8 @@ class Wrong:
         self.asked: list[int] = []
         self.lock = threading.Lock()
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
-        answer = self.inner.exchange(service, body, deadline)
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
+        answer = self.inner.exchange(service, path, body, deadline)
         if service == Service.PLAIN:
             return answer
         with self.lock:
@@ -183,8 +183,8 @@ class InOrder(Wrong):
         self.events = events
         self.found_out = found_out
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> Response:
-        answer = super().exchange(service, body, deadline)
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
+        answer = super().exchange(service, path, body, deadline)
         if service == Service.SENSITIVE and len(self.asked) > 1:
             assert self.found_out.wait(30)
         self.events.append(f"{service.name} answered")

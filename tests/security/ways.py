@@ -45,8 +45,8 @@ class Recording:
         self.inner = inner
         self.record = record
 
-    def exchange(self, service: Service, body: bytes, deadline: Deadline) -> responses.Response:
-        answer = self.inner.exchange(service, body, deadline)
+    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> responses.Response:
+        answer = self.inner.exchange(service, path, body, deadline)
         self.record.exchanges.append(Exchange(service, body, answer))
         return answer
 

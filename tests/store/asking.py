@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from cleave.pipeline import DEFAULTS, Options, Result
+from cleave.session import Silent
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.store.cellwise import Cellwise, over_cells
+from cleave.store.answer import answer
+from cleave.store.cellwise import StoredPlan, stored_plan
+from cleave.store.kept import KeptTotals
 from cleave.store.stored import Stored
+from cleave.transport.deadline import Deadline
 
 
-def ask(stored: Stored, sql: str, options: Options = DEFAULTS) -> Result:
-    plan = plan_query(sql, stored.schema, "trial")
+def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
+    kept = KeptTotals(stored.manifest, "a plain aggregate is computed from rows")
+    plan = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, kept=kept)
     assert isinstance(plan, QueryPlan)
-    wanted = over_cells(plan, stored.manifest)
-    assert isinstance(wanted, Cellwise), wanted
-    return stored.ask_cells(wanted, options)
+    return stored_plan(plan, kept, stored.manifest)
+
+
+def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
+    """`cloud_only`: no row is read for it."""
+    plan = planned(stored, sql, cloud_only=cloud_only)
+    return answer(stored, plan, options, Deadline(60.0), Silent(), lambda _: None, lambda _: ())

@@ -12,9 +12,11 @@ import pytest
 from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
+from cleave.ckks.secret_key import SecretKey
 from cleave.store.folder import Folder
 from cleave.store.s3 import Bucket
 from cleave.store.storage import Storage
+from tests.store.trial import World
 
 BUCKET = "a-bucket"
 _COUNTER = itertools.count()
@@ -58,3 +60,8 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 @pytest.fixture
 def storage(open_again: Callable[[], Storage]) -> Storage:
     return open_again()
+
+
+@pytest.fixture
+def world(storage: Storage, key: SecretKey, tmp_path: Path) -> World:
+    return World(storage, key, tmp_path)

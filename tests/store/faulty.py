@@ -31,6 +31,9 @@ class Failing:
     def write(self, name: str, content: bytes) -> None:
         self._change(lambda: self._storage.write(name, content))
 
+    def copy(self, name: str, to: str) -> None:
+        self._change(lambda: self._storage.copy(name, to))
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return str(self._change(lambda: self._storage.replace(name, content, expected)))
 
@@ -43,6 +46,13 @@ class Failing:
 
     def link(self, name: str, seconds: int) -> str:
         return self._storage.link(name, seconds)
+
+    def put_link(self, name: str, seconds: int) -> str:
+        return self._storage.put_link(name, seconds)
+
+    @property
+    def base(self) -> str:
+        return self._storage.base
 
     def close(self) -> None:
         pass

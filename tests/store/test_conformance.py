@@ -10,13 +10,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.local.embedded import embedded_services
 from cleave.session import Access, Silent
-from cleave.store.by import propose
+from cleave.sql.finish import ResultTable
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
 from cleave.store.session import StoredSession, open_tables
+from cleave.store.stored import Stored
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Kind
 from tests.conformance.asked import bare_calls, expect, is_ordered
@@ -38,7 +40,9 @@ def _all_stored(path: Path) -> LazyTable:
 class StoredTables:
     """The tables put into one store, each asked through one session."""
 
-    def __init__(self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack, *, scan: bool = False
+    ) -> None:
         self.oracle = oracle
         self._folder = folder
         self._access = Access(key_file, no_passphrase)
@@ -46,19 +50,30 @@ class StoredTables:
         self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
         self._sessions: dict[tuple[str, ...], StoredSession] = {}
         for name, lazy in self._files.items():
-            tables, key = open_tables(self._stores(), self._access, self._memory())
+            tables, key = open_tables(self.stores(), self._access, self._memory())
             with lazy.read(None) as table:
-                put(tables, self._stores(), key, table, name, propose(table), Silent(), lossless=True)
+                put(tables, self.stores(), key, table, name, None, Silent(), lossless=True, scan=scan)
 
     def session(self, name: str, *others: str) -> StoredSession:
         if (name, *others) not in self._sessions:
             further = [self._files[other] for other in others]
-            session = StoredSession(name, self._stores(), self._access, others=further, memory=self._memory())
+            session = StoredSession(
+                name,
+                self.stores(),
+                self._access,
+                others=further,
+                memory=self._memory(),
+                embedded=embedded_services,
+            )
             self._sessions[name, *others] = self._open.enter_context(session)
         return self._sessions[name, *others]
 
-    def _stores(self) -> Stores:
+    def stores(self) -> Stores:
         return Stores(Folder(self._folder / "sensitive"), Folder(self._folder / "plain"))
+
+    def table(self, name: str) -> Stored:
+        tables, key = open_tables(self.stores(), self._access, self._memory())
+        return Stored(tables, tables.open(name), key)
 
     def _memory(self) -> Memory:
         return Memory(self._folder / "tables.json")
@@ -75,7 +90,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 @pytest.mark.parametrize("query", list(QUERIES), ids=lambda query: query.name)
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
     session = stored.session(query.table, *([query.other] if query.other else []))
-    result = session.ask(session.plan(query.sql)).result
+    check(stored, query, session.ask(session.plan(query.sql)).result)
+
+
+def check(stored: StoredTables, query: Query, result: ResultTable) -> None:
     sources = tuple(column.source for column in result.columns)
     calls = bare_calls(query.sql) if "encrypted" in sources else []
     of_columns = [

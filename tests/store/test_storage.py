@@ -7,8 +7,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
+from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
 from cleave.store.locate import open_store, open_stores
 from cleave.store.s3 import Bucket
@@ -24,6 +26,52 @@ def test_what_is_written_is_read(storage: Storage, open_again: Callable[[], Stor
     assert open_again().read("t/o/one") == CONTENT
     assert storage.read("t/o/one", 10, 30) == CONTENT[10:30]
     assert storage.read("t/o/one", 300) == CONTENT[300:]
+
+
+def test_links_lead_below_the_base_and_read_and_write_once(storage: Storage) -> None:
+    storage.write("t/o/one", CONTENT)
+    read, write = storage.link("t/o/one", 60), storage.put_link("t/o/two", 60)
+    assert read.startswith(storage.base)
+    assert write.startswith(storage.base)
+    assert storage.base.endswith("/")
+    with urllib.request.urlopen(read) as answer:  # noqa: S310 - a folder gives a file's
+        assert answer.read() == CONTENT
+    if write.startswith("http"):
+        for status in (200, 412):
+            assert httpx.put(write, content=b"new", headers={"if-none-match": "*"}).status_code == status
+        assert storage.read("t/o/two") == b"new"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "base"),
+    [
+        ("a-bucket", "us-east-1", "https://a-bucket.s3.us-east-1.amazonaws.com/"),
+        ("a-bucket", "eu-central-1", "https://a-bucket.s3.eu-central-1.amazonaws.com/"),
+        ("a.bucket", "eu-central-1", "https://s3.eu-central-1.amazonaws.com/a.bucket/"),
+        ("a-bucket", "cn-north-1", "https://a-bucket.s3.cn-north-1.amazonaws.com.cn/"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "some/prefix", "odd prefix+~"])
+def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str, base: str, prefix: str) -> None:
+    """A service that was given that host takes no other, and S3 redirects from others."""
+    session = aws_session()
+    session.set_config_variable("region", region)
+    opened = Bucket(session, bucket, prefix)
+    assert opened.base == base
+    write = opened.put_link("results/x", 60)
+    assert write.startswith(base)
+    assert "if-none-match" in write
+    opened.close()
+
+
+def test_an_object_is_copied(storage: Storage, open_again: Callable[[], Storage]) -> None:
+    storage.write("t/o/one", CONTENT)
+    storage.copy("t/o/one", "u/o/two")
+    storage.delete(["t/o/one"])
+    assert open_again().read("u/o/two") == CONTENT
+    with pytest.raises(NotStoredError):
+        storage.copy("t/o/one", "u/o/three")
+    assert list(storage.names("u")) == ["u/o/two"]
 
 
 def test_what_is_not_there_is_said(storage: Storage) -> None:
@@ -133,11 +181,20 @@ def test_objects_of_a_folder_are_private(tmp_path: Path) -> None:
     assert (tmp_path / "store/t/o/a").stat().st_mode & 0o077 == 0
 
 
-def test_drafts_of_a_killed_writer_are_no_objects(tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_can_be_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Folder(tmp_path / "store")
     store.write("t/o/a", b"x")
-    (tmp_path / "store/t/o/.a.draft").write_bytes(b"half")
-    assert list(store.names("t")) == ["t/o/a"]
+    store.replace("t/head", b"1", None)
+    for name in ("link", "replace", "unlink"):  # no draft is moved or removed any more
+        monkeypatch.setattr("os." + name, lambda *_: None)
+    store.write("t/o/b", b"half")
+    store.replace("t/head", b"2", store.read_versioned("t/head")[1])  # type: ignore[index]
+    monkeypatch.undo()
+    drafts = set(store.names("t")) - {"t/o/a", "t/head"}
+    assert len(drafts) == 2
+    assert store.read("t/head") == b"1"
+    store.delete(drafts)
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file()) == [".lock", "a", "head"]
 
 
 def test_a_bucket_that_is_not_there(s3_endpoint: str) -> None:
@@ -162,8 +219,10 @@ def test_what_names_no_store(text: str) -> None:
 
 def test_one_place_or_two(tmp_path: Path) -> None:
     both = open_stores(f"{tmp_path / 'a'},s3://{BUCKET}/x/y", aws_session)
-    assert isinstance(both.sensitive, Folder)
-    assert isinstance(both.plain, Bucket)
+    assert isinstance(both.sensitive, Bounded)
+    assert isinstance(both.sensitive.inside, Folder)
+    assert isinstance(both.plain, Bounded)
+    assert isinstance(both.plain.inside, Bucket)
     both.close()
     one = open_stores(str(tmp_path / "a"), aws_session)
     assert one.sensitive is one.plain

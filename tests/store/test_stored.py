@@ -2,60 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
-from pathlib import Path
-
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
-from cleave.pipeline import DEFAULTS, Options, Result
-from cleave.session import Silent
-from cleave.store import put as putting
-from cleave.store.locate import Stores
-from cleave.store.memory import Memory
-from cleave.store.storage import Storage
-from cleave.store.stored import Stored
-from cleave.store.tables import Tables
-from cleave.table.schema import load_schema
-from cleave.table.table import open_table
-from tests.store.asking import ask
-
-SAMPLE = Path(__file__).parents[1] / "samples"
-
-
-class World:
-    def __init__(self, storage: Storage, key: SecretKey, tmp_path: Path) -> None:
-        self.key = key
-        self.stores = Stores(storage, storage)
-        self.tables = Tables(self.stores, key, Memory(tmp_path / "tables.json"))
-
-    def put(self, *by: str, append: bool = False, **options: bool) -> None:
-        schema = load_schema(SAMPLE / "patients.schema.toml")
-        with open_table([SAMPLE / "patients.csv"], schema) as table:
-            if append:
-                putting.append(self.tables, self.stores, self.key, table, "trial", Silent())
-            else:
-                putting.put(self.tables, self.stores, self.key, table, "trial", by, Silent(), **options)
-
-    def stored(self) -> Stored:
-        return Stored(self.tables, self.tables.open("trial"), self.key)
-
-    def ask(self, sql: str, options: Options = DEFAULTS) -> Result:
-        return ask(self.stored(), sql, options)
-
-
-@pytest.fixture
-def world(storage: Storage, key: SecretKey, tmp_path: Path) -> World:
-    return World(storage, key, tmp_path)
-
-
-def truth(sql: str) -> list[tuple[object, ...]]:
-    schema = load_schema(SAMPLE / "patients.schema.toml")
-    with open_table([SAMPLE / "patients.csv"], schema) as table:
-        table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
-        return table.connection.execute(sql).fetchall()
-
+from tests.store.trial import World, check, truth
 
 QUESTIONS = [
     "SELECT ward, COUNT(*), SUM(bill), AVG(age), STDDEV(weight) FROM trial GROUP BY ward ORDER BY ward",
@@ -75,16 +24,6 @@ def test_cells_answer_as_duckdb_does(world: World, sql: str) -> None:
     check(answer.rows, answer.bounds, truth(sql))
 
 
-def check(rows: list[list[object]], bounds: list[list[float | None]], expected: list[tuple[object, ...]]) -> None:
-    assert len(rows) == len(expected)
-    for row, limits, wanted in zip(rows, bounds, expected, strict=True):
-        for value, bound, exact in zip(row, limits, wanted, strict=True):
-            if isinstance(exact, float) and isinstance(value, float):
-                assert abs(Fraction(value) - Fraction(exact)) <= Fraction(bound or 0) + abs(Fraction(exact)) / 10**12
-            else:
-                assert value == exact or str(value) == str(exact)
-
-
 def test_appended_rows_count(world: World) -> None:
     world.put("ward", "admitted")
     world.put(append=True)
@@ -94,21 +33,17 @@ def test_appended_rows_count(world: World) -> None:
     assert row[2] == pytest.approx(variance)
 
 
-def test_segments_are_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole: Callable[..., object] = putting.slices
-    monkeypatch.setattr(putting, "slices", lambda table: whole(table, 97))
-    world.put("ward")
+def test_segments_are_cut(world: World) -> None:
+    world.put("ward", segment_rows=97)
     assert len(world.stored().manifest.segments) == 7
     check_one = QUESTIONS[0]
     answer = world.ask(check_one).result
     check(answer.rows, answer.bounds, truth(check_one))
 
 
-@pytest.mark.parametrize("lossless", [False, True])
-def test_rows_come_back(world: World, lossless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole: Callable[..., object] = putting.slices
-    monkeypatch.setattr(putting, "slices", lambda table: whole(table, 250))
-    world.put("ward", lossless=lossless)
+@pytest.mark.parametrize(("lossless", "scan"), [(False, False), (True, False), (True, True)])
+def test_rows_come_back(world: World, lossless: bool, scan: bool) -> None:
+    world.put("ward", lossless=lossless, scan=scan, segment_rows=250)
     stored = world.stored()
     names = [column.name for column in stored.schema.columns]
     wanted = truth(f"SELECT {', '.join(names)} FROM trial")

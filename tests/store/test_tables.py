@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cleave.ckks.secret_key import SecretKey
+from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, new_id
 from cleave.store.memory import Memory
-from cleave.store.storage import ConflictError, Storage
+from cleave.store.storage import ConflictError, Storage, StoreError
 from cleave.store.tables import Tables
-from cleave.store.vault import Vault
+from cleave.store.vault import Vault, padded
 from cleave_shared.errors import CheckFailed, InputError
 
 
@@ -149,6 +152,20 @@ def test_pseudorandom_bytes_follow_from_key_table_and_label(key: SecretKey, othe
     assert Vault(key, table).pseudorandom("a", 40) == Vault(key, table).pseudorandom("a", 100)[:40]
 
 
+def test_a_sealed_objects_size_tells_little(key: SecretKey) -> None:
+    """Whether values compress well shows in few sizes, and small objects are all of one."""
+    vault, lengths = Vault(key, new_id()), set()
+    for length in range(0, 40_000, 97):
+        content = secrets.token_bytes(length)
+        sealed = vault.seal("name", content)
+        assert vault.open("name", sealed) == content
+        assert length <= len(sealed) <= max(600, 1.13 * length + 100)
+        lengths.add(len(sealed))
+    assert len(lengths) < 120
+    assert len({len(vault.seal("name", bytes(100))), len(vault.seal("name", secrets.token_bytes(400)))}) == 1
+    assert [padded(size) for size in (512, 513, 1000, 1 << 20, (1 << 20) + 1)] == [512, 544, 1024, 1 << 20, 1081344]
+
+
 def test_tables_are_listed_by_name(tables: Tables, key: SecretKey) -> None:
     for name in ("b", "A", "c"):
         tables.commit(put(tables, key, name), None)
@@ -168,9 +185,144 @@ def test_no_name_can_be_read_in_the_store(tables: Tables, key: SecretKey, storag
 def test_what_nothing_names_is_swept(tables: Tables, key: SecretKey, storage: Storage) -> None:
     opened = tables.commit(put(tables, key), None)
     tables.seal(tables.folder("trial"), opened.vault, b"left behind")
-    assert tables.sweep(opened) == 1
-    assert tables.sweep(opened) == 0
-    assert tables.unseal(opened.vault, opened.manifest.cells) == b"cells"
+    newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
+    assert tables.sweep(newer) == 2  # and the manifest of version 1
+    assert tables.unseal(newer.vault, newer.manifest.cells) == b"cells"
+    last = tables.commit(newer.manifest.model_copy(update={"version": 3}), newer.head)
+    assert tables.sweep(last) == 1
+
+
+def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: SecretKey) -> None:
+    """Whatever was there before a commit is of writers who will be told to try again; what came after it stays."""
+    first = tables.commit(put(tables, key), None)
+    early = tables.seal(tables.folder("trial"), first.vault, b"of one who read version 1")
+    second = tables.commit(first.manifest.model_copy(update={"version": 2}), first.head)
+    late = tables.seal(tables.folder("trial"), second.vault, b"of one who read version 2")
+    third = tables.commit(second.manifest.model_copy(update={"version": 3, "cells": late}), second.head)
+    tables.sweep(second)  # late itself
+    assert tables.unseal(third.vault, tables.open("trial").manifest.cells) == b"of one who read version 2"
+    with pytest.raises(ConflictError):
+        tables.commit(first.manifest.model_copy(update={"version": 2, "cells": early}), first.head)
+
+
+def test_a_reader_whose_version_was_swept_reads_the_next(
+    tables: Tables, key: SecretKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tables.commit(put(tables, key), None)
+    real = storage.read_versioned
+    heads: list[int] = []
+
+    def read_versioned(name: str) -> tuple[bytes, str] | None:
+        found = real(name)
+        if not heads:  # between a reader's head and its manifest
+            heads.append(1)
+            tables.sweep(tables.commit(first.manifest.model_copy(update={"version": 2}), first.head))
+        return found
+
+    monkeypatch.setattr(storage, "read_versioned", read_versioned)
+    assert tables.open("trial").manifest.version == 2
+
+
+def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Tables, key: SecretKey) -> None:
+    opened = tables.commit(put(tables, key), None)
+
+    def read() -> None:
+        with tables.changing(opened):
+            tables.unseal(opened.vault, opened.manifest.cells)
+
+    read()
+    cells = tables.seal(tables.folder("trial"), opened.vault, b"other cells")
+    newer = tables.commit(opened.manifest.model_copy(update={"version": 2, "cells": cells}), opened.head)
+    tables.sweep(newer)
+    with pytest.raises(ConflictError, match="by somebody else"):
+        read()
+    with pytest.raises(CheckFailed, match="lost"), tables.changing(newer):
+        tables.unseal(opened.vault, opened.manifest.cells)
+
+
+class Deaf:
+    """`storage` whose answer to a head that it has written is lost; `blind`: and it cannot be asked any more."""
+
+    def __init__(self, storage: Storage, error: StoreError, *, blind: bool = False) -> None:
+        self._storage, self._error, self._blind = storage, error, blind
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._storage, name)
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str:
+        self._storage.replace(name, content, expected)
+        if self._blind:
+            self.read_versioned = self._gone
+        raise self._error
+
+    def _gone(self, name: str) -> tuple[bytes, str] | None:
+        raise StoreError(f"{name}: the store cannot be reached")
+
+
+@pytest.mark.parametrize("error", [StoreError("the connection broke"), ConflictError("changed by somebody else")])
+def test_a_commit_whose_answer_is_lost_is_looked_up(
+    tables: Tables, key: SecretKey, storage: Storage, error: StoreError, tmp_path: Path
+) -> None:
+    first = tables.commit(put(tables, key), None)
+    deaf: Any = Deaf(storage, error)
+    others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
+    opened = others.commit(first.manifest.model_copy(update={"version": 2}), first.head)
+    assert tables.open("trial").head == opened.head
+
+
+def test_a_commit_that_cannot_be_looked_up_is_said_to_be_open(
+    tables: Tables, key: SecretKey, storage: Storage, tmp_path: Path
+) -> None:
+    deaf: Any = Deaf(storage, StoreError("the connection broke"), blind=True)
+    others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
+    with pytest.raises(StoreError, match="the connection broke") as caught:
+        others.commit(put(tables, key), None)
+    assert "not known" in str(caught.value.hint)
+
+
+def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: SecretKey, storage: Storage) -> None:
+    """Somebody keeps a dropped table and puts it in the place of its namesake that was put since."""
+    tables.commit(put(tables, key), None)
+    folder = tables.folder("trial")
+    kept = {name: storage.read(name) for name in storage.names(folder)}
+    tables.drop("trial")
+    tables.commit(put(tables, key), None)
+    storage.delete([f"{folder}/head"])
+    for name, content in kept.items():
+        storage.write(name, content)
+    for look in (lambda: tables.open("trial"), lambda: list(tables.all())):
+        with pytest.raises(CheckFailed, match="not the one seen"):
+            look()
+    tables.forget("trial")
+    tables.open("trial")
+
+
+def test_an_older_state_is_not_listed(tables: Tables, key: SecretKey, storage: Storage) -> None:
+    opened = tables.commit(put(tables, key), None)
+    head = storage.read(f"{tables.folder('trial')}/head")
+    newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
+    storage.replace(f"{tables.folder('trial')}/head", head, newer.head)
+    with pytest.raises(CheckFailed, match="shows version 1"):
+        list(tables.all())
+
+
+def test_two_stores_have_tables_of_one_name(key: SecretKey, tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "tables.json")
+    for name in ("a", "b"):
+        store = Folder(tmp_path / name)
+        tables = Tables(Stores(store, store), key, memory)
+        assert tables.find("trial") is None
+        tables.commit(put(tables, key), None)
+        assert tables.open("trial").manifest.version == 1
+
+
+def test_what_is_not_there_is_not_dropped(tables: Tables, key: SecretKey, other_key: SecretKey, tmp_path: Path) -> None:
+    tables.commit(put(tables, key), None)
+    with pytest.raises(InputError, match="no table 'other'"):
+        tables.drop("other")
+    others = Tables(tables._stores, other_key, Memory(tmp_path / "other.json"))
+    with pytest.raises(InputError, match="no table 'trial'"):
+        others.drop("trial")
 
 
 def test_a_memory_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -178,6 +330,13 @@ def test_a_memory_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         (tmp_path / "tables.json").write_text(content)
         with pytest.raises(InputError, match="cannot be read"):
             Memory(tmp_path / "tables.json").newest("a")
+
+
+def test_the_memory_never_grows_older(tmp_path: Path) -> None:
+    memory, one = Memory(tmp_path / "tables.json"), new_id()
+    memory.remember("a", one, 3)
+    memory.remember("a", one, 2)
+    assert memory.newest("a") == (one, 3)
 
 
 def test_the_memory_is_private_and_whole(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from cleave.ckks.key_file import (
     change_passphrase,
     create_key,
     describe_key,
-    export_public,
     mark_suspect,
     open_key,
 )
@@ -80,17 +79,10 @@ def test_a_wrapped_file_holds_no_secret_in_the_clear(tmp_path: Path) -> None:
     assert open_key(path, never).secret == opened.secret
 
 
-def test_the_exported_half_has_no_secret_and_is_not_a_key(tmp_path: Path) -> None:
-    path, public = tmp_path / "key.json", tmp_path / "public.json"
-    info = create_key(path, None)
-    export_public(path, public)
-    content = json.loads(public.read_text())
-    assert content.keys() == {"cleave_public_key", "key_id", "profile", "public_key"}
-    assert content["key_id"] == info.key_id
+def test_an_exported_key_is_not_a_key(tmp_path: Path) -> None:
+    (path := tmp_path / "public.json").write_text('{"cleave_public_key": 2}')
     with pytest.raises(KeyFileError, match="exported public key"):
-        open_key(public, never)
-    with pytest.raises(KeyFileError, match="there already"):
-        export_public(path, public)
+        open_key(path, never)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +164,9 @@ def test_what_a_file_tells_without_its_passphrase(tmp_path: Path) -> None:
 
 
 def test_files_are_readable_by_people(tmp_path: Path) -> None:
-    path, public = tmp_path / "key.json", tmp_path / "public.json"
+    path = tmp_path / "key.json"
     create_key(path, None)
-    export_public(path, public)
-    for each in (path, public):
-        assert each.read_text() == json.dumps(read(each), indent=1) + "\n"
-    assert stat.S_IMODE(public.stat().st_mode) == 0o644
+    assert path.read_text() == json.dumps(read(path), indent=1) + "\n"
 
 
 def test_a_mark_says_when_and_why_and_keeps_the_file_private(tmp_path: Path) -> None:

@@ -212,15 +212,16 @@ def test_where_rows_lie() -> None:
     placement = place(np.array([5, 3, 0, 1]), 4, pad=False)
     (block,) = placement.blocks
     assert [list(block.groups), list(block.first), list(block.positions)] == [[0, 1, 3, 2], [0, 2, 3, 4], [2, 1, 1, 0]]
-    assert list(placement.places()) == [0, 1, 4, 5, 8, 2, 6, 10, 3]
+    assert list(placement.places(placement.capacity)) == [0, 1, 4, 5, 8, 2, 6, 10, 3]
     assert list(placement.terms()) == [6, 3, 0, 3]
-    assert placement.places().dtype == placement.terms().dtype == np.int64
+    assert placement.places(placement.capacity).dtype == placement.terms().dtype == np.int64
 
 
 def test_where_rows_of_a_second_block_lie() -> None:
     placement = place(np.array([1, 2, 1, 1]), 2, pad=False)
     assert [(list(b.groups), b.start, b.chunks) for b in placement.blocks] == [([1, 0], 0, 2), ([2, 3], 2, 1)]
-    assert list(placement.places()) == [1, 0, 2, 4, 5]
+    assert list(placement.places(placement.capacity)) == [1, 0, 2, 4, 5]
+    assert list(placement.places(100)) == [1, 0, 100, 200, 201]
     assert list(placement.terms()) == [2, 2, 1, 1]
 
 

@@ -496,3 +496,14 @@ def test_what_is_written_is_read(
         encoding=encoding.removesuffix("-sig"),
     )
     assert rows_of(path, given_schema) == [(n, d, f, t or None) for n, d, f, t in rows]
+
+
+def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ward,age,age\nA,3,4\n")
+    with pytest.raises(InputError, match="column 'age_1': is not named") as told:
+        open_table([tmp_path / "t.csv"], schema({"ward": "VARCHAR", "age": "BIGINT"}))
+    assert "two columns 'age'" in str(told.value.hint)
+    (tmp_path / "t.csv").write_text("ward,age,age_b,zone_1\nA,3,4,5\n")
+    with pytest.raises(InputError, match="column 'age_b': is not named") as told:
+        open_table([tmp_path / "t.csv"], schema({"ward": "VARCHAR", "age": "BIGINT"}))
+    assert "two columns" not in str(told.value.hint)

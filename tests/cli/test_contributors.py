@@ -1,0 +1,191 @@
+"""Contributors from the command line; docs/contributors.md is run as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import Cli
+from tests.store.conftest import BUCKET, s3_endpoint
+
+__all__ = ["s3_endpoint"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "contributors.md").read_text()
+BLOCKS = re.findall(r"^```(text|console) (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+class Parties:
+    """Folders of the parties, each with what only that party has."""
+
+    def __init__(self, cli: Cli, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cli = cli
+        self.root = root
+        self._monkeypatch = monkeypatch
+
+    def at(self, party: str) -> Cli:
+        folder = self.root / party
+        folder.mkdir(exist_ok=True)
+        self._monkeypatch.chdir(folder)
+        self.cli.environment |= {"XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder)}
+        return self.cli
+
+    def run(self, party: str, line: str) -> str:
+        result = self.at(party).run(*shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{party}: {line}\n{result.output}"
+        return result.stdout
+
+    def play(self, until: str | None = None, store: str = "../store") -> None:
+        """The page's blocks in order, as far as the command that begins with `until`."""
+        for kind, where, text in BLOCKS:
+            if kind == "text":
+                (self.root / where).parent.mkdir(exist_ok=True)
+                (self.root / where).write_text(text)
+                continue
+            for part in text.removeprefix("$ ").split("\n$ "):
+                line, _, shown = part.partition("\n")
+                if until is not None and line.startswith(until):
+                    return
+                printed = self.run(where, line.replace("../store", store))
+                if shown:
+                    assert printed.strip() == shown.strip(), line
+
+
+@pytest.fixture
+def parties(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parties:
+    return Parties(cli, tmp_path, monkeypatch)
+
+
+WEST = "--store ../store --key key.json"
+PUT = "put rows.csv --public-key ../west/west.pub.json --identity contributor.pem --table stays --store ../store"
+
+
+def test_three_hospitals(parties: Parties) -> None:
+    assert len(BLOCKS) == 12
+    parties.play()
+    shown = parties.run("west", f"cleave show stays {WEST}")
+    assert re.search(r"north +[0-9a-f]{16}\.\.\. +\S+ +4", shown)
+    facts = json.loads(parties.run("west", f"cleave contributor ls stays --json {WEST}"))
+    assert [(each["name"], each["rows"], each["waiting"]) for each in facts] == [("north", 4, 0), ("south", 3, 0)]
+    assert "as they were written" in parties.run("west", f"cleave verify stays {WEST}")
+    parties.run("west", f"cleave pull stays --contributor south -o south.csv {WEST}")
+    assert (parties.root / "west/south.csv").read_text() == (parties.root / "south/rows.csv").read_text()
+    asked = parties.at("west").run(*_query("SELECT ward, COUNT(*) FROM stays GROUP BY ward"))
+    assert "1 group of fewer than 5 rows not shown" in asked.stderr
+
+
+def _query(sql: str, *words: str) -> list[str]:
+    return ["query", "stays", sql, *words, *WEST.split()]
+
+
+def test_what_a_contributor_is_told(parties: Parties) -> None:
+    parties.play("cleave contributor collect")
+    told = parties.at("north").run(*PUT.split()).stderr
+    assert "plain: ward; sealed: sex; encrypted: age, bill" in told
+    assert "version 2 of contributor" in told
+    fingerprint = re.search(r"SHA256:\S+", told.replace(",", " "))
+    assert fingerprint is not None
+    exported = parties.at("west").run("key", "export", *["--key", "key.json", "-o", "bare.json"]).stderr
+    assert f"fingerprint {fingerprint[0]}" in exported
+    right = parties.at("north").run(*PUT.split(), "--fingerprint", fingerprint[0])
+    assert right.exit_code == 0
+    wrong = parties.at("north").fails(5, *PUT.split(), "--fingerprint", fingerprint[0][:-1] + "x")
+    assert "another owner's key" in wrong
+    assert "exported for no table" in parties.at("north").fails(5, *PUT.replace("west.pub.json", "bare.json").split())
+    assert "exported for table 'stays'" in parties.at("north").fails(3, *PUT.replace("stays", "other").split())
+    assert "others on this machine" in _with_mode(parties, 0o644)
+
+
+def _with_mode(parties: Parties, mode: int) -> str:
+    (parties.root / "north/contributor.pem").chmod(mode)
+    try:
+        return parties.at("north").fails(5, *PUT.split())
+    finally:
+        (parties.root / "north/contributor.pem").chmod(0o600)
+
+
+@pytest.mark.parametrize("words", ["--append", "--by ward", "--lossless", "--scan"])
+def test_what_the_owner_settled_is_no_contributors_choice(parties: Parties, words: str) -> None:
+    parties.play("cleave contributor collect")
+    assert parties.at("north").run(*PUT.split(), *words.split()).exit_code == 2
+
+
+def test_usage(parties: Parties) -> None:
+    parties.play("cleave contributor collect")
+    west = parties.at("west")
+    assert west.run("put", "rows.csv", "--table", "t", "--fingerprint", "x", *WEST.split()).exit_code == 2
+    assert west.run("query", "rows.csv", "SELECT 1", "--contributor", "north").exit_code == 2
+    assert west.run("key", "export", "--table", "stays", "--key", "key.json", "-o", "x").exit_code == 2
+    assert "no contributor 'east'" in parties.at("west").fails(
+        3, *_query("SELECT COUNT(*) FROM stays", "--contributor", "east")
+    )
+    assert "not a contributor's public key" in parties.at("west").fails(
+        5, *f"contributor add stays x --contributor-key ../north/contributor.pem {WEST}".split()
+    )
+    assert "is there already" in parties.at("north").fails(5, "key", "contributor", "-o", "contributor.pem")
+
+
+def test_another_ones_signature_is_an_error(parties: Parties) -> None:
+    """North puts south's head in the place of its own, and the other way round."""
+    parties.play("cleave contributor collect")
+    heads = sorted((parties.root / "store").rglob("head"), key=lambda path: path.stat().st_mtime)
+    assert len(heads) == 3
+    shutil.copy(heads[1], heads[2])
+    told = parties.at("west").fails(7, *f"contributor collect stays {WEST}".split())
+    assert re.match(r"error: contributor '(north|south)': .*signature", told)
+    assert "0 parts" not in told
+    assert "7 rows" in parties.run("west", f"cleave show stays {WEST}")
+    verified = parties.at("west").run(*f"verify stays {WEST}".split())
+    assert verified.exit_code == 7
+    assert re.search(r"the head of a contribution: contributor '(north|south)': .*signature", verified.stdout)
+
+
+def test_a_contributor_goes(parties: Parties) -> None:
+    parties.play()
+    parties.run("west", f"cleave contributor remove stays north {WEST}")
+    assert "10 rows" in parties.run("west", f"cleave show stays {WEST}")
+    parties.run("west", f"cleave contributor remove stays south --keep-rows {WEST}")
+    assert "10 rows" in parties.run("west", f"cleave show stays {WEST}")
+    assert "no contributors" in parties.run("west", f"cleave contributor ls stays {WEST}")
+    parties.run("west", f"cleave drop stays --yes {WEST}")
+
+
+def test_another_key(parties: Parties) -> None:
+    parties.play()
+    parties.run("west", "cleave key new --key new.json --no-passphrase")
+    rotate = f"key rotate stays --new-key new.json {WEST}".split()
+    assert "there already" not in parties.at("west").run(*rotate).stderr
+    new = "--store ../store --key new.json"
+    shown = parties.run("west", f"cleave show stays {new}")
+    assert "14 rows" in shown
+    assert "rotate" in shown
+    assert "as they were written" in parties.run("west", f"cleave verify stays {new}")
+    assert "under another key now" in parties.at("west").fails(3, *f"show stays {WEST}".split())
+    assert parties.at("west").run(*rotate).exit_code == 0, "said twice it is done"
+    assert "no such key file" in parties.at("west").fails(5, *f"key rotate stays --new-key none.json {WEST}".split())
+    # contributors go on with the new public key; the old one leads nowhere
+    parties.run("west", f"cleave key export --table stays {new} -o new.pub.json")
+    parties.at("north").run(*PUT.replace("west.pub.json", "new.pub.json").split())
+    parties.run("west", f"cleave contributor collect stays {new}")
+    assert "18 rows" in parties.run("west", f"cleave show stays {new}")
+    parties.run("west", f"cleave drop stays --yes {WEST}")
+    assert "18 rows" in parties.run("west", f"cleave show stays {new}")
+
+
+def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
+    parties.cli.environment |= {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "AWS_REGION": "us-east-1",
+    }
+    store = f"s3://{BUCKET}/shared/sensitive,s3://{BUCKET}/shared/plain"
+    parties.play(store=store)
+    parties.run("west", "cleave key new --key new.json --no-passphrase")
+    parties.run("west", f"cleave key rotate stays --new-key new.json --key key.json --store {store}")
+    assert "14 rows" in parties.run("west", f"cleave show stays --key new.json --store {store}")
+    assert "as they were written" in parties.run("west", f"cleave verify stays --key new.json --store {store}")

@@ -1,0 +1,122 @@
+"""Questions answered by scans, as tests of a store put them, to services in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from cleave.pipeline import DEFAULTS, Options, Result
+from cleave.session import Silent
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import plan_query
+from cleave.store.answer import answer
+from cleave.store.cellwise import StoredPlan, stored_plan
+from cleave.store.locate import Stores
+from cleave.store.manifest import Object
+from cleave.store.rowwise import SummedRows
+from cleave.store.scan import Keys, scan
+from cleave.store.stored import Stored
+from cleave.transport.deadline import Deadline
+from cleave_services.links import Links
+from cleave_services.plain.calls import select_stored
+from cleave_services.sensitive.scan_stored import answer_scan
+from cleave_shared import limits, wire
+from cleave_shared.errors import QueryRefused
+from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.stored import Linked
+
+Asked = TypeVar("Asked", SelectRequest, ScanRequest)
+Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
+
+
+class Services:
+    """Both, over the wire's own forms. `asked`: the names of endpoints, in order."""
+
+    def __init__(self, stores: Stores, harm: Harm = lambda _name, _request, reply: reply) -> None:
+        self._stores = stores
+        self._harm = harm
+        self.asked: list[str] = []
+        self.bytes_sent = self.bytes_received = 0
+
+    def linked(self, which: Object, *, plain: bool = False) -> Linked:
+        store = self._stores.plain if plain else self._stores.sensitive
+        return Linked(link=store.link(which.name, 900), bytes=which.bytes, sha256=which.sha256)
+
+    def select(self, request: SelectRequest) -> SelectResponse:
+        asked = self._sent("select", request)
+        reply = select_stored(asked, _forget, *self._of(asked.objects[0]))
+        return self._received("select", asked, reply)
+
+    def scan(self, request: ScanRequest) -> ScanResponse:
+        asked = self._sent("scan", request)
+        reply = answer_scan(asked, _forget, *self._of(asked.lanes[0][0]))
+        return self._received("scan", asked, reply)
+
+    def _sent(self, name: str, request: Asked) -> Asked:
+        self.asked.append(name)
+        sent = wire.dump_frames(request)
+        assert len(sent) < limits.MAX_BODY_BYTES
+        self.bytes_sent += len(sent)
+        return wire.load(type(request), sent, wire.FRAMES_TYPE)
+
+    def _received(self, name: str, request: Any, reply: Any) -> Any:
+        content = wire.dump_frames(self._harm(name, request, reply))
+        assert len(content) < limits.MAX_BODY_BYTES
+        self.bytes_received += len(content)
+        return wire.load(type(reply), content, wire.FRAMES_TYPE)
+
+    def _of(self, linked: Linked) -> tuple[str, Links]:
+        before, _, rest = linked.link.partition("/tables/")
+        base = before if before.startswith("file:") else "/".join(before.split("/")[:4])
+        return rest.split("/")[0], Links([base + "/"])
+
+
+class Replayed(Services):
+    """Answers as they were kept of another question, as `harm` leaves them: nothing is asked again."""
+
+    def __init__(self, stores: Stores, kept: SelectResponse, harm: Harm) -> None:
+        super().__init__(stores, harm)
+        self._kept = kept
+
+    def select(self, request: SelectRequest) -> SelectResponse:
+        return self._received("select", self._sent("select", request), self._kept)
+
+    def scan(self, request: ScanRequest) -> ScanResponse:
+        asked = self._sent("scan", request)
+        reply = ScanResponse(profile=asked.profile, key_id=asked.key_id, label=asked.label, totals=[])
+        return self._received("scan", asked, reply)
+
+
+def _forget(**_numbers: Any) -> None:
+    pass
+
+
+def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> StoredPlan:
+    """Raises QueryRefused where a scan does not answer it and no row may be fetched, or it cannot be cut."""
+    kept = SummedRows(stored.manifest, stored.schema)
+    plan = plan_query(sql, stored.schema, table, cloud_only=cloud_only, kept=kept)
+    if not isinstance(plan, QueryPlan):
+        raise QueryRefused(plan.reason)
+    return replace(stored_plan(plan, kept, stored.manifest), cloud_only=True)  # however small the table is
+
+
+def ask_by_scan(
+    stored: Stored, services: Services, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True
+) -> Result:
+    return ask_plan(stored, services, scan_plan(stored, sql, cloud_only=cloud_only), options)
+
+
+def ask_plan(
+    stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS, keys: Keys = lambda: None
+) -> Result:
+    return answer(
+        stored,
+        plan,
+        options,
+        Deadline(60.0),
+        Silent(),
+        lambda _: None,
+        lambda _: (),
+        lambda plan: scan(services, stored, plan, Silent(), keys),
+    )

@@ -1,0 +1,109 @@
+"""A segment of rows under encryption, and a service that scans it, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.aggregates.columns import Exact
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.secret_key import SecretKey
+from cleave.store.encrypting import Span, encrypt_span
+from cleave.store.lanes import Lanes, plan_lanes
+from cleave.store.masks import Cut, cut, stored_order
+from cleave.store.scanned import Question, Scanned, question
+from cleave_services.sensitive.evaluate import Evaluator
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
+from cleave_shared import rowsets
+from cleave_shared.masking import mask_evaluator
+from cleave_shared.packing import SENTINEL_FACTOR
+
+Totals = list[list[bytes]]
+LABEL = b"a segment"
+
+
+class Rows:
+    """`columns`: limit and values of each, in the order they are stored in."""
+
+    def __init__(self, key: SecretKey, columns: Sequence[tuple[int, NDArray[np.uint64]]], window: int) -> None:
+        self.key = key
+        self.columns = [values for _, values in columns]
+        self.window = window
+        self.lanes: Lanes = plan_lanes([Exact(limit) for limit, _ in columns], window, key.profile)
+        self.cipher = Cipher(key)
+        planes = self.lanes.encode([values[None] for values in self.columns])
+        self.files: list[list[bytes]] = [
+            encrypt_span(self.lanes, plane, Span(at, 0, self.lanes.chunks(len(plane))), self.cipher, key.profile, LABEL)
+            for at, plane in enumerate(planes)
+        ]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        return mask_evaluator(self.key.profile.name)
+
+    def cuts(self, numbers: NDArray[np.int32], groups: int, window: int | None = None) -> list[Cut]:
+        order = np.arange(len(numbers), dtype=np.uint32)
+        placed = stored_order(numbers, order, self.lanes.capacity)
+        return list(cut(placed, groups, range(self.lanes.count), window or self.window))
+
+    def chunks(self, asked: Question) -> list[ScanChunk]:
+        cut_, capacity = asked.cut, self.lanes.capacity
+        size = rowsets.size(capacity, len(cut_.groups))
+        return [
+            ScanChunk(
+                place,
+                number,
+                rowsets.unpack(cut_.numbers[place * size : (place + 1) * size], capacity, len(cut_.groups)),
+                tuple(self.files[lane][number] for lane in cut_.lanes),
+            )
+            for place, number in enumerate(cut_.chunks)
+        ]
+
+    def wanted(self, asked: Question) -> Wanted:
+        factor, checks = (SENTINEL_FACTOR, asked.packing.checks) if asked.packing else (1, ())
+        return Wanted(len(asked.cut.lanes), asked.cut.cuts, asked.weights, asked.label, factor, checks)
+
+    def answer(self, asked: Question, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
+        """What the service answers, its work divided between `shares` processes."""
+        sums = sums or MaskedSums(self.evaluator, self.wanted(asked))
+        chunks = self.chunks(asked)
+        size = -(-len(chunks) // shares)
+        parts = [sums.evaluate(chunks[start : start + size]) for start in range(0, len(chunks), size)]
+        files, results = sums.merge(parts).files, self.wanted(asked).results
+        return [[files[lane * results + at] for at in range(results)] for lane in range(len(asked.cut.lanes))]
+
+    def scanned(self, key: SecretKey | None = None) -> Scanned:
+        cipher = Cipher(key) if key else self.cipher
+        return Scanned(self.lanes, cipher, cipher, LABEL, cipher.ring.modulus)
+
+    def totals(
+        self,
+        numbers: NDArray[np.int32],
+        groups: int,
+        window: int | None = None,
+        harm: Callable[[Question, Totals], Totals] = lambda _, totals: totals,
+        shares: int = 1,
+    ) -> dict[tuple[int, int], int]:
+        """By column and group, through encryption, as `harm` leaves it."""
+        scanned = self.scanned()
+        cuts = self.cuts(numbers, groups, window)
+        for each in cuts:
+            asked = question(each)
+            scanned.accept(asked, harm(asked, self.answer(asked, shares=shares)))
+        present = sorted({group for each in cuts for group in each.groups})
+        return {(at, group): scanned.total(at, group) for at in range(len(self.columns)) for group in present}
+
+    def truth(self, numbers: NDArray[np.int32]) -> dict[tuple[int, int], int]:
+        return {
+            (at, int(number) - 1): int(values[numbers == number].sum(dtype=object))
+            for at, values in enumerate(self.columns)
+            for number in np.unique(numbers)
+            if number
+        }
+
+
+def relabelled(asked: Question, **changes: object) -> Question:
+    return replace(asked, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,146 @@
+"""A contribution that was stopped goes on where it was: only for the same rows, and they are never put twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleave.store.contribute_draft import ContributionDrafts
+from cleave.store.contribution import folder_of
+from cleave.store.locate import Stores
+from cleave.store.storage import ConflictError
+from tests.store.asking import ask
+from tests.store.contributing import World
+from tests.store.faulty import Failing, KilledError
+from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
+from tests.store.test_killed import FULL, KILLS
+
+STEP = 2 if KILLS >= FULL else 15
+ROWS = NORTH + SOUTH  # five of them, two in a segment
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    world = World(tmp_path / "world", key_file)
+    world.put(OWN)
+    world.register("north")
+    return world
+
+
+def put(world: World, rows: str = ROWS, at: int | None = None, *, made: bool = False, replace: bool = False) -> bool:
+    """Whether it came to its end, and was not killed at write number `at`."""
+    stores = world.stores()
+    if at is not None:
+        stores = Stores(*(Failing(each, at, made=made) for each in (stores.sensitive, stores.plain)))  # type: ignore[arg-type]
+    try:
+        world.contribute("north", rows, stores=stores, segment_rows=2, replace=replace)
+    except KilledError:
+        return False
+    return True
+
+
+def folder(world: World) -> str:
+    return folder_of(world.open().manifest.table_id, world.identity("north").public)
+
+
+def objects(world: World) -> set[str]:
+    return {*world.stores().sensitive.names(folder(world)), *world.stores().plain.names(folder(world))}
+
+
+def check(world: World, rows: str) -> None:
+    head, _ = world.contributions("north").head()
+    assert head is not None
+    world.collect()
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows, SUMS)
+    assert objects(world) == {f"{folder(world)}/head"}
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) -> None:
+    at, kept = 7 if made else 3, 0
+    while True:
+        place = world.copy(tmp_path / f"{at}")
+        if put(place, at=at, made=made):
+            break
+        before = objects(place)
+        assert put(place)
+        (told,) = place.said or [""]
+        if "are stored already" in told:
+            kept += 1
+            assert len(objects(place) & before) >= 6, "objects of a segment that was stored are in the part"
+        head, _ = place.contributions("north").head()
+        assert head is not None
+        assert (head.version, len(head.parts)) == (1, 1)
+        check(place, ROWS)
+        at += STEP
+    assert kept
+
+
+def test_what_was_put_before_it_was_told_is_not_put_twice(world: World) -> None:
+    stores = world.stores()
+    counting = Failing(stores.sensitive, 1000, made=True)
+    world.contribute("north", ROWS, stores=Stores(counting, stores.plain), segment_rows=2)  # type: ignore[arg-type]
+    world.collect()
+    assert not put(world, ROWS, at=counting.changes - 1), "at the draft's end"
+    assert put(world, ROWS)
+    assert world.said == ["a put of these rows was stopped when it was done: they are stored, and not added once more"]
+    check(world, ROWS + ROWS)
+
+
+def test_other_rows_are_put_anew(world: World) -> None:
+    put(world, at=12)
+    assert put(world, SOUTH + NORTH)
+    assert world.said == ["the rows are not those of the put that was stopped: all of them are stored anew"]
+    check(world, SOUTH + NORTH)
+
+
+def test_what_is_asked_otherwise_is_put_anew(world: World) -> None:
+    put(world, at=12)
+    assert put(world, replace=True)
+    assert world.said == []
+    check(world, ROWS)
+
+
+def test_a_draft_that_is_not_whole_is_not_used(world: World) -> None:
+    put(world, at=12)
+    asked = world.contributions("north")._asked(replace=False)
+    draft = ContributionDrafts(world.stores(), folder(world), world.identity("north"), asked).load()
+    assert draft is not None
+    world.sensitive().delete([draft.segments[0].facts.name])
+    assert put(world)
+    assert world.said == []
+    check(world, ROWS)
+
+
+def test_the_same_rows_are_added_again_where_that_is_meant(world: World) -> None:
+    assert put(world)
+    assert put(world)
+    assert world.said == []
+    check(world, ROWS + ROWS)
+
+
+def test_nobody_else_reads_a_draft(world: World) -> None:
+    put(world, at=12)
+    content = world.sensitive().read(f"{folder(world)}/draft")
+    asked = world.contributions("north")._asked(replace=False)
+    mine = ContributionDrafts(world.stores(), folder(world), world.identity("north"), asked).load()
+    assert mine is not None
+    assert mine.segments
+    for each in mine.segments:
+        assert each.segment.sentinels is not None
+        assert each.segment.sentinels.encode() not in content
+        assert each.segment.id.encode() not in content
+    assert ContributionDrafts(world.stores(), folder(world), world.identity("south"), asked).load() is None
+
+
+def test_of_two_by_one_identity_one_is_told(world: World) -> None:
+    put(world, at=12)
+    first, second = (
+        ContributionDrafts(world.stores(), folder(world), world.identity("north"), "asked") for _ in range(2)
+    )
+    for each in (first, second):
+        each.load()
+    first.save(first.begin(None))
+    with pytest.raises(ConflictError):
+        second.save(second.begin(None))

@@ -1,0 +1,299 @@
+"""Contributors add rows without the secret key; the owner takes them in, and asks over all rows or over one's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cleave.pipeline import Options
+from cleave.session import Access, Silent
+from cleave.store import contributors
+from cleave.store import put as putting
+from cleave.store.derive import derive
+from cleave.store.invitation import invite
+from cleave.store.manifest import new_id
+from cleave.store.memory import Memory
+from cleave.store.session import StoredSession
+from cleave.store.stored import Stored
+from cleave.store.verify import verify
+from cleave.table.schema import load_schema
+from cleave.table.table import open_table
+from cleave_shared.errors import CheckFailed, InputError
+from tests.conftest import no_passphrase
+from tests.store.asking import ask
+from tests.store.contributing import HEADER, World
+
+OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
+NORTH = "A,m,50,1.00,60.125,Di\nC,f,20,2.00,55.5,Ed\n"
+SOUTH = "C,f,30,3.00,65.0,Flo\nB,m,40,,75.0,Gus\nC,m,44,5.50,90.5,Hal\n"
+SUMS = """SELECT ward, sex, COUNT(*), COUNT(bill), SUM(bill), SUM(age), AVG(weight) FROM trial
+GROUP BY ward, sex ORDER BY ALL"""
+
+
+def expected(world: World, rows: str, sql: str) -> list[list[object]]:
+    (path := world.root / "expected.csv").write_text(HEADER + rows)
+    with duckdb.connect() as connection:
+        types = "{'bill': 'DECIMAL(9,2)', 'ward': 'VARCHAR', 'sex': 'VARCHAR'}"
+        connection.execute(f"CREATE TABLE trial AS FROM read_csv('{path}', types = {types})")
+        return [list(row) for row in connection.execute(sql).fetchall()]
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    world = World(tmp_path / "world", key_file)
+    world.put(OWN)
+    for name in ("north", "south"):
+        world.register(name)
+    return world
+
+
+def both(world: World, *, trust_rows: bool = False) -> None:
+    world.contribute("north", NORTH)
+    world.contribute("south", SOUTH)
+    world.collect(trust_rows=trust_rows)
+
+
+@pytest.mark.parametrize("trust_rows", [False, True])
+def test_rows_of_contributors_are_asked_as_the_owners(world: World, *, trust_rows: bool) -> None:
+    both(world, trust_rows=trust_rows)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
+    with world.stored().rows.table(["ward", "sex", "age", "bill", "weight", "name"], ordered=True) as table:
+        found = table.connection.execute(f"SELECT * FROM {table.relation} ORDER BY name").fetchall()
+        every = expected(world, OWN + NORTH + SOUTH, "SELECT * FROM trial ORDER BY name")
+        assert [list(row) for row in found] == every
+
+
+@pytest.mark.parametrize(("name", "rows"), [("north", NORTH), ("South", SOUTH), ("owner", OWN)])
+def test_one_contributors_rows_alone(world: World, name: str, rows: str) -> None:
+    both(world)
+    tables, _ = world.tables()
+    stored = Stored(tables, tables.open("trial"), world.key, name)
+    assert ask(stored, SUMS).result.rows == expected(world, rows, SUMS)
+    assert stored.manifest.rows == rows.count("\n")
+    with stored.rows.table(["name"]) as table:
+        assert {row for (row,) in table.connection.execute(f"SELECT name FROM {table.relation}").fetchall()} == {
+            line.split(",")[-1] for line in rows.splitlines()
+        }
+
+
+def test_an_unknown_contributor_is_told(world: World) -> None:
+    tables, _ = world.tables()
+    with pytest.raises(InputError, match="no contributor 'east'") as told:
+        Stored(tables, tables.open("trial"), world.key, "east")
+    assert "north, south" in (told.value.hint or "")
+
+
+def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
+    world.contribute("north", NORTH)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN, SUMS)
+    assert [len(each.added) for each in world.collect()] == [1]
+    assert world.collect() == []
+    version = world.open().manifest.version
+    world.contribute("north", SOUTH)
+    world.contribute("north", SOUTH)
+    assert [len(each.added) for each in world.collect("north")] == [2]
+    assert world.open().manifest.version == version + 1
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH * 2, SUMS)
+
+
+def test_a_contributor_that_is_not_registered_counts_for_nothing(world: World) -> None:
+    world.contribute("east", NORTH)
+    assert world.collect() == []
+    assert world.open().manifest.rows == 3
+
+
+def test_a_contributor_replaces_what_it_put(world: World) -> None:
+    both(world)
+    world.contribute("north", "B,f,1,1.00,1.0,Ivy\n", replace=True)
+    (found,) = world.collect()
+    assert (len(found.added), len(found.gone)) == (1, 1)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + SOUTH + "B,f,1,1.00,1.0,Ivy\n", SUMS)
+    keys = "SELECT ward, sex, COUNT(*) FROM trial GROUP BY ALL ORDER BY ALL"
+    assert ["A", "m", 1] not in ask(world.stored(), keys).result.rows, "an empty cell is no group"
+    head = world.contributions("north").head()[0]
+    assert head is not None
+    assert head.version == 2
+
+
+def test_what_is_taken_in_is_the_owners(world: World) -> None:
+    """Copies of it: nothing of the contributor's folder is read again, and only the head is left there."""
+    head = world.contribute("north", NORTH)
+    folder = world.contributions("north").folder
+    assert len(list(world.sensitive().names(folder))) > 5
+    world.collect()
+    for store in (world.stores().sensitive, world.stores().plain):
+        store.delete([f"{folder}/head"])
+        assert list(store.names(folder)) == []
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
+    folders = {name.rpartition("/")[0] for name in world.open().manifest.objects()}
+    assert folders == {world.tables()[0].folder("trial")}
+    assert head.version == 1
+
+
+def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> None:
+    folder = world.contributions("north").folder
+    one = len(list(world.sensitive().names(folder))) if world.contribute("north", NORTH) else 0
+    world.contribute("north", SOUTH)
+    assert len(list(world.sensitive().names(folder))) == 2 * one - 1
+    world.contribute("north", NORTH, replace=True)
+    assert len(list(world.sensitive().names(folder))) == one
+    world.collect()
+    world.contribute("north", SOUTH)
+    assert len(list(world.sensitive().names(folder))) == one
+    world.collect()
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
+
+
+def test_removing_a_contributor(world: World) -> None:
+    both(world)
+    tables, _ = world.tables()
+    contributors.remove(tables, "trial", "north", keep_rows=True)
+    contributors.remove(tables, "trial", "south", keep_rows=False)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
+    world.contribute("north", SOUTH)
+    assert world.collect() == []
+    stored = Stored(tables, tables.open("trial"), world.key, "north")
+    assert stored.manifest.rows == 2
+    world.register("north")
+    with pytest.raises(CheckFailed, match="taken in before"):
+        world.collect()
+
+
+def test_names_of_contributors(world: World) -> None:
+    tables, _ = world.tables()
+    for name in ("", "owner", "Owner", "North", " x", "a" * 65, "a\nb", "\x1b[0m"):
+        with pytest.raises(InputError):
+            contributors.register(tables, "trial", name, "ab" * 32)
+    with pytest.raises(InputError, match="that of contributor 'north'"):
+        contributors.register(tables, "trial", "other", world.identity("north").public)
+    contributors.register(tables, "trial", "St. Mary-2", "ab" * 32)
+
+
+def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
+    invited = world.public()
+    tables, stores = world.tables()
+    derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
+    world.contribute("north", NORTH, public=invited)
+    world.contribute("south", SOUTH)
+    world.collect()
+    sql = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
+    assert ask(world.stored(), sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("by", [(), ("sex",)])
+def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, lossless: bool) -> None:
+    tables, _ = world.tables()
+    tables.drop("trial")
+    world.put("", by, lossless=lossless)  # a table of no rows, to which others contribute
+    world.register("north")
+    rows = "".join(f"W,{'fm'[i % 2]},{i % 100},{i % 7}.5,{i / 7},N{i}\n" for i in range(200))
+    world.contribute("north", rows)
+    world.collect()
+    sql = "SELECT COUNT(*), SUM(bill), SUM(age) FROM trial"
+    assert ask(world.stored(), sql).result.rows == expected(world, rows, sql)
+    with world.stored().rows.table(["weight", "name"], ordered=True) as table:
+        found = table.connection.execute(f"SELECT weight, name FROM {table.relation}").fetchall()
+    if lossless:
+        assert [list(row) for row in found] == expected(world, rows, "SELECT weight, name FROM trial")
+
+
+def test_a_table_without_bounds_or_rows_cannot_invite(world: World) -> None:
+    tables, _ = world.tables()
+    tables.drop("trial")
+    world.put("")
+    manifest = world.open().manifest
+    measures = tuple(each.model_copy(update={"lower": None, "upper": None}) for each in manifest.measures)
+    with pytest.raises(InputError, match="column 'weight'"):
+        invite(manifest.model_copy(update={"measures": measures}))
+
+
+def test_the_owner_puts_anew(world: World) -> None:
+    """By the same schema what contributors put fits; they are to be registered again, for nothing is kept of them."""
+    both(world)
+    invited = world.public()
+    again = (*world.tables(), world.key, world.table(OWN), "trial", ("ward",), Silent())
+    before = world.open().manifest
+    with pytest.raises(InputError, match=r"would lose .*: north \(2 rows\)"):
+        putting.put(*again, replace=True)
+    assert world.open().manifest == before
+    putting.put(*again, replace=True, drop_contributors=True)
+    assert world.open().manifest.contributors == ()
+    world.register("north")
+    world.contribute("north", NORTH, public=invited, replace=True)
+    with pytest.raises(CheckFailed, match="contributor 'north': a part was made by another invitation"):
+        world.collect()
+
+
+def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
+    with pytest.raises(InputError, match="'age'"):
+        world.contribute("north", "A,m,500,1.00,60.0,Di\n")
+    with pytest.raises(InputError, match="no rows"):
+        world.contribute("north", "")
+    assert world.collect() == []
+    (world.root / "other.toml").write_text((world.root / "schema.toml").read_text().replace("BIGINT", "INTEGER"))
+    (path := world.root / "x.csv").write_text(HEADER + NORTH)
+    other = open_table([path], load_schema(world.root / "other.toml"))
+    with pytest.raises(InputError, match="the schema is not the one"):
+        world.contribute("north", other)
+
+
+def session(world: World, contributor: str | None = None) -> StoredSession:
+    return StoredSession(
+        "trial",
+        world.stores(),
+        Access(world.key_file, no_passphrase),
+        memory=Memory(world.root / "owner.json"),
+        contributor=contributor,
+    )
+
+
+def test_small_groups_are_left_out_by_default(world: World) -> None:
+    world.contribute("north", NORTH * 3)
+    world.collect()
+    sql = "SELECT ward, COUNT(*), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
+    with session(world) as asked:
+        plan = asked.plan(sql)
+        assert [row[0] for row in asked.ask(plan).result.rows] == ["A"]
+        assert asked.ask(plan).usage.min_group == 5
+        assert [row[0] for row in asked.ask(plan, Options(min_group=4)).result.rows] == ["A"]
+        assert [row[0] for row in asked.ask(plan, Options(min_group=1)).result.rows] == ["A", "B", "C"]
+        assert [row[0] for row in asked.ask(plan, Options(min_group=3)).result.rows] == ["A", "C"]
+
+
+def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
+    """ROLLUP would give all wards' total: less the wards that are shown it is that of a ward that is not."""
+    world.contribute("north", NORTH * 3 + "D,f,1,1.00,1.0,Ivy\n" * 9)
+    world.collect()
+    with session(world) as asked:
+        plan = asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ROLLUP (ward)")
+        shown = {ward for ward, _ in asked.ask(plan).result.rows}
+    assert shown in ({"A", "D"}, {"D", None}, {"A", None})
+
+
+def test_a_table_of_the_owners_alone_shows_every_group(
+    tmp_path_factory: pytest.TempPathFactory, key_file: object
+) -> None:
+    world = World(tmp_path_factory.mktemp("alone") / "world", key_file)  # type: ignore[arg-type]
+    world.put(OWN)
+    with session(world) as asked:
+        assert asked.min_group == 0
+        assert len(asked.ask(asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ward")).result.rows) == 2
+
+
+def test_verify_reads_all_of_it(world: World) -> None:
+    both(world)
+    tables, _ = world.tables()
+    opened = tables.open("trial")
+    assert verify(tables, opened, Stored(tables, opened, world.key), Silent()) == []
+
+
+def test_dropping_a_table_deletes_what_was_contributed(world: World) -> None:
+    both(world)
+    tables, stores = world.tables()
+    answer = f"results/{tables.folder('trial').removeprefix('tables/')}/{new_id()}"
+    stores.sensitive.write(answer, b"of somebody who died before it was read")
+    tables.drop("trial")
+    assert [*stores.sensitive.names(""), *stores.plain.names("")] == []

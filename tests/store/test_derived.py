@@ -1,0 +1,235 @@
+"""Derived columns: named in questions like columns, over files and stores; a stored table keeps totals of them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import sqlglot
+
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Session, Silent
+from cleave.sql.canonical import canonical
+from cleave.sql.dialect import FaithfulDuckDB
+from cleave.store import put as putting
+from cleave.store.derive import derive
+from cleave.store.memory import Memory
+from cleave.store.schemas import stored_schema
+from cleave.store.session import StoredSession
+from cleave.store.storage import ConflictError
+from cleave.store.tables import Opened
+from cleave.table.lazy import of_files
+from cleave.table.schema import Kind, dump_schema, load_schema, read_schema
+from cleave_shared.errors import InputError, QueryRefused
+from tests.conftest import no_passphrase
+from tests.store.asking import planned
+from tests.store.trial import SAMPLE, World, truth
+
+DERIVED = """
+[derived.net]
+sql = "bill * (1 - 0.10)"
+reason = "what is left"
+
+[derived.dose]
+sql = "weight * 2.5"
+moments = 1
+
+[derived.who]
+sql = "lower(ward) || email"
+
+[derived.day]
+sql = "CAST(admitted AS VARCHAR)"
+"""
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    path = tmp_path / "patients.schema.toml"
+    path.write_text((SAMPLE / "patients.schema.toml").read_text() + DERIVED)
+    return path
+
+
+def test_a_schema_keeps_them(schema_file: Path) -> None:
+    schema = load_schema(schema_file)
+    assert [(each.name, each.type, each.columns, each.moments) for each in schema.derived] == [
+        ("net", "DECIMAL(18,4)", ("bill",), 2),
+        ("dose", "DOUBLE", ("weight",), 1),
+        ("who", "VARCHAR", ("email", "ward"), 2),
+        ("day", "VARCHAR", ("admitted",), 2),
+    ]
+    assert read_schema(tomllib.loads(dump_schema(schema), parse_float=Decimal), "x") == schema
+    assert schema.hash() == load_schema(SAMPLE / "patients.schema.toml").hash()  # no row is other for it
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('[derived.x]\nsql = "SUM(age)"', "[derived.x] sql: DuckDB refuses it as a column (Aggregate"),
+        ('[derived.x]\nsql = "agee"', "[derived.x] sql: names no column"),
+        ('[derived.x]\nsql = "age + net"', "[derived.x] sql: DuckDB refuses it"),
+        ('[derived.x]\nsql = "age * random()"', "[derived.x] sql: random() does not follow from the row"),
+        ('[derived.x]\nsql = "age) VIRTUAL, y AS (age"', "[derived.x] sql: is not one expression"),
+        ('[derived.x]\nsql = "age FROM t"', "[derived.x] sql: is not one expression"),
+        ('[derived.x]\nsql = "(SELECT age)"', "[derived.x] sql: DuckDB refuses it"),
+        ("[derived.x]\nsql = 3", "[derived.x] sql: must be text"),
+        ("[derived.x]\nmoments = 1", "[derived.x] sql: is missing"),
+        ('[derived.x]\nsql = "age"\nmoments = 3', "[derived.x] moments: must be 1"),
+        ('[derived.x]\nsql = "age"\nmoments = true', "[derived.x] moments: must be 1"),
+        ('[derived.x]\nsql = "age"\nkind = "plain"', "[derived.x]: does not know the key 'kind'"),
+        ('[derived.AGE]\nsql = "age"', "[derived.AGE] sql: there is a column of that name"),
+        ('[derived.NET]\nsql = "age"', "[derived.NET]: is no name, or differs"),
+        ("[derived]\nx = 3", "[derived.x]: must be a table"),
+    ],
+)
+def test_a_wrong_one_is_refused_with_its_place(schema_file: Path, wrong: str, said: str) -> None:
+    text = schema_file.read_text()
+    schema_file.write_text((text if "[derived]" not in wrong else text.partition("[derived")[0]) + wrong + "\n")
+    with pytest.raises(InputError) as error:
+        load_schema(schema_file)
+    assert str(error.value).startswith(f"{schema_file}: {said}")
+
+
+def test_moments_are_of_encrypted_columns(schema_file: Path) -> None:
+    schema_file.write_text(schema_file.read_text().replace("[columns.ward]", "[columns.ward]\nmoments = 1"))
+    with pytest.raises(InputError, match=r"\[columns.ward\] moments: only of encrypted"):
+        load_schema(schema_file)
+
+
+OVER_A_FILE = [
+    "SELECT SUM(net), AVG(NET), COUNT(day) FROM trial",
+    "SELECT ward, SUM(net) AS n FROM trial AS t GROUP BY ward HAVING SUM(t.net) > 3 ORDER BY n DESC",
+    "SELECT day, COUNT(*) FROM trial GROUP BY day ORDER BY day LIMIT 5",
+    "SELECT MAX(who), MEDIAN(net) FROM trial",
+    "SELECT net, who FROM trial ORDER BY who, net LIMIT 7",
+    "SELECT COLUMNS('^(net|age|dose)$') FROM trial ORDER BY ALL LIMIT 3",
+    "SELECT SUM(net) FILTER (WHERE day < '2025-02-01') FROM trial",
+]
+
+
+def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
+    """What DuckDB makes of it over a view that has them."""
+    schema = load_schema(schema_file)
+    named = ", ".join(f'({each.sql}) AS "{each.name}"' for each in schema.derived)
+    return truth(f"WITH trial AS (SELECT *, {named} FROM main.trial) {sql}")
+
+
+@pytest.mark.parametrize("sql", OVER_A_FILE)
+def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
+    table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
+    with Session(table, Access(key_file, no_passphrase), embedded_services) as session:
+        found = session.ask(session.plan(sql)).result
+    agree(found.rows, told(schema_file, sql))
+
+
+def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
+    assert len(found) == len(wanted)
+    for row, expected in zip(found, wanted, strict=True):
+        for value, exact in zip(row, expected, strict=True):
+            if isinstance(exact, float):
+                assert value == pytest.approx(exact, rel=1e-9)
+            else:
+                assert value == exact or str(value) == str(exact) or str(value) == str(exact).lower()
+
+
+def put(world: World, schema_file: Path, *by: str, replace: bool = False) -> Opened:
+    lazy = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
+    with lazy.read(None) as table:
+        return putting.put(world.tables, world.stores, world.key, table, "trial", by, Silent(), replace=replace)
+
+
+@pytest.mark.parametrize("sql", OVER_A_FILE)
+def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
+    put(world, schema_file, "ward", "admitted")
+    memory = Memory(tmp_path / "tables.json")
+    with StoredSession("trial", world.stores, Access(key_file, no_passphrase), memory=memory) as session:
+        agree(session.ask(session.plan(sql)).result.rows, told(schema_file, sql))
+
+
+def test_totals_are_kept_of_numbers_over_encrypted_columns(world: World, schema_file: Path) -> None:
+    put(world, schema_file, "ward", "admitted")
+    measures = world.stored().manifest.measures
+    assert [(each.name, each.square) for each in measures if each.derived] == [("net", True), ("dose", False)]
+    answer = world.ask("SELECT SUM(net), STDDEV(net), SUM(dose) FROM trial WHERE day < '2025-02-01'").result
+    assert {column.source for column in answer.columns} == {"encrypted"}
+    with pytest.raises(QueryRefused, match="squares of dose are not kept"):
+        world.ask("SELECT STDDEV(dose) FROM trial")
+    late = planned(world.stored(), "SELECT STDDEV(dose) FROM trial")
+    assert "squares of dose are not kept" in late.outputs[0].reason
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    ["bill * (1 - 0.1)", "(1-.1)*bill", "((bill)) * (1 - 0.100)", 'trial."BILL" * (1 - 0.10)'],
+)
+def test_an_expression_that_equals_one_uses_it(world: World, schema_file: Path, spelled: str) -> None:
+    put(world, schema_file, "ward")
+    (row,) = world.ask(f"SELECT SUM({spelled}) FROM trial").result.rows
+    assert Fraction(str(row[0])) == Fraction(str(truth(f"SELECT SUM({spelled}) FROM trial")[0][0]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a + b", "b + a", True),
+        ("a * (b + c)", "(c + b) * a", True),
+        ("a + b + c", "c + (b + a)", True),
+        ("a + b + c", "a + (b + c)", False),
+        ("a - b", "b - a", False),
+        ("a / b", "b / a", False),
+        ("a * 0.50", "0.5 * a", True),
+        ("a * 1", "a * 1.0", False),
+        ("a * 1e0", "a * 1.0", False),
+        ("a * 10", "a * 1", False),
+        ("a * 10.0", "a * 1.0", False),
+        ("(a + b) * c", "a + b * c", False),
+        ("a = b", "b = a", True),
+        ("f(a, b)", "f(b, a)", False),
+        ("'0.10'", "'0.1'", False),
+    ],
+)
+def test_one_spelling(one: str, other: str, same: bool) -> None:
+    a, b = (sqlglot.parse_one(f"SELECT {each}", read=FaithfulDuckDB).expressions[0] for each in (one, other))
+    assert (canonical(a) == canonical(b)) == same
+
+
+def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -> None:
+    put(world, schema_file, "ward")
+    derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent())
+    (row,) = world.ask("SELECT SUM(weighted), SUM(age * bill) FROM trial").result.rows
+    assert row[0] == row[1] == truth("SELECT SUM(bill * age) FROM trial")[0][0]
+    for name, expression, said in (
+        ("weighted", "age", "already"),
+        ("other", "age * bill", "kept already"),
+        ("other", "SUM(age)", "DuckDB refuses"),
+        ("other", "length(ward)", "no encrypted column"),
+        ("other", "ward || age", "totals are kept of numbers"),
+    ):
+        with pytest.raises(InputError, match=said):
+            derive(world.tables, world.stores, world.key, "trial", expression, name, Silent())
+
+
+def test_what_somebody_else_put_meanwhile_is_told(
+    world: World, schema_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(world, schema_file, "ward")
+    opened = world.tables.open("trial")
+    world.tables.sweep(put(world, schema_file, "ward", replace=True))
+    monkeypatch.setattr(world.tables, "open", lambda _: opened)
+    for change in (
+        lambda: derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent()),
+        lambda: world.put(append=True),
+    ):
+        with pytest.raises(ConflictError):
+            change()
+
+
+def test_what_is_derived_from_local_columns_is_not_stored(world: World, schema_file: Path) -> None:
+    schema = load_schema(schema_file)
+    columns = tuple(replace(each, kind=Kind.LOCAL) if each.name == "email" else each for each in schema.columns)
+    assert [each.name for each in stored_schema(replace(schema, columns=columns), "t").derived] == [
+        *("net", "dose", "day")
+    ]

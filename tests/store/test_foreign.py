@@ -1,0 +1,144 @@
+"""Objects and heads put where they do not belong: an older state's, another table's, another store's, of one key."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.stored import Stored
+from cleave.store.verify import verify
+from cleave.table.schema import load_schema
+from cleave.table.table import Table, open_table
+from cleave_shared.errors import CheckFailed, InputError
+from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
+from tests.store.test_killed import FULL, KILLS
+
+SWAPS = KILLS if KILLS >= FULL else 6  # of each kind
+KINDS = ("older", "another table", "another store", "doubled")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    (tmp_path / "trial.csv").write_text(CSV)
+    (tmp_path / "trial.schema.toml").write_text(SCHEMA)
+    return open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml"))
+
+
+class World:
+    """`place` has version 3 of the table and another table; `old` the first as it was at version 1; `twin` is a store
+    of the same rows under the same key.
+    """
+
+    def __init__(self, root: Path, key: SecretKey, table: Table) -> None:
+        self.place, self.twin = Place(root / "place", key), Place(root / "twin", key)
+        for each in (self.place, self.twin):
+            put_it(*each.tables(), key, table)
+        self.old = self.place.copy(root / "old")
+        append_it(*self.place.tables(), key, table)
+        derive_it(*self.place.tables(), key, table)
+        putting.put(*self.place.tables(), key, table, "other", ["ward"], Silent())
+        tables, _ = self.place.tables()
+        self.folder = tables.folder("trial")
+        self.other = tables.folder("other")
+
+    def foreign(self, kind: str, half: str) -> list[bytes]:
+        """What objects of `kind` hold in one half."""
+        place = {"older": self.old, "another table": self.place}.get(kind, self.twin)
+        folder = self.other if kind == "another table" else self.folder
+        return [
+            path.read_bytes()
+            for path in (place.root / half / folder).iterdir()
+            if not path.name.startswith(("head", ".", "draft"))
+        ]
+
+    def head(self, place: Place) -> Path:
+        return place.root / "s" / self.folder / "head"
+
+
+@pytest.fixture
+def world(tmp_path: Path, key: SecretKey, table: Table) -> World:
+    return World(tmp_path, key, table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_object_of_elsewhere_is_told(world: World, key: SecretKey, kind: str, tmp_path: Path) -> None:
+    rng = random.Random(kind)
+    tables, _ = world.place.tables()
+    named = sorted(tables.open("trial").manifest.objects())
+    told = 0
+    for number in range(SWAPS):
+        place = world.place.copy(tmp_path / f"harmed-{number}")
+        name = rng.choice(named)
+        half = "s" if (place.root / "s" / name).exists() else "p"
+        path = place.root / half / name
+        before = path.read_bytes()
+        choices = [before * 2] if kind == "doubled" else world.foreign(kind, half)
+        alike = [each for each in choices if len(each) == len(before) and each != before]
+        content = rng.choice(alike or [each for each in choices if each != before] or [before[::-1]])
+        path.write_bytes(content)
+        try:
+            assert [str(value) for value in place.answer(SUM)[0]] == ["6", "237.50"]
+        except CheckFailed:
+            told += 1
+        tables, _ = place.tables()
+        opened = tables.open("trial")
+        assert len(verify(tables, opened, Stored(tables, opened, key), Silent())) == 1, name
+        shutil.rmtree(place.root)
+    assert told or SWAPS < FULL  # most objects are read by other questions
+
+
+@pytest.mark.parametrize("kind", ["older", "another store"])
+def test_a_head_of_elsewhere_is_told(world: World, key: SecretKey, kind: str) -> None:
+    """With all that it stands on, as a store would show it that plays its own past or another's state."""
+    source = world.old if kind == "older" else world.twin
+    for half in ("s", "p"):
+        shutil.copytree(source.root / half / world.folder, world.place.root / half / world.folder, dirs_exist_ok=True)
+    with pytest.raises(CheckFailed, match="shows version 1" if kind == "older" else "not the one seen"):
+        world.place.answer(SUM)
+    (world.place.root / "tables.json").unlink()  # a machine that knows nothing believes it, as SECURITY.md says
+    assert [str(value) for value in world.place.answer(SUM)[0]] == ["3", "118.75"]
+
+
+def test_a_head_without_what_it_stands_on_is_told(world: World) -> None:
+    shutil.copy(world.head(world.twin), world.head(world.place))
+    (world.place.root / "tables.json").unlink()
+    with pytest.raises(CheckFailed, match="lost"):
+        world.place.answer(SUM)
+
+
+def test_a_memory_that_is_lost_changes_no_answer(world: World) -> None:
+    (world.place.root / "tables.json").unlink()
+    assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
+
+
+def test_rows_of_another_schema_are_not_appended(world: World, key: SecretKey, tmp_path: Path) -> None:
+    changes = {
+        "upper = 127": "upper = 500",
+        "lower = 0": "lower = -1",
+        '"DECIMAL(9,2)"': '"DECIMAL(9,3)"',
+        'kind = "sealed"': 'kind = "plain"',
+    }
+    for old, new in changes.items():
+        assert old in SCHEMA
+        (tmp_path / "changed.toml").write_text(SCHEMA.replace(old, new))
+        with (
+            open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "changed.toml")) as changed,
+            pytest.raises(InputError, match=r"is not that of|are wider than"),
+        ):
+            append_it(*world.place.tables(), key, changed)
+    assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
+
+
+def test_rows_of_narrower_bounds_are_appended(world: World, key: SecretKey, tmp_path: Path) -> None:
+    (tmp_path / "narrower.toml").write_text(
+        SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
+    )
+    with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "narrower.toml")) as narrower:
+        append_it(*world.place.tables(), key, narrower)
+    assert [str(value) for value in world.place.answer(SUM)[0]] == ["9", "356.25"]

@@ -1,0 +1,376 @@
+"""A scan through a state machine: the template's own, run by moto, with the real steps and S3 over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from moto import mock_aws
+from moto.awslambda_simple.models import LambdaSimpleBackend
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Silent
+from cleave.store import job
+from cleave.store.job import Answer, Asked, Job
+from cleave.store.locate import Stores
+from cleave.store.machine import Machine
+from cleave.store.manifest import new_id
+from cleave.store.memory import Memory
+from cleave.store.put import put
+from cleave.store.reduced import sums_of
+from cleave.store.s3 import Bucket
+from cleave.store.scanned import Sums, total_of
+from cleave.store.session import StoredSession, open_tables
+from cleave.store.vault import Vault
+from cleave.table.schema import load_schema
+from cleave.table.table import open_table
+from cleave.transport.deadline import Deadline, OutOfTime
+from cleave_services import links
+from cleave_services.sensitive import job as steps
+from cleave_shared import limits
+from cleave_shared.chunks import joined
+from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.scan import ScanObject, ScanRequest
+from tests.aws import stack as aws_stack
+from tests.conftest import no_passphrase
+from tests.store import test_scan_session
+from tests.store.conftest import BUCKET, aws_session
+from tests.store.scanning import Rows
+from tests.store.test_reduced import GROUPS, WINDOW, Segments
+
+REGION = "us-east-1"
+ROLE = "arn:aws:iam::123456789012:role/a-role"
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def segments(key: SecretKey) -> Segments:
+    return Segments(key)
+
+
+class Cloud:
+    """Runs steps in this process; `step` may be replaced by one that fails."""
+
+    def __init__(self, machine: Machine, storage: Bucket, key: SecretKey, segments: Segments) -> None:
+        self.machine = machine
+        self.storage = storage
+        self.key = key
+        self.segments = segments
+        self.set = new_id()
+        self.vault = Vault(key, new_id())
+        self.name = new_id()
+        self.events: list[dict[str, Any]] = []
+        self.step: Step = lambda event: steps.handler(event, None)
+        self.files = {id(rows): self._stored(rows) for rows in segments.segments}
+
+    def invoke(self, event: dict[str, Any]) -> dict[str, Any]:
+        self.events.append(event)
+        return self.step(event)
+
+    def calls(self) -> Iterator[Asked]:
+        for rows, question in self.segments.asked:
+
+            def request(rows: Rows = rows, question: Any = question) -> ScanRequest:
+                cut = question.cut
+                return ScanRequest(
+                    profile=self.key.profile.name,
+                    key_id=self.key.key_id,
+                    label=question.label,
+                    lanes=[[self.files[id(rows)][lane]] for lane in cut.lanes],
+                    chunks=list(cut.chunks),
+                    numbers=cut.numbers,
+                    cuts=[list(each) for each in cut.cuts],
+                    weights=list(question.weights),
+                )
+
+            yield Asked(f"{self.segments.segments.index(rows):032x}", question, request)
+
+    def job(self) -> Job:
+        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage.key)
+
+    def run(
+        self, seconds: float = 60, calls: Callable[[], Iterator[Asked]] | None = None, window: int = WINDOW
+    ) -> list[Answer]:
+        return self.job().run(
+            calls or self.calls,
+            [5] * GROUPS,
+            window,
+            (self.key.profile.name, self.key.key_id),
+            Deadline(seconds),
+            lambda _, __: None,
+        )
+
+    def totals(self, answers: list[Answer]) -> dict[tuple[int, int], int]:
+        (answer,) = answers
+        assert [question.label for _, question in answer.asked] == [each.label for _, each in self.segments.asked]
+        return self.segments.totals(answer.shape, answer.files)
+
+    def left(self) -> list[str]:
+        return list(self.storage.names("results"))
+
+    def _stored(self, rows: Rows) -> list[ScanObject]:
+        found = []
+        for files in rows.files:
+            name, content = f"tables/{self.set}/{new_id()}", joined(files)
+            self.storage.write(name, content)
+            link = self.storage.link(name, 600)
+            found.append(ScanObject(link=link, bytes=len(content), sha256=hashlib.sha256(content).hexdigest(), first=0))
+        return found
+
+
+def definition() -> str:
+    """The template's, as moto can run it: it has no EXPRESS children."""
+    made = aws_stack.of_type(aws_stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
+    text = "\n".join(made["DefinitionString"]["Fn::Join"][1])
+    assert made["DefinitionSubstitutions"].keys() == {"Function", "Bucket"}
+    function = f"arn:aws:lambda:{REGION}:123456789012:function:JobFunction"
+    text = text.replace("${Function}", function).replace("${Bucket}", BUCKET)
+    assert text.count('"EXPRESS"') == 1
+    return text.replace('"EXPRESS"', '"STANDARD"').replace('"IntervalSeconds": 2', '"IntervalSeconds": 1')
+
+
+@pytest.fixture
+def cloud(s3_endpoint: str, key: SecretKey, segments: Segments, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    aws = mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "lambda": {"use_docker": False}})
+    aws.start(reset=False)
+    session = aws_session()
+    client = session.create_client("stepfunctions", region_name=REGION)
+    arn = client.create_state_machine(name=new_id(), definition=definition(), roleArn=ROLE)["stateMachineArn"]
+    made = Cloud(Machine(session, arn), Bucket(session, BUCKET, new_id(), s3_endpoint), key, segments)
+
+    def invoke(_: Any, __: str, ___: Any, body: str, ____: Any, response_headers: dict[str, str]) -> bytes:
+        try:
+            return json.dumps(made.invoke(json.loads(body))).encode()
+        except Exception as error:  # noqa: BLE001 - as Lambda's runtime tells of it
+            response_headers["x-amz-function-error"] = "Unhandled"
+            return json.dumps({"errorType": type(error).__name__, "errorMessage": str(error)}).encode()
+
+    monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
+    monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
+    yield made
+    aws.stop(remove_data=False)
+
+
+def test_the_answer_of_a_job_is_that_of_its_calls(cloud: Cloud) -> None:
+    assert cloud.totals(cloud.run()) == cloud.segments.truth
+    assert [event["step"] for event in cloud.events].count("call") == len(cloud.segments.asked)
+    assert cloud.left() == []
+
+
+def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "CALLS_OF_A_BATCH", 3)
+    assert cloud.totals(cloud.run()) == cloud.segments.truth
+    reduces = [event for event in cloud.events if event["step"] == "reduce"]
+    assert len(reduces) == -(-len(cloud.segments.asked) // 3) + 1
+    assert cloud.left() == []
+
+
+def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    fewest = max(shape.results for shape in cloud.segments.shapes)
+    monkeypatch.setattr(limits, "MAX_STORED_SUMS", fewest)
+    answers = cloud.run(window=1)
+    assert len(answers) == len(cloud.segments.asked)
+    sums: Sums = {}
+    rows = cloud.segments.segments[0]
+    for answer in answers:
+        values = rows.cipher.decrypt(answer.files)[:, 0].tolist()
+        asked = [(rows.scanned(), question) for _, question in answer.asked]
+        found = sums_of(answer.shape, values, asked, rows.lanes, rows.cipher.ring.modulus)
+        for place, pieces in found.items():
+            sums.setdefault(place, []).extend(pieces)
+    truth = cloud.segments.truth
+    assert {(at, group): total_of(sums, rows.lanes, at, group) for at, group in truth} == truth
+
+
+def test_a_step_whose_answer_was_lost_is_tried_again(cloud: Cloud) -> None:
+    lost = {"call": 2, "reduce": 1}
+
+    def step(event: dict[str, Any]) -> dict[str, Any]:
+        answered = steps.handler(event, None)
+        if lost[event["step"]]:
+            lost[event["step"]] -= 1
+            raise ConnectionError
+        return answered
+
+    cloud.step = step
+    assert cloud.totals(cloud.run()) == cloud.segments.truth
+    assert lost == {"call": 0, "reduce": 0}
+    assert cloud.left() == []
+
+
+def test_a_job_that_fails_says_so_and_can_be_asked_anew(cloud: Cloud) -> None:
+    def broken(_: dict[str, Any]) -> dict[str, Any]:
+        raise steps.Failed("a store that is gone")
+
+    sound, cloud.step = cloud.step, broken
+    with pytest.raises(ServiceError, match="ended as FAILED"):
+        cloud.run()
+    assert cloud.left() == []
+    cloud.step = sound
+    assert cloud.totals(cloud.run()) == cloud.segments.truth
+
+
+def test_a_job_is_left_and_taken_up_and_runs_once(cloud: Cloud) -> None:
+    going = threading.Event()
+
+    def step(event: dict[str, Any]) -> dict[str, Any]:
+        assert going.wait(30)
+        return steps.handler(event, None)
+
+    cloud.step = step
+    with pytest.raises(OutOfTime, match="goes on"):
+        cloud.run(0.5)
+    going.set()
+
+    def never() -> Iterator[Asked]:
+        raise AssertionError("the calls are made already")
+
+    assert cloud.totals(cloud.run(calls=never)) == cloud.segments.truth
+    assert [event["step"] for event in cloud.events].count("call") == len(cloud.segments.asked)
+    assert cloud.left() == []
+
+
+def test_a_job_is_stopped(cloud: Cloud) -> None:
+    going, come = threading.Event(), threading.Event()
+
+    def step(event: dict[str, Any]) -> dict[str, Any]:
+        come.set()
+        assert going.wait(30)
+        return steps.handler(event, None)
+
+    cloud.step = step
+    with pytest.raises(OutOfTime):
+        cloud.run(0.5)
+    assert come.wait(30)
+    assert cloud.job().stop()
+    assert not cloud.job().stop()
+    going.set()
+    assert cloud.left() == []
+
+
+def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
+    with pytest.raises(OutOfTime):
+        cloud.run(0.001)
+    with pytest.raises(InputError, match="other groups"):
+        cloud.job().run(cloud.calls, [6] * GROUPS, WINDOW, ("p", "k"), Deadline(60), lambda _, __: None)
+
+
+def test_an_item_that_failed_in_silence_is_counted(cloud: Cloud) -> None:
+    """As moto, and a map that tolerates failures, tell of it: null among the parts."""
+
+    def step(event: dict[str, Any]) -> dict[str, Any]:
+        if event["step"] == "reduce":
+            event = event | {"parts": [*event["parts"][:-1], None]}
+        return steps.handler(event, None)
+
+    cloud.step = step
+    with pytest.raises(ServiceError, match="ended as FAILED"):
+        cloud.run()
+
+
+@pytest.mark.parametrize("fault", ["flipped", "another job's", "lost"])
+def test_an_answer_in_the_store_is_the_jobs_or_refused(cloud: Cloud, fault: str) -> None:
+    def step(event: dict[str, Any]) -> dict[str, Any]:
+        answered = steps.handler(event, None)
+        if event["step"] == "reduce" and "parts" in event and len(event["parts"]) == 1:
+            name = f"results/{cloud.set}/" + event["results"][0].partition("?")[0].rpartition("/")[2]
+            content = bytearray(cloud.storage.read(name))
+            cloud.storage.delete([name])
+            if fault == "flipped":
+                content[len(content) // 2] ^= 1
+            elif fault == "another job's":  # the mark of the question, and the digest over it
+                content[36] ^= 1
+                content[4:36] = hashlib.sha256(content[36:]).digest()
+            if fault != "lost":
+                cloud.storage.write(name, bytes(content))
+            if fault == "another job's":
+                answered["sha256"] = hashlib.sha256(content).hexdigest()
+        return answered
+
+    cloud.step = step
+    with pytest.raises(CheckFailed, match="not the answer to this job"):
+        cloud.run()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        {},
+        {"step": "call"},
+        {"step": "sum", "set": "0" * 32},
+        {"step": "reduce", "set": "0" * 32, "number": 0, "question": {}, "results": ["https://x.example/?sig=Canary"]},
+    ],
+)
+def test_what_is_no_step_is_told_without_what_it_holds(event: Any) -> None:
+    with pytest.raises(steps.Failed, match="not a step") as failed:
+        steps.handler(event, None)
+    assert "Canary" not in str(failed.value)
+    assert failed.value.__context__ is None or failed.value.__suppress_context__
+
+
+def test_what_names_no_machine_is_refused() -> None:
+    with pytest.raises(InputError, match="ARN"):
+        Machine(aws_session(), "arn:aws:lambda:us-east-1:123456789012:function:x")
+
+
+QUESTIONS = [
+    "SELECT day % 2 AS odd, SUM(bill), AVG(age), COUNT(*) FROM trial WHERE day < 200 GROUP BY odd ORDER BY odd",
+    "SELECT SUM(bill) FILTER (day > 300), COUNT(age) FILTER (day < 9), AVG(bill), MAX(bed) FROM trial WHERE bed < 500",
+]
+
+
+@pytest.fixture
+def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
+    """Sessions over a table of several segments in S3, with a machine that runs its scans or without."""
+    with ExitStack() as stack:
+        oracle = stack.enter_context(duckdb.connect())
+        oracle.execute(
+            f"COPY (SELECT 'ward ' || i % 5 AS ward, (i * 7919) % 365 AS day, (i * 31) % 997 AS bed, "
+            f"((i * 104729) % 100000 / 100)::DECIMAL(9,2) AS bill, CASE WHEN i % 11 > 0 THEN i % 97 END AS age "
+            f"FROM range(40_000) r(i)) TO '{tmp_path / 'trial.parquet'}' (FORMAT PARQUET)"
+        )
+        (tmp_path / "trial.schema.toml").write_text(test_scan_session.SCHEMA)
+        stores = Stores(cloud.storage, cloud.storage)
+        access = Access(key_file, no_passphrase)
+        memory = Memory(tmp_path / "tables.json")
+        tables, key = open_tables(stores, access, memory)
+        with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
+            put(tables, stores, key, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
+
+        def session(machine: Machine | None) -> StoredSession:
+            return stack.enter_context(
+                StoredSession("trial", stores, access, memory=memory, embedded=embedded_services, machine=machine)
+            )
+
+        yield session
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_a_session_answers_by_a_job_what_it_answers_by_calls(
+    cloud: Cloud, asked: Callable[..., StoredSession], sql: str
+) -> None:
+    by_job, by_calls = asked(cloud.machine), asked(None)
+    answer = by_job.ask(by_job.plan(sql)).result
+    assert cloud.events
+    assert answer.rows == by_calls.ask(by_calls.plan(sql)).result.rows
+    assert [column.source for column in answer.columns].count("encrypted") >= 2
+    assert cloud.left() == []
+
+
+def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., StoredSession]) -> None:
+    session = asked(cloud.machine)
+    for sql in ("SELECT ward, SUM(bill) FROM trial GROUP BY ward", "SELECT MEDIAN(bill) FROM trial"):
+        with pytest.raises(InputError, match="not answered by a scan"):
+            session.ask(session.plan(sql))
+    assert not session.stop_job(session.plan(QUESTIONS[0]))
+    assert cloud.events == []

@@ -1,0 +1,194 @@
+"""Writers killed by SIGKILL, in processes of their own: at every change, and at any moment, one after the other.
+
+What a killed command left is what the next one finds. Whatever happens, the table is as it was before the command or as
+it is after it, all of it, and what was left is in no other command's way, nor is any of it there in the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store.locate import Stores, open_stores
+from cleave.store.memory import Memory
+from cleave.store.stored import Stored
+from cleave.store.tables import Tables
+from cleave.store.verify import verify
+from cleave_shared.errors import CheckFailed, InputError
+from tests.store.asking import ask
+from tests.store.commands import Commands, Death
+from tests.store.conftest import BUCKET, aws_session
+from tests.store.test_faults import CSV, SCHEMA
+
+KILLS = int(os.environ.get("CLEAVE_STORE_FAULTS", "8"))  # of each command; `make store-faults` has more
+FULL = 50
+WORDS = {
+    "put": ["put", "{csv}", "--table", "trial", "--by", "ward"],
+    "replace": ["put", "{csv}", "--table", "trial", "--by", "", "--replace"],
+    "append": ["put", "{csv}", "--table", "trial", "--append"],
+    "derive": ["derive", "trial", "bill * age", "--as", "weighted"],
+    "drop": ["drop", "trial", "--yes"],
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """`copies` of the CSV's rows; 0: there is no table."""
+
+    copies: int = 0
+    derived: bool = False
+
+    def allowed(self) -> list[str]:
+        if not self.copies:
+            return ["put"]
+        return ["replace", "append", "drop"] + ([] if self.derived else ["derive"])
+
+    def after(self, command: str) -> State:
+        if command == "drop":
+            return State()
+        if command in ("put", "replace"):
+            return State(1)
+        return replace(self, copies=self.copies + 1) if command == "append" else replace(self, derived=True)
+
+
+class World:
+    def __init__(self, root: Path, key_file: Path, key: SecretKey, store: str, endpoint: str | None) -> None:
+        self.root, self.key, self.store, self._endpoint = root, key, store, endpoint
+        (root / "trial.csv").write_text(CSV)
+        (root / "trial.schema.toml").write_text(SCHEMA)
+        (root / "logs").mkdir()
+        self._words = ["--store", store, "--key", str(key_file)]
+        self.environment = {"XDG_STATE_HOME": str(root / "state")}
+        if endpoint:
+            self.environment |= {
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": "an-access-key",
+                "AWS_SECRET_ACCESS_KEY": "a-secret",
+                "AWS_REGION": "us-east-1",
+            }
+
+    def words(self, command: str) -> list[str]:
+        return [each.format(csv=self.root / "trial.csv") for each in WORDS[command]] + self._words
+
+    def stores(self) -> Stores:
+        return open_stores(self.store, aws_session, self._endpoint)
+
+    def tables(self, stores: Stores) -> Tables:
+        return Tables(stores, self.key, Memory(self.root / "state" / "cleave" / "tables.json"))
+
+    def state(self) -> State:
+        """What a reader sees now; every figure and every row of it is right."""
+        with contextlib.closing(self.stores()) as stores:
+            return self._state(self.tables(stores))
+
+    def _state(self, tables: Tables) -> State:
+        try:
+            opened = tables.open("trial")
+        except (InputError, CheckFailed) as failure:
+            if isinstance(failure, CheckFailed) and "was there and is gone" not in failure.message:
+                raise
+            return State()
+        stored = Stored(tables, opened, self.key)
+        copies, rest = divmod(stored.manifest.rows, 3)
+        assert not rest
+        derived = any(each.derived for each in stored.manifest.measures)
+        assert verify(tables, opened, stored, Silent()) == []
+        assert ask(stored, "SELECT COUNT(*), SUM(bill) FROM trial").result.rows == [
+            [3 * copies, Decimal("118.75") * copies]
+        ]
+        if derived:
+            (row,) = ask(stored, "SELECT SUM(bill * age) FROM trial").result.rows
+            assert row == [Decimal("5654.75") * copies]
+        with stored.rows.table(["ward", "age", "name"], ordered=True) as table:
+            rows = table.connection.execute(f"SELECT ward, age, name FROM {table.relation}").fetchall()
+        assert rows == [("A", 61, "Ada"), ("B", 47, "Bo"), ("A", 33, "Cy")] * copies
+        return State(copies, derived)
+
+    def left(self) -> list[str]:
+        with contextlib.closing(self.stores()) as stores:
+            return [name for store in (stores.sensitive, stores.plain) for name in store.names("")]
+
+
+@pytest.fixture(params=["folder", "s3"])
+def world(request: pytest.FixtureRequest, tmp_path: Path, key_file: Path, key: SecretKey) -> World:
+    if request.param == "folder":
+        return World(tmp_path, key_file, key, f"{tmp_path / 's'},{tmp_path / 'p'}", None)
+    endpoint = request.getfixturevalue("s3_endpoint")
+    place = f"s3://{BUCKET}/killed/{tmp_path.name}"
+    return World(tmp_path, key_file, key, f"{place}/s,{place}/p", endpoint)
+
+
+@pytest.fixture
+def commands(world: World) -> Iterator[Commands]:
+    with Commands(world.root / "logs", **world.environment) as started:
+        yield started
+
+
+def test_of_writers_at_once_each_is_told_what_became_of_it(world: World) -> None:
+    """Processes of their own append at once: every row of those that say so is there, and none of the others'."""
+    rounds, writers = (2, 2) if KILLS < FULL else (50, 3)
+    rng = random.Random(5)
+    with contextlib.ExitStack() as stack:
+        several = []
+        for number in range(writers):
+            (folder := world.root / f"writer-{number}").mkdir()
+            several.append(stack.enter_context(Commands(folder, **world.environment)))
+        assert several[0].run(*world.words("put")).code == 0
+        copies, told = 1, set()
+        for _ in range(rounds):
+            for each in several:
+                each.start(*world.words("append"))
+                time.sleep(rng.random() * 0.3)
+            for each in several:
+                ended = each.result()
+                assert ended.code in (0, 6), ended
+                assert ended.code == 0 or "hint: " in ended.stderr
+                told.add(ended.code)
+                copies += ended.code == 0
+            assert world.state() == State(copies)
+        assert 0 in told
+
+
+def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands) -> None:
+    rng = random.Random(world.store.startswith("s3"))
+    kills = dict.fromkeys(WORDS, 0)
+    wanted = KILLS if not world.store.startswith("s3") or KILLS >= FULL else 2  # a socket for every change
+    changes, seconds, both = dict.fromkeys(WORDS, 1), dict.fromkeys(WORDS, 0.5), set()
+    state = State()
+    while min(kills.values()) < wanted:
+        # what was killed least, where the state allows it; some are left to their end, else the table is never there
+        command = min(state.allowed(), key=lambda each: (kills[each], rng.random()))
+        if kills[command] >= wanted or rng.random() < 0.25:
+            death = Death()
+        elif rng.random() < 0.6:
+            death = Death(at=rng.randrange(changes[command]), made=rng.random() < 0.5)
+        else:
+            death = Death(after=rng.uniform(0.2, 1.1) * seconds[command])
+        ended = commands.run(*world.words(command), death=death)
+        found = world.state()
+        told = (command, death, state, found, ended)
+        if ended.code == 0:
+            assert found == state.after(command), told
+            changes[command], seconds[command] = max(changes[command], ended.changes), ended.seconds
+        else:
+            assert ended.code == -9, told
+            kills[command] += 1
+            assert found in (state, state.after(command)), told
+            both.add((command, found == state))
+        state = found
+        if not state.copies:  # a table that is gone half way is dropped all the way, or was never there
+            assert commands.run(*world.words("drop")).code in (0, 3)
+            assert world.left() == []
+    assert {command for command, old in both if old} == set(WORDS) or KILLS < FULL
+    assert commands.run(*world.words("drop")).code in (0, 3)
+    assert world.left() == []

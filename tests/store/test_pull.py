@@ -1,0 +1,94 @@
+"""A pulled file has the rows that were put, in their order, whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import pull as pulling
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.pull import pull_into
+from cleave.store.put import append, put
+from cleave.store.stored import Stored
+from cleave.store.tables import Tables
+from cleave.table.schema import Schema
+from cleave.table.stream import open_stream
+from cleave.table.table import open_table
+from cleave_shared.errors import CheckFailed, InputError
+from tests.unit.test_stream import ROWS, TYPES, schema_of, texts, write
+
+
+class Place:
+    def __init__(self, root: Path, key: SecretKey) -> None:
+        self.root = root
+        self.key = key
+        self.schema = schema_of(root, {name: (type_, kind) for name, (type_, kind) in TYPES.items() if name != "real"})
+        rows = [",".join(part for at, part in enumerate(row.split(",")) if at != 3) for row in PLAIN]
+        self.file = write(root / "a.csv", rows * 5, ",".join(each.name for each in self.schema.columns))
+        self.stores = Stores(Folder(root / "s"), Folder(root / "p"))
+        self.tables = Tables(self.stores, key, Memory(root / "tables.json"))
+
+    def put(self) -> Stored:
+        with open_stream([self.file], self.schema, "t") as stream:
+            put(self.tables, self.stores, self.key, stream, "t", ["flag"], Silent(), segment_rows=6)
+        with open_stream([self.file], self.schema, "t") as stream:
+            append(self.tables, self.stores, self.key, stream, "t", Silent(), segment_rows=7)
+        return Stored(self.tables, self.tables.open("t"), self.key)
+
+
+PLAIN = [row for row in ROWS if '"' not in row]  # whose fields commas alone keep apart
+
+
+@pytest.fixture
+def place(tmp_path: Path, key: SecretKey) -> Place:
+    return Place(tmp_path, key)
+
+
+def rows_of(files: list[Path], schema: Schema) -> list[tuple[object, ...]]:
+    with open_table(files, schema) as table:
+        return table.connection.execute(f"SELECT {texts(schema)} FROM {table.relation}").fetchall()
+
+
+@pytest.mark.parametrize("together", [128, 2])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_come_back_in_their_order(
+    place: Place, ending: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulling, "_TOGETHER", together)
+    stored = place.put()
+    assert len(stored.manifest.segments) > 4
+    output = place.root / f"back.{ending}"
+    pull_into(stored, output, Silent())
+    assert rows_of([output], place.schema) == rows_of([place.file, place.file], place.schema)
+    assert output.stat().st_mode & 0o077 == 0
+    if ending == "parquet":
+        ((found,),) = duckdb.sql(f"SELECT count(*) FROM '{output}'").fetchall()
+        assert found == stored.manifest.rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_nothing_is_left_of_a_pull_that_fails(place: Place, ending: str) -> None:
+    stored = place.put()
+    last = stored.manifest.segments[-1].order
+    assert last is not None
+    place.stores.sensitive.delete([last.name])
+    before = sorted(place.root.iterdir())
+    with pytest.raises(CheckFailed):
+        pull_into(stored, place.root / f"back.{ending}", Silent())
+    assert sorted(place.root.iterdir()) == before
+
+
+def test_what_is_there_stays(place: Place) -> None:
+    stored = place.put()
+    (place.root / "back.csv").write_text("mine")
+    with pytest.raises(InputError, match="is there already"):
+        pull_into(stored, place.root / "back.csv", Silent())
+    with pytest.raises(InputError, match="neither CSV nor Parquet"):
+        pull_into(stored, place.root / "back.txt", Silent())
+    assert (place.root / "back.csv").read_text() == "mine"

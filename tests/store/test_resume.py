@@ -1,0 +1,329 @@
+"""A put that was killed goes on where it was: what is stored is not stored again, and only for the same rows."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import open_key
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.drafts import Draft
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.manifest import Manifest
+from cleave.store.memory import Memory
+from cleave.store.storage import ConflictError
+from cleave.store.stored import Stored
+from cleave.store.tables import Opened, Tables
+from cleave.table.schema import Schema, load_schema
+from cleave.table.stream import open_stream
+from cleave.table.table import open_table
+from cleave_shared.errors import InputError
+from tests.store.asking import ask
+from tests.store.faulty import Failing, KilledError
+
+SAMPLE = Path(__file__).parents[1] / "samples"
+SQL = "SELECT ward, COUNT(*), SUM(bill), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
+ROWS = 97  # of a segment: seven of them
+
+
+class Place:
+    """A file, two stores, and what is said of a put."""
+
+    def __init__(self, root: Path, key: SecretKey) -> None:
+        self.root = root
+        self.key = key
+        self.file = root / "patients.csv"
+        self.schema: Schema = load_schema(SAMPLE / "patients.schema.toml")
+        self.said: list[str] = []
+        self.root.mkdir(exist_ok=True)
+        self.file.write_bytes((SAMPLE / "patients.csv").read_bytes())
+
+    def tables(self, left: int | None = None, *, made: bool = False) -> tuple[Tables, Stores]:
+        sensitive, plain = Folder(self.root / "s"), Folder(self.root / "p")
+        if left is None:
+            stores = Stores(sensitive, plain)
+        else:
+            stores = Stores(Failing(sensitive, left, made=made), Failing(plain, 10**6, made=made))
+        return Tables(stores, self.key, Memory(self.root / "tables.json")), stores
+
+    def put(self, tables: Tables, stores: Stores, *by: str, progress: Silent | None = None, **options: bool) -> Opened:
+        told = progress or Silent()
+        with open_stream([self.file], self.schema, "trial") as rows:
+            opened = putting.put(
+                tables, stores, self.key, rows, "trial", by, told, segment_rows=ROWS, say=self.said.append, **options
+            )
+        tables.sweep(opened)
+        return opened
+
+    def append(self, tables: Tables, stores: Stores) -> Opened:
+        with open_stream([self.file], self.schema, "trial") as rows:
+            opened = putting.append(
+                tables, stores, self.key, rows, "trial", Silent(), segment_rows=ROWS, say=self.said.append
+            )
+        tables.sweep(opened)
+        return opened
+
+    def draft(self, version: int = 1) -> Draft | None:
+        content, _ = self.tables()[0].read_draft("trial", version)
+        return Draft.model_validate_json(content) if content else None
+
+    def check(self, times: int = 1, *, swept: bool = True) -> Manifest:
+        """The table is there, as DuckDB has it of the file, and, `swept`, nothing but it."""
+        tables, stores = self.tables()
+        opened = tables.open("trial")
+        rows = ask(Stored(tables, opened, self.key), SQL).result.rows
+        with open_table([self.file], self.schema) as table:
+            wanted = table.connection.execute(SQL.replace("trial", table.relation)).fetchall()
+        assert [tuple(map(str, row)) for row in rows] == [
+            (ward, *(str(each * times) for each in rest)) for ward, *rest in wanted
+        ]
+        if not swept:
+            return opened.manifest
+        there = {*stores.sensitive.names("tables"), *stores.plain.names("tables")}
+        assert {name.rsplit("/", 1)[1] for name in there - opened.manifest.objects()} <= {"head", manifest_of(tables)}
+        return opened.manifest
+
+
+def manifest_of(tables: Tables) -> str:
+    """The last part of the name of the object that the head names."""
+    head = tables._stores.sensitive.read(f"{tables.folder('trial')}/head")
+    return str(tables._read_head(tables._tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
+
+
+@pytest.fixture
+def place(tmp_path: Path, key: SecretKey) -> Place:
+    return Place(tmp_path / "place", key)
+
+
+def killed(place: Place, work: Callable[[Tables, Stores], object], at: int, *, made: bool) -> bool:
+    try:
+        work(*place.tables(at, made=made))
+    except KilledError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_what_is_stored_is_kept(tmp_path: Path, key: SecretKey, made: bool) -> None:
+    seen = set()
+    for at in range(3, 200, 13 if made else 19):
+        place = Place(tmp_path / f"{at}", key)
+        if not killed(place, lambda tables, stores, it=place: it.put(tables, stores, "ward"), at, made=made):  # type: ignore[misc]
+            break
+        if place.tables()[0].find("trial") is not None:
+            continue  # killed when the head was written
+        draft = place.draft()
+        kept = draft.segments if draft else ()
+        seen.add(len(kept))
+        place.put(*place.tables(), "ward")
+        assert place.check().segments[: len(kept)] == kept
+        assert any("going on" in line for line in place.said) == bool(kept)
+    assert 0 in seen
+    assert len(seen) >= 4
+
+
+def test_an_append_goes_on_too(place: Place) -> None:
+    before = place.put(*place.tables(), "ward").manifest.segments
+    assert killed(place, place.append, 40, made=True)
+    draft = place.draft(2)
+    assert draft is not None
+    assert len(draft.segments) > 1
+    assert place.check(swept=False).segments == before
+    place.append(*place.tables())
+    assert place.check(times=2).segments[: 7 + len(draft.segments)] == (*before, *draft.segments)
+
+
+def test_an_append_that_was_stopped_after_its_commit_is_not_made_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.put(*place.tables(), "ward")
+
+    def stopped(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "delete_draft", stopped)
+        with pytest.raises(KilledError):
+            place.append(*place.tables())
+    assert place.append(*place.tables()).manifest.version == 2
+    assert any("not added once more" in line for line in place.said)
+    assert place.draft(2) is None
+    place.check(times=2, swept=False)
+    place.append(*place.tables())  # meant: the one before is told done
+    place.check(times=3)
+
+
+def test_other_rows_are_stored_anew(place: Place) -> None:
+    """The second segment has another value: nothing of the first put is kept, and the answer is of the new rows."""
+    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    draft = place.draft()
+    assert draft is not None
+    assert len(draft.segments) >= 2  # how many, the thread that is ahead decides
+    lines = place.file.read_text().splitlines()
+    fields = lines[150].split(",")
+    age = place.schema.columns.index(place.schema.column("age"))
+    fields[age] = "1" if fields[age] != "1" else "2"
+    place.file.write_text("\n".join([*lines[:150], ",".join(fields), *lines[151:]]) + "\n")
+    place.put(*place.tables(), "ward")
+    assert not set(place.check().segments) & set(draft.segments)
+    assert any("are not those" in line for line in place.said)
+
+
+@pytest.mark.parametrize("lines", [300, 650])
+def test_fewer_or_more_rows(place: Place, lines: int) -> None:
+    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    kept = place.draft()
+    assert kept is not None
+    text = place.file.read_text().splitlines()
+    place.file.write_text("\n".join([*text, *text[1:]][:lines]) + "\n")
+    place.put(*place.tables(), "ward")
+    found = place.check().segments
+    assert (found[: len(kept.segments)] == kept.segments) == (lines == 650)  # those are a beginning of the new rows
+
+
+@pytest.mark.parametrize(
+    ("by", "options"), [(["ward", "admitted"], {}), (["ward"], {"lossless": True}), (["ward"], {"scan": True})]
+)
+def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str], options: dict[str, bool]) -> None:
+    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    kept = place.draft()
+    assert kept is not None
+    place.put(*place.tables(), *by, **options)
+    assert not set(place.check().segments) & set(kept.segments)
+
+
+def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -> None:
+    for harm in ("draft", "object"):
+        assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+        draft = place.draft()
+        assert draft is not None
+        tables, stores = place.tables()
+        if harm == "draft":
+            name = f"{tables.folder('trial')}/draft.1"
+            content = bytearray(stores.sensitive.read(name))
+            content[60] ^= 1
+            stores.sensitive.delete([name])
+            stores.sensitive.write(name, bytes(content))
+        else:
+            stores.sensitive.delete([draft.segments[0].lanes[0][0].name])
+        place.put(*place.tables(), "ward")
+        assert not set(place.check().segments) & set(draft.segments)
+        tables.drop("trial")
+
+
+def test_a_draft_of_an_older_table_is_not_gone_on_from(place: Place) -> None:
+    """Somebody else replaced the table since: its sweep has taken what the draft names."""
+    place.put(*place.tables(), "ward")
+    assert killed(place, place.append, 40, made=True)
+    draft = place.draft(2)
+    assert draft is not None
+    place.put(*place.tables(), "ward", replace=True)
+    place.check()
+    place.append(*place.tables())
+    assert not set(place.check(times=2).segments) & set(draft.segments)
+
+
+class During(Silent):
+    """Does something once, when the first rows are stored."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work: Callable[[], object] | None = work
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:  # noqa: ARG002 - as it is called
+        def advance(_: int) -> None:
+            work, self._work = self._work, None
+            if work is not None:
+                work()
+
+        return advance if unit else lambda _: None
+
+
+def test_of_two_puts_of_one_name_one_wins(place: Place) -> None:
+    other = Place(place.root / "other", place.key)
+    other.file.write_text("\n".join(other.file.read_text().splitlines()[:400]) + "\n")
+    other.root = place.root
+    with pytest.raises(ConflictError):
+        place.put(*place.tables(), "ward", progress=During(lambda: other.put(*other.tables(), "ward")))
+    other.check(swept=False)
+
+
+def test_a_table_that_changes_meanwhile_is_not_overwritten(place: Place) -> None:
+    place.put(*place.tables(), "ward")
+    with pytest.raises(ConflictError):
+        place.put(*place.tables(), "ward", replace=True, progress=During(lambda: place.append(*place.tables())))
+    place.check(times=2, swept=False)
+
+
+def test_a_file_that_changes_meanwhile_is_told(place: Place) -> None:
+    def grow() -> None:
+        with place.file.open("a") as file:
+            file.write(place.file.read_text().splitlines()[1] + "\n")
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        place.put(*place.tables(), "ward", progress=During(grow))
+    with pytest.raises(InputError, match="there is no table"):
+        place.tables()[0].open("trial")
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+from cleave.ckks.key_file import open_key
+from cleave.session import Silent
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.put import put
+from cleave.store.tables import Tables
+from cleave.table.schema import load_schema
+from cleave.table.stream import open_stream
+from cleave.table.table import open_table
+
+root, schema = Path(sys.argv[1]), sys.argv[2]
+key = open_key(Path(sys.argv[3]), None)
+stores = Stores(Folder(root / "s"), Folder(root / "p"))
+tables = Tables(stores, key, Memory(root / "tables.json"))
+print("ready", flush=True)
+with open_stream([root / "patients.csv"], load_schema(Path(schema)), "trial") as rows:
+    opened = put(tables, stores, key, rows, "trial", ["ward"], Silent(), segment_rows=20, say=print)
+tables.sweep(opened)
+"""
+
+
+def test_processes_that_are_killed_at_any_moment(tmp_path: Path, key_file: Path) -> None:
+    """Each goes on from the one before, until one is done; none leaves a process behind."""
+    place = Place(tmp_path / "place", open_key(key_file, None))
+    rng = random.Random(7)
+    words = [sys.executable, "-c", PROCESS, str(place.root), str(SAMPLE / "patients.schema.toml"), str(key_file)]
+    kept: tuple[object, ...] = ()
+    for _ in range(6):
+        process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        wanted = len(kept) + rng.randrange(1, 6)
+        until = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < until:
+            if (draft := place.draft()) is not None and len(draft.segments) >= wanted:
+                time.sleep(rng.random() / 20)
+                break
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        process.stdout.close()
+        if (draft := place.draft()) is None:
+            break  # it was done
+        assert draft.segments[: len(kept)] == kept
+        assert len(draft.segments) >= wanted
+        kept = draft.segments
+    assert len(kept) > 5
+    place.put(*place.tables(), "ward")
+    assert place.check().segments[: len(kept)] == kept

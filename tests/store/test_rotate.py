@@ -1,0 +1,199 @@
+"""A table under another key: the same answers, nothing left for the old key, and resumed wherever it was stopped."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.chunks import split
+from cleave.store.derive import derive
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.rotate import Keyed, rotate
+from cleave.store.stored import Stored
+from cleave.store.tables import Opened, Tables
+from cleave.store.vault import Vault
+from cleave.store.verify import verify
+from cleave_shared.errors import CheckFailed, InputError
+from tests.store.asking import ask
+from tests.store.contributing import World
+from tests.store.faulty import Failing, KilledError
+from tests.store.test_contributors import NORTH, OWN, SUMS, expected
+from tests.store.test_killed import FULL, KILLS
+
+WEIGHTED = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
+
+
+@pytest.fixture(scope="module")
+def new_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
+    path = tmp_path_factory.mktemp("new") / "key.json"
+    create_key(path, None)
+    return open_key(path, None)
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    return made(World(tmp_path / "world", key_file))
+
+
+def made(world: World) -> World:
+    """Of two of the owner's segments and one of a contributor's, with a derived column."""
+    world.put(OWN)
+    world.register("north")
+    world.contribute("north", NORTH)
+    world.collect()
+    tables, stores = world.tables()
+    derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
+    append(world)
+    return world
+
+
+def append(world: World) -> None:
+    tables, stores = world.tables()
+    putting.append(tables, stores, world.key, world.table(OWN), "trial", Silent())
+
+
+def under(world: World, new: SecretKey, stores: Stores | None = None) -> Opened:
+    stores = stores or world.stores()
+    tables, _ = world.tables(stores)
+    return rotate(stores, Keyed(tables, world.key), Keyed(tables_of(world, new, stores), new), "trial", Silent())
+
+
+def tables_of(world: World, key: SecretKey, stores: Stores) -> Tables:
+    return Tables(stores, key, Memory(world.root / "owner.json"))
+
+
+def stored_under(world: World, key: SecretKey, contributor: str | None = None) -> Stored:
+    tables = tables_of(world, key, world.stores())
+    return Stored(tables, tables.open("trial"), key, contributor)
+
+
+def test_it_is_the_same_table(world: World, new_key: SecretKey) -> None:
+    before = world.open().manifest
+    weighted = ask(world.stored(), WEIGHTED).result.rows
+    under(world, new_key)
+    stored = stored_under(world, new_key)
+    assert ask(stored, SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)
+    assert ask(stored, WEIGHTED).result.rows == weighted == expected(world, OWN + NORTH + OWN, WEIGHTED)
+    assert ask(stored_under(world, new_key, "north"), SUMS).result.rows == expected(world, NORTH, SUMS)
+    with stored.rows.table([each.name for each in stored.schema.columns], ordered=True) as table:
+        found = table.connection.execute(f"SELECT * FROM {table.relation} ORDER BY ALL").fetchall()
+        assert [list(row) for row in found] == expected(world, OWN + NORTH + OWN, "SELECT * FROM trial ORDER BY ALL")
+    after = stored.manifest
+    assert (after.version, after.history[:-1], after.history[-1].what) == (
+        before.version + 1,
+        before.history,
+        "rotate",
+    )
+    assert [each.name for each in after.contributors] == ["north"]
+    assert {each.sentinels for each in after.segments} == {None}, "rows of contributors are the owner's ciphertexts now"
+    tables = tables_of(world, new_key, world.stores())
+    assert verify(tables, tables.open("trial"), stored, Silent()) == []
+
+
+def test_the_old_key_opens_nothing_of_it(world: World, new_key: SecretKey) -> None:
+    old = world.open().manifest
+    under(world, new_key)
+    tables, stores = world.tables()
+    with pytest.raises(InputError, match=f"under another key now, {new_key.key_id}"):
+        tables.open("trial")
+    assert list(tables.all()) == []
+    manifest = stored_under(world, new_key).manifest
+    folder = tables.folder("trial")
+    left = [*stores.sensitive.names(folder), *stores.plain.names(folder)]
+    assert left == [f"{folder}/head"]
+    assert not any(name in stores.sensitive.names("tables") for name in old.objects())
+    vaults = [Vault(world.key, table_id) for table_id in (old.table_id, manifest.table_id)]
+    cipher, lane = Cipher(world.key), manifest.segments[0].lanes[0][0]
+    for name in manifest.objects():
+        content = (stores.sensitive if name in set(stores.sensitive.names("tables")) else stores.plain).read(name)
+        for vault in vaults:
+            with pytest.raises(CheckFailed):
+                vault.open(name, content)
+    noise = cipher.decrypt(split(stores.sensitive.read(lane.name)))
+    assert abs(noise).mean() > 2**56
+    tables.drop("trial")
+    assert tables.find("trial") is None
+
+
+def test_what_waits_is_taken_in_before(world: World, new_key: SecretKey) -> None:
+    world.contribute("north", NORTH)
+    with pytest.raises(InputError, match="contributor 'north' has put what is not taken in"):
+        under(world, new_key)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)
+
+
+def test_keys_that_will_not_do(world: World, new_key: SecretKey) -> None:
+    with pytest.raises(InputError, match="is the one that the table is under"):
+        under(world, world.key)
+    tables = tables_of(world, new_key, world.stores())
+    putting.put(tables, world.stores(), new_key, world.table(OWN), "trial", ("ward",), Silent())
+    with pytest.raises(InputError, match="another table"):
+        under(world, new_key)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)
+
+
+class Meanwhile:
+    """Old tables that somebody adds rows to, `times` times, just before they are closed."""
+
+    def __init__(self, world: World, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = times
+        close = Tables.close_as_moved
+
+        def appended(tables: Tables, opened: Opened, key_id: str) -> None:
+            if self.left:
+                self.left -= 1
+                append(world)
+            close(tables, opened, key_id)
+
+        monkeypatch.setattr(Tables, "close_as_moved", appended)
+
+
+def test_rows_that_come_meanwhile_are_taken_along(
+    world: World, new_key: SecretKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile = Meanwhile(world, 2, monkeypatch)
+    under(world, new_key)
+    assert meanwhile.left == 0
+    assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, OWN + NORTH + OWN * 3, SUMS)
+
+
+def test_stopped_at_every_write_it_goes_on(world: World, new_key: SecretKey, tmp_path: Path) -> None:
+    """Under one key or the other the table is whole, and the second try ends where the first would have."""
+    at = 0
+    wanted = expected(world, OWN + NORTH + OWN, SUMS)
+    while True:
+        place = world.copy(tmp_path / f"{at}")
+        stores = place.stores()
+        failing = [Failing(each, at, made=at % 2 == 1) for each in (stores.sensitive, stores.plain)]
+        try:
+            under(place, new_key, Stores(*failing))  # type: ignore[arg-type]
+            died = False
+        except KilledError:
+            died = True
+        try:
+            rows = ask(place.stored(), SUMS).result.rows
+        except InputError as moved:
+            assert "under another key now" in moved.message  # noqa: PT017 - either is right
+            rows = ask(stored_under(place, new_key), SUMS).result.rows
+        assert rows == wanted, at
+        if not died:
+            break
+        under(place, new_key)
+        assert ask(stored_under(place, new_key), SUMS).result.rows == wanted
+        folder = place.tables()[0].folder("trial")
+        assert list(place.stores().sensitive.names(folder)) == [f"{folder}/head"]
+        kept = stored_under(place, new_key).manifest.objects()
+        new_folder = tables_of(place, new_key, place.stores()).folder("trial")
+        there = {*place.stores().sensitive.names(new_folder), *place.stores().plain.names(new_folder)}
+        assert len(there - kept) <= 2, "the head and the manifest; no leftovers"
+        shutil.rmtree(tmp_path / f"{at}")
+        at += 1 if KILLS >= FULL else 3  # odd, so that both sides of a write have their turn
+    assert at > 20

@@ -1,0 +1,240 @@
+"""S3 fails in every way it can, at any request of any command: the old table or the new, and a clear error in time."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from botocore.config import Config
+
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Access, Silent
+from cleave.store import put as putting
+from cleave.store import s3
+from cleave.store.bounded import Bounded
+from cleave.store.derive import derive
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.session import StoredSession
+from cleave.store.storage import StoreError
+from cleave.store.tables import Tables
+from cleave.table.schema import load_schema
+from cleave.table.table import Table, open_table
+from cleave.transport.deadline import Deadline, OutOfTime, Stopped
+from cleave_shared.errors import CheckFailed, CleaveError, InputError, ServiceError
+from tests.store.conftest import BUCKET, aws_session
+from tests.store.proxy import KINDS, WAITS, Proxy
+from tests.store.test_faults import CSV, SCHEMA
+from tests.store.test_killed import FULL, KILLS
+
+SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
+MEDIAN = "SELECT MEDIAN(age) FROM trial"
+COMMANDS = ["put", "append", "derive", "drop"]
+SECONDS = 3.0  # that a query is given where a store keeps it waiting
+
+
+@pytest.fixture
+def proxy(s3_endpoint: str) -> Iterator[Proxy]:
+    with Proxy(s3_endpoint) as started:
+        yield started
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    (tmp_path / "trial.csv").write_text(CSV)
+    (tmp_path / "trial.schema.toml").write_text(SCHEMA)
+    return open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml"))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried twice and no socket waited for long, so that every fault comes through."""
+    quick = Config(connect_timeout=2, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
+    monkeypatch.setattr(s3, "_CONFIG", s3._CONFIG.merge(quick))
+
+
+class World:
+    """One table, seen through the proxy and past it."""
+
+    def __init__(self, proxy: Proxy, endpoint: str, key: SecretKey, key_file: Path, table: Table, root: Path) -> None:
+        self.proxy, self.key, self.table, self.root = proxy, key, table, root
+        self._endpoint, self._key_file = endpoint, key_file
+
+    def stores(self, *, faulty: bool) -> Stores:
+        endpoint = self.proxy.url if faulty else self._endpoint
+        places = [s3.Bucket(aws_session(), BUCKET, f"{self.root.name}/{half}", endpoint) for half in "sp"]
+        return Stores(*(Bounded(place, 10) for place in places))
+
+    def tables(self, stores: Stores) -> Tables:
+        return Tables(stores, self.key, Memory(self.root / "tables.json"))
+
+    def put(self, stores: Stores) -> object:
+        return putting.put(self.tables(stores), stores, self.key, self.table, "trial", ["ward"], Silent())
+
+    def append(self, stores: Stores) -> object:
+        tables = self.tables(stores)
+        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent()))
+
+    def derive(self, stores: Stores) -> object:
+        return derive(self.tables(stores), stores, self.key, "trial", "bill * age", "weighted", Silent())
+
+    def drop(self, stores: Stores) -> object:
+        return self.tables(stores).drop("trial")
+
+    def ask(self, stores: Stores, sql: str, seconds: float = SECONDS) -> list[list[object]]:
+        memory = Memory(self.root / "tables.json")
+        with StoredSession("trial", stores, Access(self._key_file), memory=memory, seconds=seconds) as session:
+            return session.ask(session.plan(sql), seconds=seconds).result.rows
+
+    def state(self) -> tuple[int, int]:
+        """Copies of the rows, and measures; (0, 0) where there is no table."""
+        stores = self.stores(faulty=False)
+        try:
+            manifest = self.tables(stores).open("trial").manifest
+        except (InputError, CheckFailed):  # not there, or told to be gone
+            return 0, 0
+        copies = manifest.rows // 3
+        assert self.ask(self.stores(faulty=False), SUM) == [[3 * copies, Decimal("118.75") * copies]]
+        return copies, len(manifest.measures)
+
+
+@pytest.fixture
+def world(proxy: Proxy, s3_endpoint: str, key: SecretKey, key_file: Path, table: Table, tmp_path: Path) -> World:
+    return World(proxy, s3_endpoint, key, key_file, table, tmp_path)
+
+
+def told(work: Callable[[], object]) -> CleaveError | None:
+    """How it failed: a store's error or a check's, with a hint and nothing of what S3 said."""
+    found: CleaveError | None = None
+    try:
+        work()
+    except CleaveError as error:
+        found = error
+    if found is not None:
+        assert isinstance(found, ServiceError | CheckFailed), found
+        assert found.hint, found
+        assert "canary" not in f"{found.message}{found.hint}"
+    return found
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_change_is_made_or_not(world: World, command: str) -> None:
+    rng = random.Random(command)
+    requests, failed = 12, 0
+    # by default every kind hits one of the four commands, in a campaign each all of them, many times
+    kinds = KINDS[COMMANDS.index(command) :: len(COMMANDS)] if KILLS < FULL else KINDS * (KILLS // FULL)
+    for kind in kinds:
+        with contextlib.suppress(InputError):  # there is none
+            world.drop(world.stores(faulty=False))
+        if command != "put":
+            world.put(world.stores(faulty=False))
+        before = world.state()
+        world.proxy.arm(kind, rng.randrange(requests), lasting=rng.random() < 0.3)
+        stores = world.stores(faulty=True)
+        error = told(lambda stores=stores: getattr(world, command)(stores))  # type: ignore[misc]
+        stores.close()
+        made = world.proxy.requests
+        world.proxy.arm(None)
+        after = world.state()
+        expected = {"put": (1, 2), "append": (2, 2), "derive": (1, 3), "drop": (0, 0)}[command]
+        assert after in (before, expected), (kind, before, after)
+        if error is None:
+            assert after == expected, kind
+            requests = made
+        failed += error is not None
+    assert failed > len(kinds) // 4
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("sql", [SUM, MEDIAN])
+def test_an_answer_is_right_or_none(world: World, sql: str) -> None:
+    rng = random.Random(sql)
+    world.put(world.stores(faulty=False))
+    right = world.ask(world.stores(faulty=True), sql)
+    requests = world.proxy.requests
+    failed = 0
+    for kind in KINDS if sql == SUM or KILLS >= FULL else KINDS[::4]:
+        for lasting in (False, True) if KILLS >= FULL else (rng.random() < 0.5,):
+            at = rng.randrange(requests)
+            world.proxy.arm(kind, at, lasting=lasting)
+            error = told(lambda: _same(world.ask(world.stores(faulty=True), sql), right))
+            failed += error is not None
+            assert error is not None or not lasting or kind == "redirect", (kind, at)
+    assert failed > 2
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+def test_no_step_of_a_question_outlasts_its_time(world: World, lasting: bool) -> None:
+    """Opening, planning, answering: whichever request is kept waiting, the question's own time ends it."""
+    world.put(world.stores(faulty=False))
+    world.ask(world.stores(faulty=True), SUM)
+    requests = world.proxy.requests
+    assert requests >= 3
+    for at in range(requests):
+        world.proxy.arm("drip", at, lasting=lasting)
+        error = told(lambda: world.ask(world.stores(faulty=True), SUM, seconds=1.0))
+        assert isinstance(error, OutOfTime), (at, error)
+    world.proxy.arm(None)
+
+
+def _same(found: object, right: object) -> None:
+    assert found == right
+
+
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often tried as it is configured, without the seconds between one try and the next."""
+    pauses = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.01)), time=time.time)
+    monkeypatch.setattr("botocore.endpoint.time", pauses)
+
+
+@pytest.mark.usefixtures("brief_pauses")
+@pytest.mark.parametrize("kind", ["slow down", "internal error", "reset", "reset after", "cut"])
+def test_what_passes_is_survived(world: World, kind: str) -> None:
+    """As it is configured: S3 says SlowDown now and then, connections break, and a head is written all the same."""
+    rng = random.Random(kind)
+    world.proxy.arm(kind, rng.randrange(8))
+    world.put(world.stores(faulty=True))
+    world.proxy.arm(kind, rng.randrange(4))
+    assert world.ask(world.stores(faulty=True), SUM) == [[3, Decimal("118.75")]]
+    for at in range(20):
+        world.proxy.arm(kind, at)
+        world.append(world.stores(faulty=True))
+        if world.proxy.requests <= at:
+            break
+    assert world.state()[0] == at + 2
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_store_that_keeps_us_waiting_is_left(world: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is configured, where no socket's own time-out would help: the query's time ends it."""
+    world.put(world.stores(faulty=False))
+    world.proxy.arm(kind, 1, lasting=True)
+    with pytest.raises(OutOfTime) as caught:  # what the proxy breaks off in the end is another error
+        world.ask(world.stores(faulty=True), SUM)
+    assert "--timeout" in str(caught.value.hint)
+    stores = world.stores(faulty=True)
+    for store in (stores.sensitive, stores.plain):
+        monkeypatch.setattr(store, "_seconds", 1.0)
+    with pytest.raises(StoreError, match="within 1 seconds"):
+        world.append(stores)
+    world.proxy.arm(None)
+    assert world.state() == (1, 2)
+
+
+def test_a_question_that_is_stopped_waits_no_longer(world: World) -> None:
+    stores = world.stores(faulty=True)
+    world.proxy.arm("hang", 0)
+    deadline = Deadline(60)
+    stores.limit(deadline)
+    deadline.stop()
+    with pytest.raises(Stopped):  # what the proxy breaks off in the end is another error
+        stores.sensitive.read("t/a")

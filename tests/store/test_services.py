@@ -1,0 +1,249 @@
+"""A session over a stored table asks the services: in this process, over HTTP, as functions; each half its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import describe_key
+from cleave.ckks.secret_key import SecretKey
+from cleave.local.embedded import embedded_services
+from cleave.session import Access
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.session import StoredSession
+from cleave.transport.connect import Target
+from cleave_services import links
+from cleave_services.plain import calls as plain_calls
+from cleave_services.sensitive import stored as sensitive_stored
+from cleave_shared.errors import CheckFailed, KeyFileError, ServiceError
+from tests.conftest import no_passphrase
+from tests.functional.serving import served
+from tests.store.timed import prefer
+from tests.store.trial import World, check, truth
+
+SOURCES = {
+    "SELECT ward, COUNT(*), SUM(bill), MAX(admitted), MIN(ward || 'x') FROM trial GROUP BY ward ORDER BY ward": (
+        "key encrypted encrypted plain plain"
+    ),
+    "SELECT MEDIAN(admitted), COUNT(DISTINCT admitted) FROM trial WHERE ward <> 'Surgery'": "plain plain",
+    "SELECT ward, MAX(admitted), MEDIAN(age), AVG(age) FROM trial GROUP BY ward ORDER BY ward": (
+        "key plain local encrypted"
+    ),
+    "SELECT ward, MAX(admitted), COUNT(*) FROM trial GROUP BY ROLLUP (ward) ORDER BY ALL": "key plain encrypted",
+}
+
+
+class Two(World):
+    """Halves in two places, in two segments."""
+
+    def __init__(self, key: SecretKey, tmp_path: Path, *by: str, stores: Stores | None = None) -> None:
+        super().__init__(Folder(tmp_path / "sensitive"), key, tmp_path)
+        self.stores = stores or Stores(self.stores.sensitive, Folder(tmp_path / "plain half"))
+        self.tables = type(self.tables)(self.stores, key, Memory(tmp_path / "tables.json"))
+        self.put(*by)
+        self.put(append=True)
+
+
+def twice(sql: str) -> str:
+    return sql.replace("FROM trial", "FROM (FROM trial UNION ALL FROM trial) AS trial", 1)
+
+
+@pytest.fixture
+def session(key: SecretKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
+    opened = []
+
+    def start(*by: str, target: Target | None = None, put: bool = True) -> StoredSession:
+        if put:
+            Two(key, tmp_path, *by)
+        opened.append(
+            StoredSession(
+                "trial",
+                Stores(Folder(tmp_path / "sensitive"), Folder(tmp_path / "plain half")),
+                Access(key_file, no_passphrase, target),
+                memory=Memory(tmp_path / "tables.json"),
+                embedded=embedded_services,
+            )
+        )
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+def test_each_output_comes_from_its_service(
+    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer(monkeypatch, "totals")
+    asked = session("ward")
+    for sql, sources in SOURCES.items():
+        answer = asked.ask(asked.plan(sql))
+        assert [column.source for column in answer.result.columns] == sources.split(), sql
+        check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+        assert answer.checks["totals"] == ("passed" if "SUM" in sql or "AVG" in sql else "not needed")
+
+
+@pytest.mark.parametrize("sql", ["SELECT admitted, COUNT(*), MAX(ward) FROM trial GROUP BY admitted ORDER BY ALL"])
+def test_groups_that_are_not_of_cells_are_the_plain_services(session: Callable[..., StoredSession], sql: str) -> None:
+    asked = session("ward")
+    answer = asked.ask(asked.plan(sql))
+    assert [column.source for column in answer.result.columns] == ["key", "plain", "plain"]
+    check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+
+
+def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
+    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = session("ward", "insured")
+    heard: list[str] = []
+    real = links.Links.read
+
+    def read(self: links.Links, table_set: str, objects: object) -> object:
+        heard.extend(each.link for each in objects)  # type: ignore[attr-defined]
+        return real(self, table_set, objects)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(links.Links, "read", read)
+    sql = "SELECT insured, MAX(admitted) FROM trial GROUP BY insured ORDER BY 1"
+    answer = asked.ask(asked.plan(sql))
+    assert [column.source for column in answer.result.columns] == ["key", "local"]
+    check(answer.result.rows, answer.result.bounds, truth(sql))
+    assert heard == []
+    asked.ask(asked.plan("SELECT ward, MAX(admitted), SUM(bill) FROM trial GROUP BY ward"))
+    plain = [link for link in heard if "plain%20half" in link]
+    assert len(plain) == 2
+    assert heard > plain
+
+
+def test_plan_says_what_each_service_learns(session: Callable[..., StoredSession]) -> None:
+    asked = session("ward")
+    told = {sql: asked.describe(asked.plan(sql)).leakage for sql in (*SOURCES, "SELECT MEDIAN(bill) FROM trial")}
+    every, plain, mixed, _, local = told.values()
+    assert "SQL" in str(every.plain)
+    assert "reads ward, admitted" in str(every.plain)
+    assert "links to the totals of 2 segments, of whose ciphertexts it makes 1" in str(every.sensitive)
+    assert "totals" not in str(plain.sensitive)
+    assert "SQL" in str(mixed.plain)
+    assert "fetched" in str(mixed.sensitive)
+    assert local.plain == ("nothing: it is not asked",)
+    assert "SQL" not in str([each.sensitive for each in told.values()])
+
+
+def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp_path: Path, key: SecretKey) -> None:
+    session("ward")
+    stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
+    with served(*stores) as (url, _):
+        asked = session(target=Target(endpoint=url), put=False)
+        for sql in SOURCES:
+            answer = asked.ask(asked.plan(sql))
+            check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+            assert answer.usage.sensitive_requests == ("SUM" in sql or "AVG" in sql)
+            assert answer.usage.bytes_sent > 0
+
+
+def test_a_server_that_was_given_no_folder_reads_none(
+    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer(monkeypatch, "totals")
+    session("ward")
+    with served() as (url, _):
+        asked = session(target=Target(endpoint=url), put=False)
+        with pytest.raises(ServiceError, match="leads to no store of this service") as caught:
+            asked.ask(asked.plan("SELECT SUM(bill) FROM trial"))
+        assert "file:" not in f"{caught.value.message}{caught.value.hint}"
+        assert asked.ask(asked.plan("SELECT MEDIAN(bill) FROM trial")).result.rows, "rows are fetched, not asked for"
+
+
+def test_a_version_that_is_swept_while_it_is_asked_is_asked_anew(
+    session: Callable[..., StoredSession], key: SecretKey, tmp_path: Path
+) -> None:
+    asked = session("ward")
+    sql = "SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward ORDER BY ward"
+    plan = asked.plan(sql)
+    world = Two.__new__(Two)
+    World.__init__(world, Folder(tmp_path / "sensitive"), key, tmp_path)
+    world.stores = Stores(world.stores.sensitive, Folder(tmp_path / "plain half"))
+    world.tables = type(world.tables)(world.stores, key, Memory(tmp_path / "tables.json"))
+    world.put("ward", replace=True)
+    world.put(append=True)
+    opened = world.tables.open("trial")
+    kept = opened.manifest.objects()
+    kept |= {f"{world.tables.folder('trial')}/head", _manifest(world)}
+    for store in (world.stores.sensitive, world.stores.plain):
+        store.delete([name for name in store.names("tables") if name not in kept])
+    answer = asked.ask(plan)
+    check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+
+
+def _manifest(world: World) -> str:
+    """The name of the manifest that the head names."""
+    folder = world.tables.folder("trial")
+    head = json.loads(world.stores.sensitive.read(f"{folder}/head"))
+    return str(head["manifest"]["name"])
+
+
+def test_a_plain_service_that_counts_otherwise_is_found_out(
+    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = plain_calls.aggregate_stored
+    asked = session("ward")
+    offsets = [0, 0]
+
+    def answer(*of: object, **more: object) -> object:
+        found = real(*of, **more)  # type: ignore[arg-type]
+        whole = found.answer  # type: ignore[union-attr]
+        counts = list(whole.counts)  # type: ignore[attr-defined]
+        return whole.model_copy(update={"counts": [counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]]})
+
+    monkeypatch.setattr(plain_calls, "aggregate_stored", answer)
+    cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward")
+    rows = asked.plan("SELECT admitted, MAX(ward) FROM trial GROUP BY admitted")
+    for plan, wrong in ((cells, [1, -1]), (rows, [1, 0])):
+        offsets[:] = [0, 0]
+        asked.ask(plan)
+        offsets[:] = wrong
+        with pytest.raises(CheckFailed, match="plain service"):
+            asked.ask(plan)
+
+
+def test_a_remote_answer_that_fails_a_check_makes_the_key_suspect(
+    session: Callable[..., StoredSession], key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer(monkeypatch, "totals")
+    session("ward")
+    before = key_file.read_bytes()
+    try:
+        stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
+        with served(*stores) as (url, _):
+            asked = session(target=Target(endpoint=url), put=False)
+            plan = asked.plan("SELECT SUM(bill) FROM trial")
+            monkeypatch.setattr("cleave.store.totals.lane_checks", lambda *_: (0, 0))
+            with pytest.raises(CheckFailed, match="do not add up") as caught:
+                asked.ask(plan)
+            assert "suspect" in str(caught.value.hint)
+            assert describe_key(key_file).suspect is not None
+            monkeypatch.undo()
+            prefer(monkeypatch, "totals")
+            again = session(target=Target(endpoint=url), put=False)
+            with pytest.raises(KeyFileError, match="suspect"):
+                again.ask(again.plan("SELECT SUM(bill) FROM trial"))
+    finally:
+        key_file.write_bytes(before)
+
+
+def test_one_segment_asks_nobody_for_totals(
+    key: SecretKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    World(Folder(tmp_path / "store"), key, tmp_path).put("ward")
+    monkeypatch.setattr(sensitive_stored, "answer_sums", None)
+    opened = Stores(Folder(tmp_path / "store"), Folder(tmp_path / "store"))
+    access = Access(key_file, no_passphrase)
+    memory = Memory(tmp_path / "tables.json")
+    with StoredSession("trial", opened, access, memory=memory, embedded=embedded_services) as asked:
+        answer = asked.ask(asked.plan("SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY 1"))
+    check(answer.result.rows, answer.result.bounds, truth("SELECT ward, SUM(bill) FROM trial GROUP BY 1 ORDER BY 1"))
+    assert (answer.usage.sensitive_requests, answer.usage.bytes_sent) == (0, 0)
