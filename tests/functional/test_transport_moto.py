@@ -67,10 +67,13 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
     monkeypatch.setattr(Sender, "post", post)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
-    with mock_aws(config={"lambda": {"use_docker": False}}):
+    aws = mock_aws(config={"lambda": {"use_docker": False}})
+    aws.start(reset=False)  # nor is anything removed: the S3 of other tests is in this process too
+    try:
         session = Session()
         policy = {"Version": "2012-10-17", "Statement": []}
-        role = session.create_client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(policy))
+        people = session.create_client("iam")
+        role = people.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(policy))
         code = io.BytesIO()
         zipfile.ZipFile(code, "w").close()
         client = session.create_client("lambda")
@@ -85,6 +88,11 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
             )
             arns[name] = made["FunctionArn"]
         yield arns
+        for name in handlers:
+            client.delete_function(FunctionName=name)
+        people.delete_role(RoleName="r")
+    finally:
+        aws.stop(remove_data=False)
 
 
 @pytest.mark.parametrize("by", ["name", "ARN"])
