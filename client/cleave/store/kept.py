@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
@@ -14,9 +13,8 @@ from cleave.sql.canonical import canonical, parsed
 from cleave.sql.dialect import write
 from cleave.sql.kept import Types
 from cleave.sql.plan import Argument
-from cleave.store.linear import linear
 from cleave.store.manifest import Manifest
-from cleave.store.sources import Source
+from cleave.store.sources import Source, filtered, source_of
 from cleave_shared import limits
 
 
@@ -64,26 +62,14 @@ class KeptTotals:
 
     def _source(self, argument: Argument, types: Types) -> Source | None:
         node = parsed(argument.sql)
-        value = self._value(node, types)
-        if value is not None:
-            return value
-        if argument.counted and self._is_by(node):  # the rows of the cells where it is there
+        value = source_of(node, self._known, self._measures, types)
+        if value is None and argument.counted and self._is_by(node):  # the rows of the cells where it is there
             return Source(filter=f"({argument.sql}) IS NOT NULL")
-        if not isinstance(node, exp.Case) or node.this or node.args.get("default") or len(node.args["ifs"]) != 1:
-            return None
-        (branch,) = node.args["ifs"]
-        value = self._value(branch.args["true"], types)
-        if value is None or not self._is_by(branch.this):
-            return None
-        return replace(value, filter=write(branch.this))
-
-    def _value(self, node: exp.Expression, types: Types) -> Source | None:
-        """A measure, or measures times numbers added up."""
-        measure = self._known.get(canonical(node))
-        if measure is not None:
-            return Source(((measure, Fraction(1)),))
-        found = linear(node, self._known, self._measures, types)
-        return Source(tuple(found.terms.items()), found.constant) if found else None
+        taken = None if value else filtered(node)
+        if taken is None:
+            return value
+        value = source_of(taken[0], self._known, self._measures, types)
+        return replace(value, filter=write(taken[1])) if value and self._is_by(taken[1]) else None
 
     def _is_by(self, node: exp.Expression) -> bool:
         return all(self.is_kept(column.name) for column in node.find_all(exp.Column))

@@ -6,20 +6,20 @@ values that the schema allows, for else DuckDB fails in some row, which a total 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from sqlglot import exp
 
 from cleave.sql.canonical import canonical
 from cleave.sql.dialect import write
+from cleave.sql.kept import Types
 from cleave.sql.ranges import Range, range_of_type
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
 from cleave_shared.dataclass import dataclass
 
-Types = Callable[[Sequence[str]], Sequence[str]]
 _STEPS = (exp.Add, exp.Sub, exp.Mul)
 _MOST = 60  # nodes
 

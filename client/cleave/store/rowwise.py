@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
@@ -20,9 +19,8 @@ from cleave.sql.dialect import write
 from cleave.sql.kept import Types
 from cleave.sql.plan import Argument
 from cleave.store.halves import half_of
-from cleave.store.linear import linear
 from cleave.store.manifest import Manifest
-from cleave.store.sources import Part, Source
+from cleave.store.sources import Part, Source, filtered, source_of
 from cleave.store.stored_lanes import columns_of_rows
 from cleave.table.schema import Schema
 from cleave_shared import limits
@@ -76,25 +74,15 @@ class SummedRows:
 
     def _source(self, argument: Argument, types: Types) -> Source | None:
         node = parsed(argument.sql)
-        value = self._value(node, types)
-        if value is not None:
+        value = source_of(node, self._known, self._measures, types)
+        taken = None if value else filtered(node)
+        if taken is None:
             return value
-        if not isinstance(node, exp.Case) or node.this or node.args.get("default") or len(node.args["ifs"]) != 1:
-            return None
-        (branch,) = node.args["ifs"]
-        value = self._value(branch.args["true"], types)
-        columns = [column.name.lower() for column in branch.this.find_all(exp.Column)]
+        value = source_of(taken[0], self._known, self._measures, types)
+        columns = [column.name.lower() for column in taken[1].find_all(exp.Column)]
         if value is None or not columns or not self._plain.issuperset(columns):
             return None
-        return replace(value, filter=write(branch.this))
-
-    def _value(self, node: exp.Expression, types: Types) -> Source | None:
-        """What rows hold, or that times numbers added up."""
-        measure = self._known.get(canonical(node))
-        if measure is not None:
-            return Source(((measure, Fraction(1)),))
-        found = linear(node, self._known, self._measures, types)
-        return Source(tuple(found.terms.items()), found.constant) if found else None
+        return replace(value, filter=write(taken[1]))
 
 
 def _why_not(manifest: Manifest) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from sqlglot import exp
+
 from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment
+from cleave.sql.canonical import canonical
+from cleave.sql.kept import Types
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
+from cleave.store.linear import linear
 from cleave.store.manifest import Measure
 from cleave_shared.dataclass import dataclass
 
@@ -74,3 +79,20 @@ class Source:
             return self.each * count
         reach = sum((abs(factor) * of_measures.reach(measures[number]) for number, factor in self.terms), Fraction(0))
         return (2 * reach + self.each) * self.each * count
+
+
+def source_of(node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
+    """A measure, or measures times numbers added up. `known`: measures by their canonical spelling."""
+    measure = known.get(canonical(node))
+    if measure is not None:
+        return Source(((measure, Fraction(1)),))
+    found = linear(node, known, measures, types)
+    return Source(tuple(found.terms.items()), found.constant) if found else None
+
+
+def filtered(node: exp.Expression) -> tuple[exp.Expression, exp.Expression] | None:
+    """The value and the condition of `CASE WHEN condition THEN value END`, as which the planner writes a filter."""
+    if not isinstance(node, exp.Case) or node.this or node.args.get("default") or len(node.args["ifs"]) != 1:
+        return None
+    (branch,) = node.args["ifs"]
+    return branch.args["true"], branch.this
