@@ -7,11 +7,12 @@ what the network takes is assumed. Prices are those of docs/deploy.md, S3's GET 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cleave.model.operations import Counts, Operation, added
 from cleave.model.timings import Timings
 from cleave.model.ways import Cost
+from cleave_shared.dataclass import dataclass
 
 NETWORK_BYTES = 12.5e6  # a second, between here and a bucket: 100 Mbit/s, assumed
 DISK_BYTES = 2e9  # a second, of a store that is a folder, most of which is in memory; checked by SHA-256

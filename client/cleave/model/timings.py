@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cleave.model.operations import SHARED, Counts, Operation
+from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

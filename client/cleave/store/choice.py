@@ -9,7 +9,7 @@ and given up where there turn out to be more than it is the quickest way for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cleave.model.cost import Prices, Work
 from cleave.model.ways import Cost, Way
@@ -23,6 +23,7 @@ from cleave.store.scan import MOST_RESULTS
 from cleave.store.stored import Stored
 from cleave.store.works import LEAST_OF_A_SCAN, least_of_rows, work_of
 from cleave.table.schema import Schema
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
