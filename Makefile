@@ -56,9 +56,9 @@ pool-kills: setup
 bench-model: setup
 	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
 
-# Files of tests side by side, a process for each core; a file's own tests one after the other.
+# Files of tests side by side, one more than there are cores, for tests wait as well; a file's own tests one after the other.
 test: setup
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $$(($$(nproc 2>/dev/null || echo 2) + 1)) --maxprocesses 4 --dist loadfile
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup
@@ -76,8 +76,8 @@ bench-load: setup
 store-faults: setup
 	CLEAVE_STORE_FAULTS=$(or $(FAULTS),50) nice -n 19 $(BIN)/python -m pytest tests/store/test_killed.py \
 		tests/store/test_killed_contributors.py tests/store/test_contribute_resume.py tests/store/test_s3_faults.py \
-		tests/store/test_faults.py tests/store/test_foreign.py tests/store/test_packed.py tests/store/test_packed_scan.py \
-		tests/store/test_scan_faults.py
+		tests/store/test_faults.py tests/store/test_contributor_faults.py tests/store/test_rotate.py \
+		tests/store/test_foreign.py tests/store/test_packed.py tests/store/test_packed_scan.py tests/store/test_scan_faults.py
 
 # Small changes to the code that guards answers and keys: each is noticed by a test, or justified. See tests/mutation.
 mutants: setup

@@ -195,5 +195,5 @@ def test_stopped_at_every_write_it_goes_on(world: World, new_key: SecretKey, tmp
         there = {*place.stores().sensitive.names(new_folder), *place.stores().plain.names(new_folder)}
         assert len(there - kept) <= 2, "the head and the manifest; no leftovers"
         shutil.rmtree(tmp_path / f"{at}")
-        at += 1 if KILLS >= FULL else 3  # odd, so that both sides of a write have their turn
+        at += 1 if KILLS >= FULL else 5  # odd, so that both sides of a write have their turn
     assert at > 20
