@@ -128,7 +128,7 @@ class Cloud:
 
 
 def definition() -> str:
-    """The template's, as moto can run it: no EXPRESS children, and one item at a time (Python 3.11 parses in one thread)."""
+    """The template's, as moto can run it: no EXPRESS children, and items in one thread, which Python 3.11 needs."""
     made = aws_stack.of_type(aws_stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
     text = "\n".join(made["DefinitionString"]["Fn::Join"][1])
     assert made["DefinitionSubstitutions"].keys() == {"Function", "Bucket"}
