@@ -21,6 +21,8 @@ from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
 from cleave.store.session import StoredSession, open_tables
+from cleave.store.stored import Stored
+from cleave.store.verify import verify_packing_key
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import QueryRefused, ServiceError
@@ -73,6 +75,13 @@ class Opened:
 
     def memory(self) -> Memory:
         return Memory(self.folder / "tables.json")
+
+    def packing_key_is(self) -> str:
+        """What `cleave verify` says of it."""
+        stores = self.stores()
+        tables, key = open_tables(stores, Access(self.key_file, no_passphrase), self.memory())
+        stored = Stored(tables, tables.open("trial"), key)
+        return next((each.reason for each in verify_packing_key(stores, tables.folder("trial"), stored)), "")
 
     def session(self, *, scan: bool = True, services: bool = True) -> StoredSession:
         access = Access(self.key_file, no_passphrase)
@@ -198,9 +207,17 @@ def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
     path.unlink()
     if harmed is not None:
         path.write_bytes(harmed)
+    assert opened.packing_key_is() == f"{'lost' if harmed is None else 'damaged'}; questions that need it make another"
     with pytest.raises(ServiceError, match="the packing key") as refused:
         session.ask(plan)
     assert refused.value.hint == "ask again: another is made"
     assert not path.exists()
+    assert opened.packing_key_is() == "", "no key is no damage"
     answer = session.ask(plan)
     check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
+    assert opened.packing_key_is() == ""
+    (head,) = (opened.folder / "s" / "keys").rglob("head")
+    whole = head.read_bytes()
+    head.write_bytes(_flipped(whole))
+    assert opened.packing_key_is().startswith("damaged")
+    head.write_bytes(whole)

@@ -17,11 +17,13 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from cleave.store.manifest import Hex, Object, folder_of_keys
-from cleave.store.storage import ConflictError, Storage, StoreError
+from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave.store.stored import Stored
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, ServiceError
 from cleave_shared.packing import PACKING_KEY
+
+_ANOTHER = "questions that need it make another"
 
 
 class PackingKey(Object):
@@ -52,6 +54,19 @@ class PackingKeys:
                 found = self._storage.read_versioned(self._head)
                 self._key = (self._opened(found[0]) if found else None) or self._made(found[1] if found else None)
         return self._key
+
+    def damage(self) -> str:
+        """What is wrong with the key that is stored; "" where nothing is, or none was made yet. Raises StoreError."""
+        found = self._storage.read_versioned(self._head)
+        if found is None:
+            return ""
+        known = self._opened(found[0])
+        try:
+            content = self._storage.read(known.name) if known else b""
+        except NotStoredError:
+            return f"lost; {_ANOTHER}"
+        whole = known is not None and hashlib.sha256(content).hexdigest() == known.sha256
+        return "" if whole else f"damaged; {_ANOTHER}"
 
     @contextlib.contextmanager
     def forgotten_where_refused(self) -> Iterator[None]:
