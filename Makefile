@@ -56,9 +56,9 @@ pool-kills: setup
 bench-model: setup
 	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
 
-# Files of tests side by side, one more than there are cores, for tests wait as well; a file's own tests one after the other.
+# Files of tests side by side, a process for each core; a file's own tests one after the other.
 test: setup
-	$(BIN)/python -m pytest -n $$(($$(nproc 2>/dev/null || echo 2) + 1)) --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup

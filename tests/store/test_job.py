@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ import duckdb
 import pytest
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
+from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
+from cleave.pipeline import Options
 from cleave.session import Access, Silent
 from cleave.store import job
 from cleave.store.job import Answer, Asked, Job
@@ -44,7 +46,9 @@ from tests.aws import stack as aws_stack
 from tests.conftest import no_passphrase
 from tests.store import test_scan_session
 from tests.store.conftest import BUCKET, aws_session
+from tests.store.contributing import World
 from tests.store.scanning import Rows
+from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
 
 REGION = "us-east-1"
@@ -157,6 +161,13 @@ def cloud(s3_endpoint: str, key: SecretKey, segments: Segments, monkeypatch: pyt
             response_headers["x-amz-function-error"] = "Unhandled"
             return json.dumps({"errorType": type(error).__name__, "errorMessage": str(error)}).encode()
 
+    def map_runs(self: Any, execution_arn: str) -> dict[str, Any]:
+        """None yet, where moto has started an execution but not its thread."""
+        worker = self.describe_execution(execution_arn=execution_arn).exec_worker
+        return list_map_runs(self, execution_arn) if worker is not None and worker.env is not None else {"mapRuns": []}
+
+    list_map_runs = StepFunctionsParserBackend.list_map_runs
+    monkeypatch.setattr(StepFunctionsParserBackend, "list_map_runs", map_runs)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
     monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
     yield made
@@ -186,8 +197,8 @@ def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatc
     rows = cloud.segments.segments[0]
     for answer in answers:
         values = rows.cipher.decrypt(answer.files)[:, 0].tolist()
-        asked = [(rows.scanned(), question) for _, question in answer.asked]
-        found = sums_of(answer.shape, values, asked, rows.lanes, rows.cipher.ring.modulus)
+        asked = [(rows.scanned(), 0, question) for _, question in answer.asked]
+        (found,) = sums_of(answer.shape, values, asked, [rows.lanes], rows.cipher.ring.modulus)
         for place, pieces in found.items():
             sums.setdefault(place, []).extend(pieces)
     truth = cloud.segments.truth
@@ -368,6 +379,64 @@ def test_a_session_answers_by_a_job_what_it_answers_by_calls(
     assert answer.rows == by_calls.ask(by_calls.plan(sql)).result.rows
     assert [column.source for column in answer.columns].count("encrypted") >= 2
     assert cloud.left() == []
+
+
+class _InBucket(World):
+    """Whose store is S3."""
+
+    storage: Bucket
+
+    def stores(self) -> Stores:
+        return Stores(self.storage, self.storage)
+
+
+@pytest.fixture
+def contributed(cloud: Cloud, key_file: Path, tmp_path: Path) -> World:
+    """A table of the owner's and two contributors' segments, whose lanes are not alike."""
+    world = _InBucket(tmp_path / "world", key_file)
+    world.storage = cloud.storage
+    world.put(OWN, (), scan=True)
+    for name, rows in (("north", NORTH), ("south", SOUTH)):
+        world.register(name)
+        world.contribute(name, rows)
+    world.collect()
+    layouts = [world.stored().row_lanes(each).layout for each in world.open().manifest.segments]
+    assert layouts[0] != layouts[1] == layouts[2]
+    return world
+
+
+OF_ALL = "SELECT ward, COUNT(*), SUM(bill), SUM(age), COUNT(bill) FROM trial GROUP BY ward ORDER BY ward"
+
+
+def test_a_job_adds_up_the_owners_rows_and_contributors(cloud: Cloud, contributed: World, key_file: Path) -> None:
+    assert _by_job(cloud, contributed, key_file) == expected(contributed, OWN + NORTH + SOUTH, OF_ALL)
+    assert cloud.events
+    assert cloud.left() == []
+
+
+def test_rows_that_no_answer_of_a_job_is_of_are_missed(
+    cloud: Cloud, contributed: World, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A contributor's sums are whole, and the owner's are not there at all."""
+    run = Job.run
+
+    def less(self: Job, calls: Callable[[], Iterable[Asked]], *how: Any) -> list[Answer]:
+        return run(self, lambda: [each for each in calls() if each.layout], *how)
+
+    monkeypatch.setattr(Job, "run", less)
+    with pytest.raises(CheckFailed, match="not of all rows"):
+        _by_job(cloud, contributed, key_file)
+
+
+def _by_job(cloud: Cloud, world: World, key_file: Path) -> list[list[object]]:
+    memory = Memory(world.root / "owner.json")
+    with StoredSession(
+        *("trial", world.stores(), Access(key_file, no_passphrase)),
+        memory=memory,
+        embedded=embedded_services,
+        machine=cloud.machine,
+    ) as session:
+        return session.ask(session.plan(OF_ALL), Options(min_group=1)).result.rows
 
 
 def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., StoredSession]) -> None:

@@ -54,8 +54,8 @@ class Segments:
     def totals(self, shape: Shape, files: Sequence[bytes]) -> dict[tuple[int, int], int]:
         rows = self.segments[0]
         values = rows.cipher.decrypt(files)[:, 0].tolist()
-        asked = [(rows_.scanned(), each) for rows_, each in self.asked]
-        sums = sums_of(shape, values, asked, rows.lanes, rows.cipher.ring.modulus)
+        asked = [(rows_.scanned(), 0, each) for rows_, each in self.asked]
+        (sums,) = sums_of(shape, values, asked, [rows.lanes], rows.cipher.ring.modulus)
         return {
             (at, group): total_of(sums, rows.lanes, at, group) for at in range(len(LIMITS)) for group in range(GROUPS)
         }

@@ -45,17 +45,26 @@ _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored."""
+    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored.
+
+    `layout`: the number of its segment's (`cleave.store.reduced`).
+    """
 
     segment: str
     question: Question
     request: Callable[[], ScanRequest]
+    layout: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.question, self.layout)
 
 
 class _Question(Part):
     """A Question without its masks, which nothing but the service needs."""
 
     segment: Hex
+    layout: int
     label: Hex
     weights: tuple[int, ...]
     lanes: tuple[int, ...]
@@ -67,6 +76,10 @@ class _Question(Part):
     @property
     def question(self) -> Question:
         return Question(Cut(self.lanes, self.groups, self.chunks, b"", self.cuts, self.rows), self.label, self.weights)
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.question, self.layout)
 
 
 class _Batch(Part):
@@ -184,7 +197,7 @@ class Job:
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
                 steps = list(pool.map(self._call, range(len(some)), some, repeat(written)))
-                shape, terms = reduced([shape_of(each.question) for each in some], window)
+                shape, terms = reduced([each.shape for each in some], window)
                 reduce = self._reduce(len(batches), [results for _, results in steps], "scan", terms, key, written)
                 listed.append({"calls": [step for step, _ in steps], "reduce": reduce.step})
                 batches.append(_Batch(calls=tuple(map(_question, some)), results=reduce.results, mark=reduce.mark))
@@ -278,9 +291,7 @@ class Job:
 
     def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
         """Raises CheckFailed for an answer that is not the one the machine speaks of."""
-        shapes = [
-            reduced([shape_of(each.question) for each in batch.calls], state.window)[0] for batch in state.batches
-        ]
+        shapes = [reduced([each.shape for each in batch.calls], state.window)[0] for batch in state.batches]
         try:
             if state.results:
                 told = Answered.model_validate(output)
@@ -320,6 +331,7 @@ def _question(asked: Asked) -> _Question:
     question, cut = asked.question, asked.question.cut
     return _Question(
         segment=asked.segment,
+        layout=asked.layout,
         label=question.label,
         weights=question.weights,
         lanes=cut.lanes,
@@ -335,7 +347,7 @@ def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
     batch: list[Asked] = []
     for call in calls:
         longer = [*batch, call]
-        fits = reduced([shape_of(each.question) for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
+        fits = reduced([each.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
         if batch and not (fits and len(longer) <= CALLS_OF_A_BATCH):
             yield batch
             longer = [call]

@@ -10,6 +10,7 @@ from cleave.pipeline import Progress
 from cleave.store.bounded import Bounded
 from cleave.store.cellwise import StoredPlan
 from cleave.store.job import LINK_SECONDS, Answer, Asked, Job
+from cleave.store.lanes import Lanes
 from cleave.store.machine import Machine
 from cleave.store.manifest import Object
 from cleave.store.reduced import sums_of
@@ -17,11 +18,10 @@ from cleave.store.remote import Remote
 from cleave.store.s3 import Bucket
 from cleave.store.scan import Call, Scan, ScanAnswer, request_of, select
 from cleave.store.scanned import Sums, total_of, weights_of
-from cleave.store.sources import Part
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.transport.deadline import Deadline
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.stored import Linked
 
 
@@ -39,10 +39,7 @@ def scan_by_job(
     remote: Remote, storage: Storage, stored: Stored, plan: StoredPlan, job: Job, progress: Progress, deadline: Deadline
 ) -> ScanAnswer:
     """`storage`: the sensitive one. Raises what `Job.run` raises, CheckFailed."""
-    segments = stored.manifest.segments
-    lanes = stored.row_lanes(segments[0])
-    if any(stored.row_lanes(each).layout != lanes.layout for each in segments):
-        raise InputError("a job adds up segments of one owner only", hint="ask this table without --job")
+    layouts = _Layouts(stored)
     selected = select(remote, stored, plan)
     found = Scan(stored, plan, selected)
     filters = list(found.wanted)
@@ -63,7 +60,8 @@ def scan_by_job(
                 cut=replace(call.question.cut, groups=groups),
                 weights=tuple(weights[group] for group in groups),
             )
-            yield Asked(call.segment.id, asked, partial(request_of, Call(call.segment, None, asked), linked, stored))
+            request = partial(request_of, Call(call.segment, None, asked), linked, stored)
+            yield Asked(call.segment.id, asked, request, layouts.number[call.segment.id])
 
     key = (stored.manifest.profile, stored.key_id)
     advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
@@ -74,25 +72,60 @@ def scan_by_job(
         advance(now - done)
         done = now
 
-    sums: Sums = {}
     for answer in job.run(calls, rows, stored.manifest.window, key, deadline, show):
-        for place, pieces in _sums(stored, answer).items():
-            sums.setdefault(place, []).extend(pieces)
-    totals: dict[tuple[str | None, Part], list[int]] = {}
-    for number, filter_ in enumerate(filters):
-        for part in found.wanted[filter_]:
-            column = found.columns[part]
-            totals[filter_, part] = [
-                total_of(sums, lanes, column, number * found.groups + group)
-                if rows[number * found.groups + group]
-                else 0
-                for group in range(found.groups)
-            ]
+        layouts.add(answer)
+    totals = {
+        (filter_, part): [
+            layouts.total(found.columns[part], group, rows[group])
+            for group in range(place * found.groups, (place + 1) * found.groups)
+        ]
+        for place, filter_ in enumerate(filters)
+        for part in found.wanted[filter_]
+    }
     return ScanAnswer(selected.response, found.by_argument(totals))
 
 
-def _sums(stored: Stored, answer: Answer) -> Sums:
-    segments = {each.id: each for each in stored.manifest.segments}
-    lanes = stored.row_lanes(next(iter(segments.values())))
-    asked = [(stored.scanned(segments[segment]), question) for segment, question in answer.asked]
-    return sums_of(answer.shape, stored.values_of(answer.files), asked, lanes, stored.modulus)
+class _Layouts:
+    """The sums of a job, of segments whose rows lie in lanes in one way or another: the owner's and contributors'.
+
+    `number`: of the layout of each segment.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+        self._segments = {each.id: each for each in stored.manifest.segments}
+        self._lanes: list[Lanes] = []
+        self.number: dict[str, int] = {}
+        for name, segment in self._segments.items():
+            lanes = stored.row_lanes(segment)
+            same = (at for at, each in enumerate(self._lanes) if each.layout == lanes.layout)
+            self.number[name] = at = next(same, len(self._lanes))
+            if at == len(self._lanes):
+                self._lanes.append(lanes)
+        self._sums: list[Sums] = [{} for _ in self._lanes]
+
+    def add(self, answer: Answer) -> None:
+        """Raises CheckFailed for what does not decrypt to sums of what was asked."""
+        stored = self._stored
+        asked = [
+            (stored.scanned(self._segments[segment]), self.number[segment], question)
+            for segment, question in answer.asked
+        ]
+        found = sums_of(answer.shape, stored.values_of(answer.files), asked, self._lanes, stored.modulus)
+        for known, sums in zip(self._sums, found, strict=True):
+            for place, pieces in sums.items():
+                known.setdefault(place, []).extend(pieces)
+
+    def total(self, column: int, group: int, rows: int) -> int:
+        """Of `column` over the `rows` rows of a group. Raises CheckFailed for sums of more rows, or of fewer."""
+        total = counted = 0
+        for lanes, sums in zip(self._lanes, self._sums, strict=True):
+            parts = lanes.of(column)
+            if not parts:
+                return 0
+            if (parts[0], group) in sums:
+                total += total_of(sums, lanes, column, group)
+                counted += sum(each for each, _ in sums[parts[0], group])
+        if counted != rows:
+            raise CheckFailed("envelope", "the answer to a job is not of all rows of a group")
+        return total
