@@ -133,8 +133,9 @@ def _add_up(channel: Channel, profile: str) -> None:
 
 def _received(channel: Channel) -> Iterator[Chunk]:
     while parts := channel.receive():
-        block, blob = parts
-        yield Chunk(*_BLOCK.unpack(block), blob)
+        head, blob = parts
+        (block,) = _BLOCK.unpack(head)
+        yield Chunk(block, blob)
 
 
 def _scan(
