@@ -6,10 +6,11 @@ DuckDB is. So the parent of such children never has a second thread:
 
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
-(1) is a fork where the client has one thread as yet, by the kernel's count, or where its children need no library that
-locks; else a new interpreter (0.3 s, beside whatever the client does meanwhile). (2) is a fork, however large the client has grown. Client and server share a
-socket of messages, one for each child, with two descriptors: the child's end of its channel, and a lifeline. Over the
-lifeline the server tells how the child ended; the end of the lifeline, or of the client, ends the child.
+(1) is a fork where the client has one thread as yet, by the kernel's count, or where children need no library that
+locks; else a new interpreter (0.3 s, beside whatever the client does meanwhile). (2) is a fork, however large the
+client has grown. Client and server share a socket of messages, one for each child, with two descriptors: the child's
+end of its channel, and a lifeline. Over the lifeline the server tells how the child ended; the end of the lifeline, or
+of the client, ends the child.
 
     server = ForkServer(["cleave_services.plain.engine"])
     with server.fork(work, (argument,), Bounds(seconds=25)) as child:
