@@ -78,7 +78,7 @@ def save(thing: Any) -> bytes:
     return os.pread(file, os.fstat(file).st_size, 0)
 
 
-def restore(thing: T, context: Any, blob: bytes) -> T:
+def restore(thing: T, context: Any, blob: bytes | memoryview) -> T:
     """Load `blob` into the SEAL object `thing`.
 
     Raises ValueError or SEAL's RuntimeError if it does not belong there.
@@ -91,20 +91,20 @@ def restore(thing: T, context: Any, blob: bytes) -> T:
     return thing
 
 
-def _unwrap(blob: bytes, size_inside: int = 0) -> bytes:
+def _unwrap(blob: bytes | memoryview, size_inside: int = 0) -> bytes:
     """What a SEAL file holds; `size_inside`, where known, lets zstd write it in one piece."""
     magic, _, _, _, compression, _, size = _HEADER.unpack_from(blob)
     if magic != _MAGIC or size > len(blob):
         raise ValueError("not a SEAL file")
     if compression != _ZSTD:
-        return blob[_HEADER.size : size]
+        return bytes(blob[_HEADER.size : size])
     body = memoryview(blob)[_HEADER.size : size]
     if size_inside or zstandard.frame_content_size(body) >= 0:
         return _scratch.decompressor.decompress(body, max_output_size=size_inside)
     return _scratch.decompressor.decompressobj().decompress(body)
 
 
-def inside(blob: bytes, most: int) -> bytes:
+def inside(blob: bytes | memoryview, most: int) -> bytes:
     """What a SEAL file holds, of `most` bytes. Raises ValueError or zstandard.ZstdError for anything else."""
     if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
         raise ValueError("not a whole SEAL file")
@@ -232,7 +232,7 @@ class Ring:
         """SEAL plaintexts of scale 1 of signed integer polynomials, exact."""
         return [self.plaintext(values) for values in self.ntt(self.residues(np.stack(polynomials)))]
 
-    def ciphertext(self, blob: bytes) -> Any:
+    def ciphertext(self, blob: bytes | memoryview) -> Any:
         """A ciphertext from a client or a service. Raises WireError if SEAL does not take it for this profile."""
         try:
             ciphertext = restore(api.Ciphertext(), self.context, blob)
@@ -300,7 +300,7 @@ class SealEvaluator:
         self._evaluator = of.evaluator
         self.degree = of.degree
 
-    def load(self, blob: bytes) -> Any:
+    def load(self, blob: bytes | memoryview) -> Any:
         return self._ring.ciphertext(blob)
 
     def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]:

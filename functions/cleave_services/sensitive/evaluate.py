@@ -19,7 +19,7 @@ class Evaluator(Protocol):
 
     degree: int
 
-    def load(self, blob: bytes) -> Any: ...
+    def load(self, blob: bytes | memoryview) -> Any: ...
 
     def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]: ...
 
@@ -37,7 +37,7 @@ class Chunk:
     """One ciphertext's file and the block it is added to."""
 
     block: int
-    blob: bytes
+    blob: bytes | memoryview
 
 
 @dataclass(slots=True)
