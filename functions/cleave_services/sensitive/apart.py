@@ -3,22 +3,35 @@
 A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
 ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a
 fork server (`cleave_shared.fork_server`), which has nothing but SEAL. A worker that adds up is given its chunks one by
-one, and needs no room for more than one. None inherits the key, where the server is prepared before there is one.
+one, needs no room for more than one, and is used again by the next request: starting it takes as long as adding up
+20. None inherits the key, where the server is prepared before there is one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
+import signal
 import struct
+import threading
 import time
 from collections.abc import Iterator, Sequence
 
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
-from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, processes, told
+from cleave_services.sensitive.workers import (
+    SPARE,
+    dumped,
+    evaluate_in_parallel,
+    loaded,
+    processes,
+    processors,
+    told,
+)
 from cleave_shared import limits
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied
 from cleave_shared.fork_server import ForkServer, Work
 from cleave_shared.masking import mask_evaluator
@@ -28,7 +41,20 @@ from cleave_shared.seal import SealEvaluator, ring
 ring(SUM60_PACK.name)  # made before the fork server is, so that no request waits for it and every worker inherits it
 _server = ForkServer([__name__])
 _wanted = False
-_BLOCK = struct.Struct("<I")
+_MOST_IDLE = 4  # as many requests a client has under way
+_BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
+_idle: list[Child] = []  # workers that add up, each for one request at a time
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """A process forked from this one has no workers: it shares its parent's ends of their channels, and closes them."""
+    global _lock  # noqa: PLW0603 - may be held
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def prepare() -> None:
@@ -56,22 +82,48 @@ def block_sums(
     sums = BlockSums(evaluator)
     if not _wanted:
         return evaluate_in_parallel(sums, chunks, workers, seconds)
-    longest = seconds + SPARE  # with the kernel's end of a worker first
-    bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES)
     count = processes(sums, chunks, workers)
+    longest = seconds + SPARE  # with the kernel's end of a worker first
     with contextlib.ExitStack() as stack, _dying_told():
-        forked = [stack.enter_context(_server.fork(_add_up, (profile,), bounds)) for _ in range(count)]
+        taken = [stack.enter_context(_worker()) for _ in range(count)]
+        for each in taken:
+            each.send([profile.encode(), _SECONDS.pack(seconds)], longest)
         for place, chunk in enumerate(chunks):
-            forked[place % count].send([_BLOCK.pack(chunk.block), chunk.blob], longest)
+            taken[place % count].send([_BLOCK.pack(chunk.block), chunk.blob], longest)
         done: list[Totals] = []
-        for child in forked:  # what one has added up is a chunk to the next
-            for each in done[-1:]:
-                for block, blob in each.files.items():
-                    child.send([_BLOCK.pack(block), blob], longest)
-            child.send([], longest)
-            done.append(loaded(child.receive(longest, limits.WORKER_BYTES)))
+        for each in taken:  # what one has added up is a chunk to the next
+            for before in done[-1:]:
+                for block, blob in before.files.items():
+                    each.send([_BLOCK.pack(block), blob], longest)
+            each.send([], longest)
+            done.append(loaded(each.receive(longest, limits.WORKER_BYTES)))
     stages = {stage: sum(each.seconds[stage] for each in done) for stage in done[-1].seconds}
     return Totals(done[-1].files, stages)
+
+
+@contextlib.contextmanager
+def _worker() -> Iterator[Child]:
+    """One that is idle, else a new one. Whatever fails in the block ends it."""
+    with contextlib.ExitStack() as stack:
+        child = stack.enter_context(_idle_worker() or _server.fork(_add_up, (), Bounds(memory=limits.WORKER_BYTES)))
+        yield child
+        with _lock:
+            if len(_idle) < max(_MOST_IDLE, processors()):
+                _idle.append(child)
+                stack.pop_all()
+
+
+def _idle_worker() -> Child | None:
+    while True:
+        with _lock:
+            if not _idle:
+                return None
+            child = _idle.pop()
+        poll = select.poll()
+        poll.register(child.channel.fileno(), select.POLLIN)
+        if not poll.poll(0):
+            return child
+        child.__exit__(None, None, None)  # it says nothing unless it has died
 
 
 def masked_sums(
@@ -119,16 +171,21 @@ def _dying_told() -> Iterator[None]:
         raise told(died) from None
 
 
-def _add_up(channel: Channel, profile: str) -> None:
-    """Chunks come in frames of a block's number and a file, until an empty frame."""
-    received = _received(channel)
-    try:
-        totals = BlockSums(SealEvaluator(ring(profile))).evaluate(received)
-    except Exception:
-        for _ in received:  # whoever sends reads the error only then
-            pass
-        raise
-    channel.send(dumped(totals))
+def _add_up(channel: Channel) -> None:
+    """Request after request: its profile and seconds, frames of a block's number and a file, an empty frame."""
+    with contextlib.suppress(EOFError):
+        while True:
+            profile, seconds = channel.receive()
+            signal.setitimer(signal.ITIMER_REAL, *_SECONDS.unpack(seconds))  # the kernel ends the process
+            received = _received(channel)
+            try:
+                totals = BlockSums(SealEvaluator(ring(profile.decode()))).evaluate(received)
+            except Exception:
+                for _ in received:  # whoever sends reads the error only then
+                    pass
+                raise
+            channel.send(dumped(totals))
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _received(channel: Channel) -> Iterator[Chunk]:
