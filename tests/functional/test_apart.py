@@ -71,9 +71,10 @@ def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: w
 def test_a_worker_that_is_late_ends(
     key: SecretKey, request_of_many: wire.MomentsRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(ServiceError, match="answered 422: stopped after"):
+    with monkeypatch.context() as patch:
         patch.setattr(limits, "SENSITIVE_SECONDS", 1e-4)
-        embedded_services().sensitive(request_of_many)
+        with pytest.raises(ServiceError, match="answered 422: stopped after"):
+            embedded_services().sensitive(request_of_many)
     assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
 
 
