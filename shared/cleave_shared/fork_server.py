@@ -163,6 +163,10 @@ class _Child(Child):
         self._lifeline = lifeline
         self._note = note  # takes the most memory it had, in KiB
 
+    def release(self) -> None:
+        super().release()
+        self._lifeline.close()
+
     def kill(self) -> None:
         if self._killed:
             return

@@ -9,6 +9,7 @@ one, needs no room for more than one, and is used again by the next request: sta
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import select
@@ -51,10 +52,18 @@ def _forget() -> None:
     """A process forked from this one has no workers: it shares its parent's ends of their channels, and closes them."""
     global _lock  # noqa: PLW0603 - may be held
     _lock = threading.Lock()
-    _idle.clear()
+    while _idle:
+        _idle.pop().release()
+
+
+def _end_idle() -> None:
+    with _lock:
+        while _idle:
+            _idle.pop().__exit__(None, None, None)
 
 
 os.register_at_fork(after_in_child=_forget)
+atexit.register(_end_idle)  # before the server's own end, which was registered first
 
 
 def prepare() -> None:
