@@ -10,6 +10,7 @@ encoder goes through float64 and loses integers above about 2^45). File layout: 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import struct
 import threading
@@ -34,6 +35,7 @@ _MAGIC, _ZSTD = 0xA15E, 2
 _CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, primes, scale, correction factor
 PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
 SEED_BYTES = 81  # of the second polynomial: a header, the generator's kind, 64 bytes
+_PIPE_BYTES = 1 << 18
 BATCH = 7  # polynomials per transform: larger buffers are mapped afresh each time (290 us per polynomial, 400 with 15)
 
 P = ParamSpec("P")
@@ -47,9 +49,23 @@ class _Files:
         self.saved = os.memfd_create("seal-saved")
         self.loaded = os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
 
+    @cached_property
+    def pipe(self) -> tuple[int, int] | None:
+        """Its ends, made when they are needed: a forked child gives up all pipes it inherits (children.let_go).
+
+        None where this user may have none that is large enough.
+        """
+        read, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(written, fcntl.F_SETPIPE_SZ, _PIPE_BYTES) >= _PIPE_BYTES:
+                return read, written
+        os.close(read)
+        os.close(written)
+        return None
+
     def __del__(self) -> None:
-        os.close(self.saved)
-        os.close(self.loaded)
+        for each in (self.saved, self.loaded, *(self.__dict__.get("pipe") or ())):
+            os.close(each)
 
 
 class _Scratch(threading.local):
@@ -76,6 +92,22 @@ def save(thing: Any) -> bytes:
     file = _scratch.files.saved
     thing.save(f"/proc/self/fd/{file}")
     return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def save_short(thing: Any) -> bytes:
+    """The same of what takes less than _PIPE_BYTES, as a ciphertext does: 45 us less than through a file.
+
+    SEAL would wait for ever to write more than a pipe holds.
+    """
+    pipe = _scratch.files.pipe
+    if pipe is None:
+        return save(thing)
+    read, written = pipe
+    thing.save(f"/proc/self/fd/{written}")
+    blob = os.read(read, _PIPE_BYTES)
+    if _HEADER.unpack_from(blob)[-1] != len(blob):
+        raise ValueError("not a whole SEAL file")
+    return blob
 
 
 def restore(thing: T, context: Any, blob: bytes | memoryview) -> T:

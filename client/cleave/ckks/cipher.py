@@ -190,7 +190,7 @@ class Cipher(_Encoder):
 
     def _fresh(self, form: Form) -> bytes:
         encryptor = self._encryptor if form == "ntt" else self._in_coefficients
-        return seal.inside(seal.save(encryptor.encrypt_zero_symmetric()), 1 << 20)
+        return seal.inside(seal.save_short(encryptor.encrypt_zero_symmetric()), 1 << 20)
 
     @cached_property
     def _in_coefficients(self) -> Any:
