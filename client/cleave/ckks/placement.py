@@ -78,6 +78,8 @@ class Placement:
         for block in self.blocks:
             for group, first, positions in zip(block.groups, block.first, block.positions, strict=True):
                 rows = column[ends[group] - self.counts[group] : ends[group]]
+                if not len(rows):
+                    continue  # has no positions
                 whole, rest = divmod(len(rows), int(positions))
                 places = plaintexts[block.start : block.stop, first : first + positions]
                 places[:whole] = rows[: len(rows) - rest].reshape(whole, positions)
