@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.thesis.measured import usage
 from cleave.ckks.pool import VARIABLE
 from cleave.local.embedded import embedded_services
+from cleave.local.prepare import prepare_embedded
 from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 
@@ -21,6 +22,7 @@ from cleave.table.lazy import of_files
 def main() -> None:
     table, key = map(Path, sys.argv[1:3])
     pool = os.environ[VARIABLE]
+    prepare_embedded()  # as `cleave.connect` and the command do
     with Session(of_files([table]), Access(key), embedded_services) as session:
         os.environ[VARIABLE] = "off"
         session.ask(session.plan(f"SELECT SUM(e0) FROM {session.name}"))

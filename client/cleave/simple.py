@@ -134,7 +134,7 @@ class _Summed:
         self._job = Job(packing, encode(packing, values), cipher)
         (self._part,) = packing.parts(1)
         self.lanes = packing.lanes
-        self.chunks = self._job.encrypt(self._part)
+        self.chunks = list(self._job.encrypt(self._part))
         self._request = self._job.request(self._part, key.key_id, _NOBODY, self.chunks)
 
     def accept(self, totals: Mapping[int, bytes], _sentinel: bytes) -> dict[int, list[Estimate]]:

@@ -6,8 +6,9 @@ before it is sent, and the plain service's groups are checked against ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -64,25 +65,29 @@ class Halves:
             for words, names in zip(fetched, self._arguments, strict=True)
             for sql, name in zip(words, names, strict=True)
         ]
-        self._run(
-            f"CREATE OR REPLACE TABLE selected AS SELECT {', '.join(selected or ['1 AS one'])} FROM {table.relation}"
-            + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
-        )
+        relation = table.relation + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
+        select = f"SELECT {', '.join(selected or ['1 AS one'])} FROM {relation}"
+        self._whole: dict[str, NDArray[np.generic]] = {}  # without keys: what was selected
+        if not self._keys:
+            self.local = self._local()
+            if self._arguments:
+                self._whole = self._fetch(select)
+                rows = len(next(iter(self._whole.values())))
+            else:
+                rows = int(self._fetch(f"SELECT count(*) AS size FROM {relation}")["size"][0])
+            self.counts: NDArray[np.int64] = np.array([rows])
+            self.keys: list[Texts] = [()]
+            return
+        self._run(f"CREATE OR REPLACE TABLE selected AS {select}")
         named = ", ".join(self._keys)
         self._run(
             f"CREATE OR REPLACE TABLE grouped AS SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, * "
             f"FROM (SELECT {named}, count(*) AS size FROM selected GROUP BY {named})"
-            if named
-            else "CREATE OR REPLACE TABLE grouped AS SELECT 0::BIGINT AS number, count(*) AS size FROM selected"
         )
         self.local = self._local()
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
-        self.counts: NDArray[np.int64] = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(
-            np.int64
-        )
-        self.keys: list[Texts] = (
-            self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall() if texts else [()]
-        )
+        self.counts = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(np.int64)
+        self.keys = self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall()
 
     def _local(self) -> list[Texts]:
         """DuckDB's text of the local aggregates of each group, of set after set; nothing where there are none."""
@@ -117,18 +122,18 @@ class Halves:
         return self._table.connection.execute(statement).fetchall()
 
     def _fetch(self, sql: str) -> dict[str, NDArray[np.generic]]:
-        return self._table.connection.execute(sql).fetchnumpy()
+        found: dict[str, NDArray[np.generic]] = self._run(sql, duckdb.DuckDBPyConnection.fetchnumpy)
+        return found
 
-    def _run(self, statement: str) -> None:
-        failure = None
+    def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], Any] = lambda _: None) -> Any:
+        """`then` fetches, inside of this: DuckDB may compute rows only when they are."""
         try:
-            self._table.connection.execute(statement)
+            return then(self._table.connection.execute(statement))
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
             failure = type(error).__name__
-        if failure:
-            raise self._blame(failure)
+        raise self._blame(failure)
 
     def _blame(self, kind: str) -> InputError:
         """Which expression DuckDB could not compute in some row, or over the rows of some group."""
@@ -217,10 +222,9 @@ class Halves:
         """The arguments' values in the selected rows, sorted by group."""
         if not self._arguments:
             return []
-        names = ", ".join(f"selected.{name}" for words in self._arguments for name in words)
         if not self._keys:
-            columns = self._fetch(f"SELECT {names} FROM selected")
-            return [_values([columns[name] for name in words], None) for words in self._arguments]
+            return [_values([self._whole[name] for name in words], None) for words in self._arguments]
+        names = ", ".join(f"selected.{name}" for words in self._arguments for name in words)
         same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
         columns = self._fetch(f"SELECT number, {names} FROM selected JOIN grouped ON {same}")
         numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
@@ -228,6 +232,7 @@ class Halves:
         return [_values([columns[name] for name in words], order) for words in self._arguments]
 
     def close(self) -> None:
+        self._whole = {}
         for name in ("selected", "grouped", "computed", "plain_half"):
             self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
 

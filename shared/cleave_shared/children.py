@@ -157,6 +157,10 @@ class Child:
         else:
             threading.Thread(target=self._reap, daemon=True).start()
 
+    def release(self) -> None:
+        """Close this process's ends and do nothing else: for a process forked from the one that made the child."""
+        self.channel.close()
+
     def __enter__(self) -> Child:
         return self
 

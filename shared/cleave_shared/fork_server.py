@@ -6,10 +6,11 @@ DuckDB is. So the parent of such children never has a second thread:
 
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
-(1) is a fork where the client has one thread as yet, by the kernel's count, else a new interpreter (0.3 s, beside
-whatever the client does meanwhile). (2) is a fork, however large the client has grown. Client and server share a
-socket of messages, one for each child, with two descriptors: the child's end of its channel, and a lifeline. Over the
-lifeline the server tells how the child ended; the end of the lifeline, or of the client, ends the child.
+(1) is a fork where the client has one thread as yet, by the kernel's count, or where children need no library that
+locks; else a new interpreter (0.3 s, beside whatever the client does meanwhile). (2) is a fork, however large the
+client has grown. Client and server share a socket of messages, one for each child, with two descriptors: the child's
+end of its channel, and a lifeline. Over the lifeline the server tells how the child ended; the end of the lifeline, or
+of the client, ends the child.
 
     server = ForkServer(["cleave_services.plain.engine"])
     with server.fork(work, (argument,), Bounds(seconds=25)) as child:
@@ -68,13 +69,16 @@ class ForkServer:
         os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own
         atexit.register(self.stop)
 
-    def start(self) -> None:
+    def start(self, *, beside_threads: bool = False) -> None:
         """Start unless started, and do not wait until it is ready. Best called while there is one thread.
+
+        `beside_threads`: by a fork even where there are others. For servers whose children call no library that takes
+        locks outside the GIL.
 
         What keeps it from starting is said by `fork`, which tries again.
         """
         with self._lock, contextlib.suppress(ServiceError):
-            self._started()
+            self._started(beside_threads=beside_threads)
 
     def fork(self, work: Work, arguments: Sequence[object] = (), bounds: Bounds = _UNBOUNDED) -> Child:
         """`work(channel, *arguments)` in a child of the server. `arguments` are sent there, pickled.
@@ -119,12 +123,12 @@ class ForkServer:
     def _note(self, peak_kb: int) -> None:
         self.peak_kb = max(self.peak_kb, peak_kb)
 
-    def _started(self) -> socket.socket:
+    def _started(self, *, beside_threads: bool = False) -> socket.socket:
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
-                    self._pid = (_forked if threads() == 1 else _spawned)(theirs, self._preload)
+                    self._pid = (_forked if beside_threads or threads() == 1 else _spawned)(theirs, self._preload)
                 except OSError:
                     ours.close()
                     raise _NONE from None
@@ -158,6 +162,10 @@ class _Child(Child):
         super().__init__(0, channel)
         self._lifeline = lifeline
         self._note = note  # takes the most memory it had, in KiB
+
+    def release(self) -> None:
+        super().release()
+        self._lifeline.close()
 
     def kill(self) -> None:
         if self._killed:

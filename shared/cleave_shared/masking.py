@@ -43,7 +43,7 @@ class MaskEvaluator:
         self._here = _PARMS.pack(*self._context.first_parms_id())
         self._there = _PARMS.pack(*of.context.first_parms_id())
 
-    def load(self, blob: bytes) -> Any:
+    def load(self, blob: bytes | memoryview) -> Any:
         """A ciphertext of the profile. Raises WireError."""
         refused = WireError(f"not a ciphertext of profile {self._ring.profile.name}")
         try:

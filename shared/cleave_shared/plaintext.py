@@ -19,7 +19,7 @@ class PlaintextEvaluator:
     def __init__(self, degree: int) -> None:
         self.degree = degree
 
-    def load(self, blob: bytes) -> Integers:
+    def load(self, blob: bytes | memoryview) -> Integers:
         if len(blob) != 8 * self.degree:
             raise WireError("not a plaintext polynomial of this degree")
         return np.frombuffer(blob, np.int64)

@@ -52,13 +52,16 @@ DAMAGED = "the body is not what its digest says"  # the client asks once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+Bytes = bytes | memoryview
+
+
 class _Frames:
     """A message's blobs, each to be named once: a blob named often would be work without bytes."""
 
-    def __init__(self, blobs: list[bytes]) -> None:
-        self._left: list[bytes | None] = [*blobs]
+    def __init__(self, blobs: list[memoryview]) -> None:
+        self._left: list[memoryview | None] = [*blobs]
 
-    def take(self, number: int) -> bytes:
+    def take(self, number: int) -> memoryview:
         if not 0 <= number < len(self._left):
             raise ValueError("names a frame that is not there")
         blob, self._left[number] = self._left[number], None
@@ -71,7 +74,11 @@ class _Frames:
 
 
 def _load_blob(value: object, info: ValidationInfo) -> bytes:
-    if isinstance(value, bytes):
+    return bytes(_load_view(value, info))  # no copy of bytes
+
+
+def _load_view(value: object, info: ValidationInfo) -> Bytes:
+    if isinstance(value, bytes | memoryview):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and info.context:
         frames: _Frames = info.context
@@ -84,12 +91,12 @@ def _load_blob(value: object, info: ValidationInfo) -> bytes:
     raise ValueError("must be base64 text")
 
 
-def _dump_blob(value: bytes, info: SerializationInfo) -> str | int:
+def _dump_blob(value: Bytes, info: SerializationInfo) -> str | int:
     if info.context is None:
         return base64.b64encode(value).decode("ascii")
-    if not isinstance(value, bytes):  # of a list the union tries this first
+    if not isinstance(value, bytes | memoryview):  # of a list the union tries this first
         raise TypeError("not a blob")
-    blobs: list[bytes] = info.context
+    blobs: list[Bytes] = info.context
     blobs.append(value)
     return len(blobs) - 1
 
@@ -101,6 +108,14 @@ Blob = Annotated[
     WithJsonSchema({"type": "string", "format": "base64"}),
 ]
 """Bytes: base64 in JSON, a numbered frame in binary."""
+
+View = Annotated[
+    Bytes,
+    PlainValidator(_load_view),
+    PlainSerializer(_dump_blob, return_type=str | int),
+    WithJsonSchema({"type": "string", "format": "base64"}),
+]
+"""The same, of which no copy is made where a body is read: a part of the body."""
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
@@ -124,7 +139,7 @@ class MomentsRequest(Envelope):
     blocks: list[Chunks] = Field(
         min_length=1, max_length=limits.MAX_REQUEST_BLOCKS, description="chunks of each block, in order"
     )
-    chunks: list[Blob] = Field(
+    chunks: list[View] = Field(
         min_length=1, max_length=limits.MAX_REQUEST_CHUNKS, description="seeded CKKS ciphertexts"
     )
 
@@ -196,7 +211,7 @@ def dump_json(model: BaseModel) -> bytes:
 
 def dump_frames(model: BaseModel, answering: bytes = NO_MARK) -> bytes:
     """`answering`: of an answer, the `mark` of its request."""
-    blobs: list[bytes] = []
+    blobs: list[Bytes] = []
     head = model.model_dump_json(context=blobs).encode()
     sizes = struct.pack(f"<I{len(blobs)}I", len(blobs), *map(len, blobs))
     parts = [answering, struct.pack("<I", len(head)), head, sizes, *blobs]
@@ -224,7 +239,7 @@ def load(model: type[Model], body: bytes, content_type: str) -> Model:
     kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
-    blobs: list[bytes] | None = None
+    blobs: list[memoryview] | None = None
     if kind == FRAMES_TYPE:
         body, blobs = _split_frames(body)
     try:
@@ -246,7 +261,7 @@ def _require_unicode(head: Any) -> None:
         raise WireError("the body holds half a surrogate pair, which is not Unicode text") from None
 
 
-def validate(model: type[Model], value: Any, blobs: Sequence[bytes] | None = None) -> Model:
+def validate(model: type[Model], value: Any, blobs: Sequence[memoryview] | None = None) -> Model:
     """`blobs`: of a binary body. Raises WireError."""
     frames = None if blobs is None else _Frames([*blobs])
     try:
@@ -272,12 +287,13 @@ def media_type(content_type: str) -> str:
     return content_type.split(";", maxsplit=1)[0].strip().lower()
 
 
-def _split_frames(body: bytes) -> tuple[bytes, list[bytes]]:
+def _split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
+    whole = memoryview(body)
     try:
         magic, digest, _, head_size = _PREFIX.unpack_from(body)
         if magic != _MAGIC:
             raise ValueError
-        if hashlib.sha256(memoryview(body)[_DIGESTED:]).digest() != digest:
+        if hashlib.sha256(whole[_DIGESTED:]).digest() != digest:
             raise WireError(DAMAGED, hint="it was damaged or truncated on the way: ask again")
         place = _PREFIX.size + head_size
         head = body[_PREFIX.size : place]
@@ -290,6 +306,6 @@ def _split_frames(body: bytes) -> tuple[bytes, list[bytes]]:
         raise WireError("the body is not a Cleave frame", hint="it may have been truncated on the way") from None
     blobs = []
     for size in sizes:
-        blobs.append(body[place : place + size])
+        blobs.append(whole[place : place + size])
         place += size
     return head, blobs

@@ -115,3 +115,12 @@ def test_a_thread_that_ends_leaves_no_file_open(key: SecretKey) -> None:
 
     before = open_files()
     assert [open_files() for _ in range(5)] == [before] * 5
+
+
+def test_a_short_file_through_a_pipe_is_the_same(ring: seal.Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    ciphertext = ring.transformed(ring.residues(np.ones((2, ring.degree), np.int64)))
+    assert seal.save_short(ciphertext) == seal.save_short(ciphertext) == seal.save(ciphertext)
+    monkeypatch.setattr(seal, "_PIPE_BYTES", (1 << 32) - 1)  # more than anyone may have
+    monkeypatch.setattr(seal, "_scratch", seal._Scratch())
+    assert seal._scratch.files.pipe is None
+    assert seal.save_short(ciphertext) == seal.save(ciphertext)

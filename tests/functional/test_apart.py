@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -12,7 +13,7 @@ import pytest
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import apart
-from cleave_shared import wire
+from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from tests.functional import many_chunks
 from tests.functional.processes import descendants, end_within
@@ -47,7 +48,39 @@ def test_no_worker_is_forked_from_the_client(key: SecretKey, request_of_many: wi
     over.set()
     watching.join()
     assert not mine
-    assert others
+    assert workers() >= others
+
+
+def test_a_worker_serves_request_after_request(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+    embedded_services().sensitive(request_of_many)
+    before = workers()
+    assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
+    assert workers() == before != set()
+
+
+def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+    embedded_services().sensitive(request_of_many)
+    dead = workers()
+    for pid in dead:
+        os.kill(pid, signal.SIGKILL)
+    assert end_within(list(dead), 5)
+    assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
+    assert workers().isdisjoint(dead)
+
+
+def test_a_worker_that_is_late_ends(
+    key: SecretKey, request_of_many: wire.MomentsRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "SENSITIVE_SECONDS", 1e-4)
+        with pytest.raises(ServiceError, match="answered 422: stopped after"):
+            embedded_services().sensitive(request_of_many)
+    assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
+
+
+def workers() -> set[int]:
+    """What a server forked."""
+    return {pid for pid in descendants(CLIENT) if parent_of(pid) not in (CLIENT, None)}
 
 
 def parent_of(pid: int) -> int | None:
@@ -66,16 +99,14 @@ def test_a_bad_chunk_is_refused_as_ever(request_of_many: wire.MomentsRequest, pl
 
 
 def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
-    lasting, over = set(descendants(CLIENT)), threading.Event()
-    seen: list[int] = []
+    over, seen = threading.Event(), list[int]()
 
     def kill() -> None:
-        while not over.is_set() and not seen:
-            for pid in set(descendants(CLIENT)) - lasting:
-                if parent_of(pid) in lasting:
-                    seen.extend([pid, *descendants(pid)])
+        while not over.is_set():
+            for pid in workers():
+                seen.append(pid)
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                    return
 
     for _ in range(10):
         hunting = threading.Thread(target=kill)

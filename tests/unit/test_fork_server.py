@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,23 @@ def test_the_parent_of_children_has_one_thread_and_is_not_this_process(server: F
     (parent,) = {int(each[1]) for each in answers}
     assert parent != os.getpid()
     assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
+
+
+@pytest.mark.parametrize("beside_threads", [True, False])
+def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, beside_threads: bool) -> None:
+    made, waiting = ForkServer([]), threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    try:
+        made.start(beside_threads=beside_threads)
+        parent = int(answer(made)[1])
+        same = Path(f"/proc/{parent}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
+        assert same == beside_threads
+        assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
+    finally:
+        waiting.set()
+        thread.join()
+        made.stop()
 
 
 def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:

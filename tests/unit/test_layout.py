@@ -225,6 +225,17 @@ def test_where_rows_of_a_second_block_lie() -> None:
     assert list(placement.terms()) == [2, 2, 1, 1]
 
 
+@pytest.mark.parametrize("pad", [False, True])
+@pytest.mark.parametrize("counts", [[5, 3, 0, 1], [1, 2, 1, 1], [0], [9], [16], [7, 0, 7, 7, 1, 30]])
+def test_placing_group_by_group_is_placing_row_by_row(counts: list[int], *, pad: bool) -> None:
+    placement = place(np.array(counts), 4, pad=pad)
+    column = np.arange(1, 1 + sum(counts))
+    by_row, by_group = np.zeros((2, placement.chunks, 9), np.int64)
+    by_row.reshape(-1)[2:][placement.places(9)] = column
+    placement.put(column, by_group[:, 2:])
+    assert (by_row == by_group).all()
+
+
 def test_padding() -> None:
     def shape(counts: list[int], capacity: int) -> list[tuple[int, int]]:
         return [(block.start, block.chunks) for block in place(np.array(counts), capacity, pad=True).blocks]

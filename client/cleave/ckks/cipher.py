@@ -164,26 +164,37 @@ class Cipher(_Encoder):
         """Of the encryptions made ahead that were used in this process since this was last asked (see pool.total)."""
         return self._zeros.told() if self._zeros else b""
 
+    def prepare_to_add(self) -> None:
+        """Make what `encrypt_to_add` needs, so that forked processes need not; nothing where there is a pool."""
+        if not self._zeros:
+            _ = self._in_coefficients
+
     def encrypt_to_add(self, polynomials: NDArray[np.int64]) -> list[bytes]:
         """The same in coefficient form, for what is added up and nothing else: the message needs no transform.
 
         Masks multiply in the other form only.
         """
+        return list(self.each_to_add(polynomials))
+
+    def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
+        """The same one by one, each encrypted when it is asked for."""
         zeros = self._zeros.take("coefficients", len(polynomials)) if self._zeros else []
-        zeros += map(memoryview, self.fresh("coefficients", len(polynomials) - len(zeros)))
-        return [
-            self.ring.seeded(zero, residues, ntt_form=False)
-            for zero, residues in zip(zeros, self.ring.residues(polynomials), strict=True)
-        ]
+        for start in range(len(polynomials)):  # one at a time: what is in between stays in a processor's cache
+            zero = zeros[start] if start < len(zeros) else self._fresh("coefficients")
+            (residues,) = self.ring.residues(polynomials[start : start + 1])
+            yield self.ring.seeded(zero, residues, ntt_form=False)
 
     def fresh(self, form: Form, count: int) -> list[bytes]:
         """Encryptions of zero, as `Ring.seeded` takes them."""
+        return [self._fresh(form) for _ in range(count)]
+
+    def _fresh(self, form: Form) -> bytes:
         encryptor = self._encryptor if form == "ntt" else self._in_coefficients
-        return [seal.inside(seal.save(encryptor.encrypt_zero_symmetric()), 1 << 20) for _ in range(count)]
+        return seal.inside(seal.save_short(encryptor.encrypt_zero_symmetric()), 1 << 20)
 
     @cached_property
     def _in_coefficients(self) -> Any:
-        context = self.ring.coefficient_context()
+        context = self.ring.coefficient_context
         blob = seal.under_other_parameters(self._key.secret, context.key_parms_id())
         return seal.api.Encryptor(context, seal.restore(seal.api.SecretKey(), context, blob))
 

@@ -10,7 +10,9 @@ are. (Rounded to the nearest, equal values all err to the same side.)
 
 from __future__ import annotations
 
+import contextlib
 import math
+import mmap
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -26,6 +28,8 @@ from cleave_shared.errors import InputError
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 64 chunks) < 2^10; 64 16-bit values above it take 42 bits
 _LARGEST_SCALE = 1000  # of a column without any magnitude
 _CARRY_BITS = 36
+_FEW = 768  # rows of a group, on average, from which it is quicker to place group by group
+_LARGE = 1 << 22  # bytes
 _TOGETHER = 1 << 15  # values that are rounded at once: what is in between stays in a processor's cache
 
 Values = Sequence[Words | Doubles]
@@ -50,13 +54,27 @@ class Encoded:
 def encode(packing: Packing, values: Values) -> Encoded:
     """The chunks of `values`, one array per column of the packing, rows sorted by group. Sentinels are not set yet."""
     placement = packing.placement
-    plaintexts = np.zeros((packing.chunks, packing.profile.degree), np.int64)
+    plaintexts = _zeros(packing.chunks, packing.profile.degree)
     scales = scales_of(packing.layout, values)
-    if packing.rows:
+    lanes = lanes_of(packing.layout, values, scales) if packing.rows else []
+    if packing.rows >= _FEW * len(placement.counts):
+        for lane, column in lanes:
+            placement.put(column, plaintexts[:, lane * placement.capacity :])
+    else:
         places, coefficients = placement.places(packing.profile.degree), plaintexts.reshape(-1)
-        for lane, column in lanes_of(packing.layout, values, scales):
+        for lane, column in lanes:
             coefficients[lane * placement.capacity :][places] = column
     return Encoded(plaintexts, scales)
+
+
+def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
+    """In large pages where there are many: so that neither filling nor forking takes time for every 4 KB."""
+    if 8 * chunks * degree < _LARGE:
+        return np.zeros((chunks, degree), np.int64)
+    memory = mmap.mmap(-1, 8 * chunks * degree, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.int64).reshape(chunks, degree)
 
 
 def scales_of(layout: Layout, values: Values) -> tuple[Scale, ...]:

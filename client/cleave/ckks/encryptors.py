@@ -14,7 +14,7 @@ import itertools
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -57,7 +57,7 @@ Taken_contra = TypeVar("Taken_contra", contravariant=True)
 class Encrypting(Protocol[Taken_contra]):
     """What has the plaintexts and the key."""
 
-    def encrypt(self, part: Taken_contra, /) -> list[bytes]: ...
+    def encrypt(self, part: Taken_contra, /) -> Iterable[bytes]: ...
 
 
 class Encryptors(Generic[Part]):
@@ -104,7 +104,7 @@ class Encryptors(Generic[Part]):
             for number in chosen:
                 if failed.is_set():
                     return
-                chunks = self._job.encrypt(self._parts[number])
+                chunks = list(self._job.encrypt(self._parts[number]))
                 self.said.append(self._told())
                 ask(self._parts[number], chunks)
             return

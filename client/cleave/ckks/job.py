@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class Job:
         name = secrets.token_bytes(16)  # makes every job's sentinels its own
         for index, plaintext in enumerate(self._plaintexts):
             plaintext[-SENTINELS:] = cipher.sentinels(name, index) << SENTINEL_SHIFT
+        if packing.chunks >= LEAST_TO_ADD:
+            cipher.prepare_to_add()
 
     def _begin(self) -> None:
         self._totals = Totals(self.packing, self._scales)
@@ -44,11 +46,11 @@ class Job:
         job._begin()
         return job
 
-    def encrypt(self, part: Part) -> list[bytes]:
+    def encrypt(self, part: Part) -> Iterable[bytes]:
         polynomials = self._plaintexts[part.start : part.stop]
         if self.packing.chunks < LEAST_TO_ADD:
             return self._cipher.encrypt(polynomials)
-        return self._cipher.encrypt_to_add(polynomials)
+        return self._cipher.each_to_add(polynomials)
 
     def told(self) -> bytes:
         return self._cipher.told()

@@ -69,6 +69,23 @@ class Placement:
         chunk += np.repeat(start * degree + first, self.counts)
         return chunk
 
+    def put(self, column: NDArray[np.int64], plaintexts: NDArray[np.int64]) -> None:
+        """A lane (rows,), sorted by group, into its coefficients (chunks, positions) of all chunks.
+
+        Group by group, which copies whole rows of positions: for few groups.
+        """
+        ends = np.cumsum(self.counts)
+        for block in self.blocks:
+            for group, first, positions in zip(block.groups, block.first, block.positions, strict=True):
+                rows = column[ends[group] - self.counts[group] : ends[group]]
+                if not len(rows):
+                    continue  # has no positions
+                whole, rest = divmod(len(rows), int(positions))
+                places = plaintexts[block.start : block.stop, first : first + positions]
+                places[:whole] = rows[: len(rows) - rest].reshape(whole, positions)
+                if rest:
+                    places[whole, :rest] = rows[len(rows) - rest :]
+
     def terms(self) -> Counts:
         """How many fresh ciphertext coefficients each group's total is the sum of."""
         terms = np.zeros(len(self.counts), np.int64)

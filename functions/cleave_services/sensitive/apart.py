@@ -1,23 +1,40 @@
 """Evaluation apart from a process that is large: where the service is embedded in the client.
 
 A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
-ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a process
-that has nothing but SEAL, and that is forked by a fork server (`cleave_shared.fork_server`). None inherits the key.
+ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a
+fork server (`cleave_shared.fork_server`), which has nothing but SEAL. A worker that adds up is given its chunks one by
+one, needs no room for more than one, and is used again by the next request: starting it takes as long as adding up
+20. None inherits the key, where the server is prepared before there is one.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
+import select
+import signal
+import struct
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
-from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, told
+from cleave_services.sensitive.workers import (
+    SPARE,
+    dumped,
+    evaluate_in_parallel,
+    loaded,
+    processes,
+    processors,
+    told,
+)
 from cleave_shared import limits
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied
-from cleave_shared.fork_server import ForkServer, Work, threads
+from cleave_shared.fork_server import ForkServer, Work
 from cleave_shared.masking import mask_evaluator
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
@@ -25,15 +42,41 @@ from cleave_shared.seal import SealEvaluator, ring
 ring(SUM60_PACK.name)  # made before the fork server is, so that no request waits for it and every worker inherits it
 _server = ForkServer([__name__])
 _wanted = False
+_MOST_IDLE = 4  # as many requests a client has under way
+_BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
+_idle: list[Child] = []  # workers that add up, each for one request at a time
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """A process forked from this one has no workers: it shares its parent's ends of their channels, and closes them."""
+    global _lock  # noqa: PLW0603 - may be held
+    _lock = threading.Lock()
+    while _idle:
+        _idle.pop().release()
+
+
+def _end_idle() -> None:
+    with _lock:
+        while _idle:
+            _idle.pop().__exit__(None, None, None)
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(_end_idle)  # before the server's own end, which was registered first
 
 
 def prepare() -> None:
-    """From now on evaluate apart, if this process has one thread as yet: else a new interpreter would cost more."""
+    """From now on evaluate apart. Best called while this process is small.
+
+    It forks beside other threads, those of numpy's linear algebra among them, as every worker would be forked without
+    it: what TenSEAL does it does under the GIL, and a worker touches no other library that has locks.
+    """
     global _wanted  # noqa: PLW0603 - a fact about the process
-    if _wanted or threads() > 1:
+    if _wanted:
         return
     _wanted = True
-    _server.start()
+    _server.start(beside_threads=True)
 
 
 def block_sums(
@@ -45,9 +88,51 @@ def block_sums(
 ) -> Totals:
     """The sums of all blocks, made by `workers` processes. Raises what `evaluate_in_parallel` raises."""
     seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
+    sums = BlockSums(evaluator)
     if not _wanted:
-        return evaluate_in_parallel(BlockSums(evaluator), chunks, workers, seconds)
-    return _apart(_evaluate, (profile, [(each.block, each.blob) for each in chunks], workers, seconds), seconds)
+        return evaluate_in_parallel(sums, chunks, workers, seconds)
+    count = processes(sums, chunks, workers)
+    longest = seconds + SPARE  # with the kernel's end of a worker first
+    with contextlib.ExitStack() as stack, _dying_told():
+        taken = [stack.enter_context(_worker()) for _ in range(count)]
+        for each in taken:
+            each.send([profile.encode(), _SECONDS.pack(seconds)], longest)
+        for place, chunk in enumerate(chunks):
+            taken[place % count].send([_BLOCK.pack(chunk.block), chunk.blob], longest)
+        done: list[Totals] = []
+        for each in taken:  # what one has added up is a chunk to the next
+            for before in done[-1:]:
+                for block, blob in before.files.items():
+                    each.send([_BLOCK.pack(block), blob], longest)
+            each.send([], longest)
+            done.append(loaded(each.receive(longest, limits.WORKER_BYTES)))
+    stages = {stage: sum(each.seconds[stage] for each in done) for stage in done[-1].seconds}
+    return Totals(done[-1].files, stages)
+
+
+@contextlib.contextmanager
+def _worker() -> Iterator[Child]:
+    """One that is idle, else a new one. Whatever fails in the block ends it."""
+    with contextlib.ExitStack() as stack:
+        child = stack.enter_context(_idle_worker() or _server.fork(_add_up, (), Bounds(memory=limits.WORKER_BYTES)))
+        yield child
+        with _lock:
+            if len(_idle) < max(_MOST_IDLE, processors()):
+                _idle.append(child)
+                stack.pop_all()
+
+
+def _idle_worker() -> Child | None:
+    while True:
+        with _lock:
+            if not _idle:
+                return None
+            child = _idle.pop()
+        poll = select.poll()
+        poll.register(child.channel.fileno(), select.POLLIN)
+        if not poll.poll(0):
+            return child
+        child.__exit__(None, None, None)  # it says nothing unless it has died
 
 
 def masked_sums(
@@ -83,16 +168,40 @@ def _scanned(
 
 def _apart(work: Work, arguments: Sequence[object], seconds: float) -> Totals:
     longest = seconds + 2 * SPARE  # the workers' own limit comes first
+    with _dying_told(), _server.fork(work, arguments, Bounds(seconds=longest)) as child:
+        return loaded(child.receive(longest + SPARE, limits.WORKER_BYTES))
+
+
+@contextlib.contextmanager
+def _dying_told() -> Iterator[None]:
     try:
-        with _server.fork(work, arguments, Bounds(seconds=longest)) as child:
-            return loaded(child.receive(longest + SPARE, limits.WORKER_BYTES))
+        yield
     except ProcessDied as died:
         raise told(died) from None
 
 
-def _evaluate(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]], workers: int, seconds: float) -> None:
-    chunks = [Chunk(*each) for each in sent]
-    channel.send(dumped(evaluate_in_parallel(BlockSums(SealEvaluator(ring(profile))), chunks, workers, seconds)))
+def _add_up(channel: Channel) -> None:
+    """Request after request: its profile and seconds, frames of a block's number and a file, an empty frame."""
+    with contextlib.suppress(EOFError):
+        while True:
+            profile, seconds = channel.receive()
+            signal.setitimer(signal.ITIMER_REAL, *_SECONDS.unpack(seconds))  # the kernel ends the process
+            received = _received(channel)
+            try:
+                totals = BlockSums(SealEvaluator(ring(profile.decode()))).evaluate(received)
+            except Exception:
+                for _ in received:  # whoever sends reads the error only then
+                    pass
+                raise
+            channel.send(dumped(totals))
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _received(channel: Channel) -> Iterator[Chunk]:
+    while parts := channel.receive():
+        head, blob = parts
+        (block,) = _BLOCK.unpack(head)
+        yield Chunk(block, blob)
 
 
 def _scan(

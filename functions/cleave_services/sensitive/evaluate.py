@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ class Evaluator(Protocol):
 
     degree: int
 
-    def load(self, blob: bytes) -> Any: ...
+    def load(self, blob: bytes | memoryview) -> Any: ...
 
     def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]: ...
 
@@ -37,7 +37,7 @@ class Chunk:
     """One ciphertext's file and the block it is added to."""
 
     block: int
-    blob: bytes
+    blob: bytes | memoryview
 
 
 @dataclass(slots=True)
@@ -75,6 +75,10 @@ class Clock:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._mark
         self._mark = now
 
+    def skip(self) -> None:
+        """What has passed since the last lap belongs to no stage."""
+        self._mark = time.perf_counter()
+
 
 class BlockSums:
     """Adds up the chunks of each block: no masks, no groups, nothing is multiplied."""
@@ -85,9 +89,10 @@ class BlockSums:
     def work(self, chunks: Sequence[Chunk]) -> int:
         return len(chunks)
 
-    def evaluate(self, chunks: Sequence[Chunk]) -> Totals:
+    def evaluate(self, chunks: Iterable[Chunk]) -> Totals:
         clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
+            clock.skip()  # the time it took to come
             ciphertext = self._evaluator.load(chunk.blob)
             clock.lap("load")
             sums.add(chunk.block, ciphertext)
