@@ -10,8 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import duckdb
-
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
@@ -33,6 +31,7 @@ from cleave.table.table import Table
 from cleave.transport.base import QUERY_SECONDS, Transport
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave.verdict import Verdict
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.params import Profile

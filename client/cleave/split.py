@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +17,7 @@ from cleave.sql.plan import Argument, QueryPlan, grouped_by
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
-from cleave_shared import limits
+from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, QueryRefused
 

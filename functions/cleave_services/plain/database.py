@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-import duckdb
-
-from cleave_shared import limits
+from cleave_shared import duckdb, limits
 from cleave_shared.errors import WireError
 
 TABLE = "rows"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import duckdb
 from flint import arb
 from sqlglot import exp
 
@@ -22,6 +21,7 @@ from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.numbers import Special, exact
 from cleave.sql.finish.shape import Shapes, arguments_of, branches_of, name_of
 from cleave.sql.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 
 _MOST_DIGITS = 400  # to round to
