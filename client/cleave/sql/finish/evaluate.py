@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from flint import arb
 from sqlglot import exp
 
+from cleave.aggregates.flints import arb
 from cleave.sql.dialect import write
 from cleave.sql.finish import compare, functions
 from cleave.sql.finish.casts import FLOATS, INTEGERS, cast, in_range
