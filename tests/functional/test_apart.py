@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave_services.sensitive import apart
-from cleave_shared import wire
+from cleave_services.sensitive import apart, workers
+from cleave_shared import limits, wire
+from cleave_shared.children import Bounds, Child
 from cleave_shared.errors import ServiceError
+from cleave_shared.fork_server import Work
 from tests.functional import many_chunks
 from tests.functional.processes import descendants, end_within
 
@@ -93,3 +95,26 @@ def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: 
         pytest.fail("no request was found at work")
     assert end_within(seen, 5)
     assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
+
+
+def test_a_lone_worker_is_forked_once_and_held_to_a_workers_bounds(
+    key: SecretKey, request_of_many: wire.MomentsRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Bounds] = []
+    fork = apart._server.fork
+
+    def watched(work: Work, arguments: Sequence[object], bounds: Bounds) -> Child:
+        asked.append(bounds)
+        return fork(work, arguments, bounds)
+
+    monkeypatch.setattr(workers, "MIN_WORK", 10_000)
+    monkeypatch.setattr(apart._server, "fork", watched)
+    monkeypatch.setattr(workers, "spread", None)  # which forks more
+    answer = embedded_services().sensitive(request_of_many)
+    assert many_chunks.total_of(key, answer) == many_chunks.TOTAL
+    assert asked == [Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES)]
+    with pytest.raises(ServiceError, match="answered 422: not a ciphertext"):
+        embedded_services().sensitive(many_chunks.damaged(request_of_many, 3))
+    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.001)
+    with pytest.raises(ServiceError, match=r"answered 422: stopped after 0\.001 s"):
+        embedded_services().sensitive(request_of_many)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
-from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, told
+from cleave_services.sensitive.workers import SPARE, dumped, evaluate_in_parallel, loaded, needed, told
 from cleave_shared import limits
 from cleave_shared.children import Bounds, Channel
 from cleave_shared.errors import ProcessDied
@@ -47,7 +47,10 @@ def block_sums(
     seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
     if not _wanted:
         return evaluate_in_parallel(BlockSums(evaluator), chunks, workers, seconds)
-    return _apart(_evaluate, (profile, [(each.block, each.blob) for each in chunks], workers, seconds), seconds)
+    sent = [(each.block, each.blob) for each in chunks]
+    if needed(BlockSums(evaluator), chunks, workers) == 1:
+        return _apart(_evaluate_alone, (profile, sent), seconds, limits.WORKER_BYTES)
+    return _apart(_evaluate, (profile, sent, workers, seconds), seconds + 2 * SPARE)  # a worker's limit comes first
 
 
 def masked_sums(
@@ -62,7 +65,7 @@ def masked_sums(
     """The sums of the rows of each group; `packing`: in few files. Raises what `evaluate_in_parallel` raises."""
     if not _wanted:
         return _scanned(evaluator, profile, wanted, chunks, workers, seconds, packing)
-    return _apart(_scan, (profile, wanted, list(chunks), workers, seconds, packing), seconds)
+    return _apart(_scan, (profile, wanted, list(chunks), workers, seconds, packing), seconds + 2 * SPARE)
 
 
 def _scanned(
@@ -81,13 +84,17 @@ def _scanned(
     return packed(profile, packing, wanted, totals, workers, max(SPARE, until - time.monotonic()))
 
 
-def _apart(work: Work, arguments: Sequence[object], seconds: float) -> Totals:
-    longest = seconds + 2 * SPARE  # the workers' own limit comes first
+def _apart(work: Work, arguments: Sequence[object], seconds: float, memory: int | None = None) -> Totals:
     try:
-        with _server.fork(work, arguments, Bounds(seconds=longest)) as child:
-            return loaded(child.receive(longest + SPARE, limits.WORKER_BYTES))
+        with _server.fork(work, arguments, Bounds(seconds=seconds, memory=memory)) as child:
+            return loaded(child.receive(seconds + SPARE, limits.WORKER_BYTES))
     except ProcessDied as died:
         raise told(died) from None
+
+
+def _evaluate_alone(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]]) -> None:
+    """In the one worker that is needed: this process, held to a worker's bounds."""
+    channel.send(dumped(BlockSums(SealEvaluator(ring(profile))).evaluate([Chunk(*each) for each in sent])))
 
 
 def _evaluate(channel: Channel, profile: str, sent: Sequence[tuple[int, bytes]], workers: int, seconds: float) -> None:

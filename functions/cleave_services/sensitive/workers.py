@@ -65,11 +65,16 @@ def evaluate_in_parallel(
 ) -> Totals:
     """`evaluation` over `workers` processes, whose results one more adds up. Raises what `spread` raises."""
     deadline = time.monotonic() + (limits.SENSITIVE_SECONDS if seconds is None else seconds)
-    count = max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
+    count = needed(evaluation, chunks, workers)
     parts = spread(lambda share: dumped(evaluation.evaluate(share)), chunks, count, deadline)
     if len(parts) > 1:
         parts = spread(lambda _: dumped(evaluation.merge(list(map(loaded, parts)))), [None], 1, deadline)
     return loaded(parts[0])
+
+
+def needed(evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int) -> int:
+    """Of `workers` processes those that are worth their forks."""
+    return max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
 
 
 def spread(
