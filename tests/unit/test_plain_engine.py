@@ -6,6 +6,7 @@ import math
 import os
 import re
 import tempfile
+import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from cleave_services.plain import contained, engine
 from cleave_services.plain.database import Database, _translated
 from cleave_shared import limits
+from cleave_shared.children import Child
 from cleave_shared.errors import WireError
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
@@ -469,3 +471,53 @@ def test_threads_follow_lambdas_memory(monkeypatch: pytest.MonkeyPatch) -> None:
             )
         )
     assert settings_found == {"threads": "2", "memory_limit": "1.9 GiB"}
+
+
+# --- a child forked ahead ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ahead() -> Iterator[Child]:
+    contained.prepare()
+    while not contained._server.is_ready():
+        time.sleep(0.01)
+    contained.fork_ahead()
+    contained.fork_ahead()
+    (child,) = contained._ahead
+    yield child
+    while contained._ahead:
+        with contained._ahead.pop():
+            """Ended, as whatever a request did with it."""
+
+
+def count(aggregate: str = "count(*)") -> list[int]:
+    request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
+    return contained.run(engine.aggregate, request, PlainResponse).counts
+
+
+def test_a_child_forked_ahead_answers_one_request(ahead: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(contained._server, "fork", None)
+        assert count() == [3]
+    assert not contained._ahead
+    assert count() == [3]
+
+
+def test_one_that_died_before_it_was_asked_is_none(ahead: Child) -> None:
+    ahead.kill()
+    assert count() == [3]
+
+
+def test_the_time_of_one_begins_with_its_request(ahead: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    time.sleep(0.4)
+    monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.3)
+    with pytest.raises(WireError, match=r"stopped after 0\.3 s") as stopped:
+        count("sum(list_sum(list_transform(range(20000000), lambda x: x * x)))")
+    assert stopped.value.status == 422
+
+
+def test_one_is_shut_in_as_any_other(ahead: Child) -> None:
+    for aggregate in ("max(getenv('HOME'))", "(SELECT count(*) FROM '/etc/passwd')"):
+        with pytest.raises(WireError):
+            count(aggregate)
+        contained.fork_ahead()
