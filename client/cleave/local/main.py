@@ -8,7 +8,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from cleave.cli import process
 from cleave.cli.early import planner_for
@@ -39,6 +40,9 @@ def _lighten() -> None:
     """Before anything is imported that a question needs: half of a small one's time goes into imports."""
     # pydantic would read the metadata of every distribution there is; a plugin of its has no business with our bodies
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    plugins: Any = ModuleType("pydantic.plugin._loader")  # nor does it need what reads it, which takes 10 ms
+    plugins.get_plugins = tuple
+    sys.modules.setdefault(plugins.__name__, plugins)
     # numpy's linear algebra, which nothing here uses, would start threads: see cleave_shared.fork_server
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
