@@ -98,7 +98,9 @@ def _import_common() -> None:
 def _serve(channel: Channel) -> None:
     from cleave.sql import catalog, cut, parse, resolve  # noqa: F401, PLC0415 - before it is asked
     from cleave.sql.planner import plan_query  # noqa: PLC0415
+    from cleave.table.duck import connect_ahead  # noqa: PLC0415
 
+    connect_ahead()
     try:
         (content,) = channel.receive()
     except EOFError:  # nothing was to be planned
