@@ -157,7 +157,7 @@ class Session:
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
         from cleave.ckks.pool import open_pool  # noqa: PLC0415
-        from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
+        from cleave.pipeline import DEFAULTS, import_finish, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
@@ -171,6 +171,8 @@ class Session:
             self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
             return run_local(table, plan, options or DEFAULTS, deadline)
         access = self._checked()
+        if self._lazy.under_way:
+            import_finish()  # instead of waiting for the table
         table = self.table
         key = self._secret(access)  # may prompt: no bars then
         with marking(access.key) if access.remote else contextlib.nullcontext():
