@@ -270,4 +270,6 @@ class Message(pydantic.BaseModel):
     number: int
 assert Message(number="3").number == 3
 assert not {"importlib.metadata", "email"} & set(sys.modules)
+from pydantic.plugin._loader import PYDANTIC_ENTRY_POINT_GROUP
+assert PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
 """)

@@ -483,10 +483,10 @@ def ahead() -> Iterator[Child]:
         time.sleep(0.01)
     contained.fork_ahead()
     contained.fork_ahead()
-    (child,) = contained._ahead
+    (child,) = contained._ahead.values()
     yield child
     while contained._ahead:
-        with contained._ahead.pop():
+        with contained._ahead.popitem()[1]:
             """Ended, as whatever a request did with it."""
 
 

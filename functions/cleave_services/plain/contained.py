@@ -31,8 +31,7 @@ _SPARE = 1.0  # seconds between the kernel's end of the child and the end of wai
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
 # Children come from here and never from the process of the service, where threads may be at work in DuckDB or anywhere.
 _server = ForkServer(["cleave_services.plain.engine", "cleave_services.plain.select", "cleave_services.plain.simple"])
-_ahead: list[Child] = []  # asked nothing yet
-os.register_at_fork(after_in_child=_ahead.clear)  # a process forked from this one has no share in it
+_ahead: dict[int, Child] = {}  # asked nothing yet; by the process whose it is, not one that is forked from that
 
 
 def prepare() -> None:
@@ -47,8 +46,8 @@ def fork_ahead() -> None:
     where it would have to be waited for.
     """
     with contextlib.suppress(ServiceError):
-        if not _ahead and _server.is_ready():
-            _ahead.append(_server.fork(_answer_later, (), replace(_bounds(limits.PLAIN_SECONDS), seconds=None)))
+        if os.getpid() not in _ahead and _server.is_ready():
+            _ahead[os.getpid()] = _server.fork(_answer_later, (), replace(_bounds(limits.PLAIN_SECONDS), seconds=None))
 
 
 def peak_kb() -> int:
@@ -82,8 +81,8 @@ def run(
 def _asked(work: Callable[[Request], Response], request: Request, most: int, seconds: float) -> Child:
     """The child that was forked ahead, or a new one, at work."""
     payload = pickle.dumps((work, request, most), pickle.HIGHEST_PROTOCOL)
-    with contextlib.suppress(IndexError, ProcessDied), contextlib.ExitStack() as stack:  # there is none, or no more
-        child = stack.enter_context(_ahead.pop())
+    with contextlib.suppress(KeyError, ProcessDied), contextlib.ExitStack() as stack:  # there is none, or no more
+        child = stack.enter_context(_ahead.pop(os.getpid()))
         child.send([str(seconds).encode(), payload], seconds)
         stack.pop_all()
         return child
