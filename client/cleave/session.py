@@ -162,7 +162,7 @@ class Session:
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
         from cleave.transport.deadline import Deadline, Stopped  # noqa: PLC0415
-        from cleave_shared import duckdb  # noqa: PLC0415 - 30 ms
+        from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")

@@ -92,7 +92,7 @@ def _import_common() -> None:
     """What both sides of the fork need. None of it starts a thread (numpy's OpenBLAS: see cleave.local.main)."""
     from cleave.sql import plan  # noqa: F401, PLC0415 - aggregates, and numpy with them: 50 ms
     from cleave.table import schema  # noqa: F401, PLC0415
-    from cleave_shared import duckdb  # noqa: F401, PLC0415 - 30 ms
+    from cleave_shared import duckdb  # noqa: F401, PLC0415 - 15 ms
 
 
 def _serve(channel: Channel) -> None:

@@ -2,7 +2,8 @@
 
 A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
 ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a process
-that has nothing but SEAL, and that is forked by a fork server (`cleave_shared.fork_server`). None inherits the key.
+that has nothing but SEAL, and that is forked by a fork server (`cleave_shared.fork_server`); where one worker is
+enough, that process is it. None inherits the key.
 """
 
 from __future__ import annotations
