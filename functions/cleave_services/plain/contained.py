@@ -7,6 +7,7 @@ it answers on, and no core file. It hands back bytes, which are validated like a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import os
@@ -48,6 +49,14 @@ def fork_ahead() -> None:
     with contextlib.suppress(ServiceError):
         if os.getpid() not in _ahead and _server.is_ready():
             _ahead[os.getpid()] = _server.fork(_answer_later, (), replace(_bounds(limits.PLAIN_SECONDS), seconds=None))
+
+
+@atexit.register
+def _end_ahead() -> None:
+    child = _ahead.pop(os.getpid(), None)
+    if child is not None:
+        with child:
+            """It goes with this process, and its sockets are closed."""
 
 
 def peak_kb() -> int:
