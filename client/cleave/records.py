@@ -17,9 +17,8 @@ from cleave.table.source import unique_names
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    import duckdb
-
     from cleave.sql.finish import ResultTable
+    from cleave_shared import duckdb
 
 # Neither Parquet nor Arrow has integers of 128 bits: DuckDB would write them as doubles.
 _STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)"}

@@ -156,14 +156,13 @@ class Session:
         return answer
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
-        import duckdb  # noqa: PLC0415 - 30 ms
-
         from cleave.ckks.pool import open_pool  # noqa: PLC0415
-        from cleave.pipeline import DEFAULTS, run_local, run_query  # noqa: PLC0415
+        from cleave.pipeline import DEFAULTS, import_finish, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
         from cleave.transport.deadline import Deadline, Stopped  # noqa: PLC0415
+        from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
@@ -172,6 +171,8 @@ class Session:
             self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
             return run_local(table, plan, options or DEFAULTS, deadline)
         access = self._checked()
+        if self._lazy.under_way:
+            import_finish()  # instead of waiting for the table
         table = self.table
         key = self._secret(access)  # may prompt: no bars then
         with marking(access.key) if access.remote else contextlib.nullcontext():

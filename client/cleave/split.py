@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +18,7 @@ from cleave.sql.plan import Argument, QueryPlan, grouped_by
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
-from cleave_shared import limits
+from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, QueryRefused
 

@@ -47,12 +47,12 @@ def test_each_half_has_its_process_and_not_the_others_library() -> None:
     with served("--quiet") as (_, process):
         halves = descendants(process.pid)
         libraries = [loaded(pid) for pid in halves]
-    assert sorted(libraries, key=sorted) == [{"duckdb"}, {"duckdb"}, {"tenseal"}]  # the plain half's fork server
+    assert sorted(libraries, key=sorted) == [{"duckdb"}, {"duckdb"}, {"sealapi"}]  # the plain half's fork server
 
 
 def loaded(pid: int) -> set[str]:
     maps = Path(f"/proc/{pid}/maps").read_text()
-    return {library for library in ("duckdb", "tenseal") if library in maps}
+    return {library for library in ("duckdb", "sealapi") if library in maps}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -83,7 +83,7 @@ def suppressed_post(url: str, body: object) -> None:
 
 def test_one_half_is_gone_and_the_other_answers() -> None:
     with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
-        plain, forking, other = sorted(descendants(process.pid), key=lambda pid: "tenseal" in loaded(pid))
+        plain, forking, other = sorted(descendants(process.pid), key=lambda pid: "sealapi" in loaded(pid))
         os.kill(plain, signal.SIGKILL)
         assert end_within([plain, forking], 5)
         answer = client.post("/v1/plain", json=SUM)

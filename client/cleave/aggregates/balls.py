@@ -16,7 +16,7 @@ from cleave.aggregates import flints
 from cleave.aggregates.base import Estimate, Figure
 
 if TYPE_CHECKING:
-    from flint import arb
+    from cleave.aggregates.flints import arb
 
 _BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
 _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53

@@ -149,6 +149,12 @@ def _centre(values: Doubles) -> float:
     if max(-least, largest) >= _HUGE:
         return 0.0
     sample = values[:: 1 + len(values) // _SAMPLE]
-    mantissa, exponent = math.frexp(float(np.median(sample)))
+    mantissa, exponent = math.frexp(_median(sample))
     centre = math.ldexp(round(mantissa * 2**_CENTRE_BITS), exponent - _CENTRE_BITS)
     return min(max(centre, least), largest)  # no difference is larger than the declared range
+
+
+def _median(values: Doubles) -> float:
+    """As np.median, which would import numpy.ma: 9 ms."""
+    middle = [(len(values) - 1) // 2, len(values) // 2]
+    return float(np.partition(values, middle)[middle].mean())

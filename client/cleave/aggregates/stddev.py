@@ -12,7 +12,7 @@ from cleave.aggregates.variance import Variance
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from flint import arb
+    from cleave.aggregates.flints import arb
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from cleave.aggregates.powers import Square
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from flint import arb
+    from cleave.aggregates.flints import arb
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class Result:
     def arrow(self, *, bounds: bool = False) -> pa.Table:
         """A pyarrow Table of DuckDB's types, integers of 128 bits as decimals; `bounds` as in `df`."""
         try:
+            import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
             import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
         except ImportError:
             raise InputError(

@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import duckdb
-
 from cleave.bench import suite
 from cleave.bench.coefficients import coefficients
 from cleave.ckks.cipher import generate
@@ -32,6 +30,7 @@ from cleave.table.schema import Schema, load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import Transport
 from cleave.transport.deadline import Deadline
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import SUM60_PACK
 

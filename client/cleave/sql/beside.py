@@ -90,16 +90,17 @@ class Planner:
 
 def _import_common() -> None:
     """What both sides of the fork need. None of it starts a thread (numpy's OpenBLAS: see cleave.local.main)."""
-    import duckdb  # noqa: F401, PLC0415 - 30 ms
-
     from cleave.sql import plan  # noqa: F401, PLC0415 - aggregates, and numpy with them: 50 ms
     from cleave.table import schema  # noqa: F401, PLC0415
+    from cleave_shared import duckdb  # noqa: F401, PLC0415 - 15 ms
 
 
 def _serve(channel: Channel) -> None:
     from cleave.sql import catalog, cut, parse, resolve  # noqa: F401, PLC0415 - before it is asked
     from cleave.sql.planner import plan_query  # noqa: PLC0415
+    from cleave.table.duck import connect_ahead  # noqa: PLC0415
 
+    connect_ahead()
     try:
         (content,) = channel.receive()
     except EOFError:  # nothing was to be planned

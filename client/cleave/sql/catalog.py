@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import duckdb
 from sqlglot import Tokenizer, TokenType, exp
 from sqlglot.errors import TokenError
 
@@ -17,6 +16,7 @@ from cleave.sql.uncut import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import connect, identifier
 from cleave.table.schema import Column
+from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 
 _NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"

@@ -11,7 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import duckdb
+from cleave_shared import duckdb
 
 _SAME_FUNCTION = {"^": "power", "**": "power", "pow": "power", "@": "abs"}
 _SAME_TYPE = {

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import field
 
-import duckdb
-
 from cleave.sql.plan import QueryPlan
 from cleave.table.duck import connect, create_of_texts
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn

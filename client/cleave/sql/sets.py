@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-import duckdb
-
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Merger, Texts, part_types_of
 from cleave.table.duck import connect, create_of_texts
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import PlainResponse

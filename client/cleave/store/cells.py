@@ -7,11 +7,10 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import duckdb
-
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import create_of_texts
 from cleave.table.schema import Column
+from cleave_shared import duckdb
 from cleave_shared.errors import CheckFailed
 
 MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-import duckdb
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +21,7 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.table import no_table
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 
-import duckdb
 import numpy as np
 import sqlglot
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import NUMBER
 from cleave.store.stored import Stored
 from cleave.table.duck import connect, identifier
+from cleave_shared import duckdb
 
 _SIMPLE = frozenset(
     {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "qualify", "windows"}

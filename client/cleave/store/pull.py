@@ -55,6 +55,8 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
 
 def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
     """All of it as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
+    import duckdb  # noqa: F401, PLC0415 - whole: relations, and what Arrow makes of them
+
     names = [column.name for column in stored.schema.columns]
     with stored.rows.table(names, ordered=True, progress=progress) as table:
         return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from cleave.store.rows import Rows
 from cleave.store.schemas import arguments_of, load_stored_schema
 from cleave.store.segment import selection
 from cleave.table.table import Table
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
+import duckdb  # whole: of relations, and of Arrow streams that are registered
 import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-import duckdb
-
 from cleave.table import typed
 from cleave.table.cast import Cast, cast
 from cleave.table.duck import identifier
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, Schema
 from cleave.table.source import column_names, duckdb_source
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
-
 from cleave.table.duck import identifier
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, Schema
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 

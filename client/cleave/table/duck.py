@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-import duckdb
+from cleave_shared import duckdb
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",

@@ -109,6 +109,8 @@ def _as_arrow(data: ArrowStream) -> Frame:
             f"{shown}: is read by pyarrow, which is not installed",
             hint="pip install 'cleave[pandas]' or 'cleave[arrow]'",
         ) from None
+    import duckdb  # noqa: F401, PLC0415 - whole, since it scans what is registered here
+
     from cleave.table.arrow import of_pandas, readable  # noqa: PLC0415 - needs pyarrow
 
     if _is_pandas(data):

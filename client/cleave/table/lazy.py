@@ -27,7 +27,7 @@ class LazyTable:
     """`name` is what SQL calls it. `read` may take its time; it raises InputError for what does not fit the schema.
 
     `stream` opens its rows to be read a batch at a time instead. `small`: it is read before anybody would look at a
-    progress bar.
+    progress bar. `under_way`: by a thread, since before `read` is called.
     """
 
     name: str
@@ -35,6 +35,7 @@ class LazyTable:
     read: Callable[[Progress | None], Table]
     stream: Callable[[], Stream]
     small: bool = False
+    under_way: bool = False
 
 
 def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
@@ -85,7 +86,7 @@ def begun(table: LazyTable) -> LazyTable:
         thread.join()  # its end, not only its result: what is forked later is to be forked of a single one
         return done.result()
 
-    return replace(table, read=read, small=False)
+    return replace(table, read=read, small=False, under_way=True)
 
 
 def _bytes(names: Sequence[str | Path]) -> float:

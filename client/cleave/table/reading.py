@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-import duckdb
+from cleave_shared import duckdb
 
 _SECONDS = 0.2  # between two looks
 

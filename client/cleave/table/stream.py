@@ -12,8 +12,6 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import duckdb
-
 from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
 from cleave.table.casts import Reading, read_under, too_large
@@ -24,6 +22,7 @@ from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 

@@ -9,8 +9,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO
 
-import duckdb
-
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
 from cleave.table.derived import Derived
@@ -18,7 +16,7 @@ from cleave.table.duck import connect, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
-from cleave_shared import limits
+from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 

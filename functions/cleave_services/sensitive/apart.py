@@ -18,10 +18,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
-from cleave_services.sensitive.pack import Packing, packed
-from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_services.sensitive.workers import (
     SPARE,
     dumped,
@@ -35,12 +34,16 @@ from cleave_shared import limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied
 from cleave_shared.fork_server import ForkServer, Work
-from cleave_shared.masking import mask_evaluator
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
 
+if TYPE_CHECKING:
+    from cleave_services.sensitive.pack import Packing
+    from cleave_services.sensitive.scan import ScanChunk, Wanted
+
 ring(SUM60_PACK.name)  # made before the fork server is, so that no request waits for it and every worker inherits it
-_server = ForkServer([__name__])
+# what only scans need is imported there, since a question over files asks for none
+_server = ForkServer([__name__, "cleave_services.sensitive.pack", "cleave_services.sensitive.scan"])
 _wanted = False
 _MOST_IDLE = 4  # as many requests a client has under way
 _BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
@@ -159,6 +162,9 @@ def _scanned(
     seconds: float,
     packing: Packing | None,
 ) -> Totals:
+    from cleave_services.sensitive.pack import packed  # noqa: PLC0415 - see _server
+    from cleave_services.sensitive.scan import MaskedSums  # noqa: PLC0415
+
     until = time.monotonic() + seconds
     totals = evaluate_in_parallel(MaskedSums(evaluator, wanted), chunks, workers, seconds)
     if packing is None:
@@ -213,4 +219,6 @@ def _scan(
     seconds: float,
     packing: Packing | None,
 ) -> None:
+    from cleave_shared.masking import mask_evaluator  # noqa: PLC0415 - see _server
+
     channel.send(dumped(_scanned(mask_evaluator(profile), profile, wanted, chunks, workers, seconds, packing)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from flint import arb, fmpq
-
+from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish.functions import number
 from cleave.sql.finish.numbers import Number, Special, ends, exact, nearest
 from cleave.sql.finish.values import Atom, Result, Text, strict

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import duckdb
-from flint import arb
 from sqlglot import exp
 
+from cleave.aggregates.flints import arb
 from cleave.sql.dialect import write
 from cleave.sql.finish import compare, functions
 from cleave.sql.finish.casts import FLOATS, INTEGERS, cast, in_range
@@ -22,6 +21,7 @@ from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.numbers import Special, exact
 from cleave.sql.finish.shape import Shapes, arguments_of, branches_of, name_of
 from cleave.sql.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 
 _MOST_DIGITS = 400  # to round to

@@ -8,8 +8,6 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from cleave.aggregates.answers import Answers, Rows
 from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Figure
@@ -22,6 +20,7 @@ from cleave.sql.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import connect
+from cleave_shared import duckdb
 
 if TYPE_CHECKING:
     from cleave.sql.finish.expressions import Expressions

@@ -11,12 +11,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import duckdb
-
 from cleave.sql.finish.casts import is_numeric
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import create_of_texts
+from cleave_shared import duckdb
 from cleave_shared.errors import ServiceError
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from flint import fmpq
 from sqlglot import exp
 
+from cleave.aggregates.flints import fmpq
 from cleave.sql.dialect import write
 from cleave.sql.finish.casts import FLOATS, cast, is_numeric
 from cleave.sql.finish.compare import OPERATORS

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from flint import arb, fmpq
-
+from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish.numbers import Number, Special, ball, hull, tidy
 from cleave_shared.dataclass import dataclass
 
