@@ -221,7 +221,7 @@ def ask(key_file: Path) -> list[object]:
 
 _WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
-_WHOLE = "duckdb tenseal flint.types.acb_mat"  # of which a part is enough
+_WHOLE = "duckdb tenseal numpy.ma flint.types.acb_mat"  # of which a part is enough
 NEVER = {*_WEB.split(), *_SHOWN.split(), *_WHOLE.split(), "cleave.bench.suite"}
 
 
