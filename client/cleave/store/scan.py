@@ -38,7 +38,7 @@ from cleave_shared.stored import Linked
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
-CALLS_UNDER_WAY = 4  # each has 4 MB of results at most
+CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
 
 
 class Asking(Protocol):
@@ -152,8 +152,16 @@ Keys = Callable[[], PackingKey | None]  # None: there is none, and none can be s
 Send = Callable[[Iterable[Call]], Iterator[tuple[Call, Totals]]]  # every call with its answer, in order
 
 
-def scan(asking: Asking, stored: Stored, plan: StoredPlan, progress: Progress, keys: Keys = lambda: None) -> ScanAnswer:
-    """`keys`: where answers of many sums get their packing key.
+def scan(
+    asking: Asking,
+    stored: Stored,
+    plan: StoredPlan,
+    progress: Progress,
+    keys: Keys = lambda: None,
+    side_by_side: int = CALLS_UNDER_WAY,
+) -> ScanAnswer:
+    """`keys`: where answers of many sums get their packing key; without, they come back one by one, which takes less
+    where nothing is sent over a network. `side_by_side`: calls under way at once.
 
     Raises ServiceError, StoreError, CheckFailed; ManyGroupsError where the rows themselves are less to read.
     """
@@ -161,7 +169,7 @@ def scan(asking: Asking, stored: Stored, plan: StoredPlan, progress: Progress, k
     require_few(stored, plan, len(selected.response.counts))
     found = Scan(stored, plan, selected, keys)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
-    return ScanAnswer(selected.response, found.sums(lambda calls: sent(asking, stored, calls), advance))
+    return ScanAnswer(selected.response, found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance))
 
 
 class ManyGroupsError(QueryRefused):
@@ -296,18 +304,22 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
     )
 
 
-def sent(asking: Asking, stored: Stored, calls: Iterable[Call]) -> Iterator[tuple[Call, Totals]]:
-    """Several calls under way at once, none after an error. Raises ServiceError, StoreError, CheckFailed."""
+def sent(
+    asking: Asking, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
+) -> Iterator[tuple[Call, Totals]]:
+    """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
+    CheckFailed.
+    """
 
     def ask(call: Call) -> Totals:
         return asking.scan(request_of(call, asking.linked, stored)).totals
 
     under_way: deque[tuple[Call, Future[Totals]]] = deque()
-    pool = ThreadPoolExecutor(CALLS_UNDER_WAY, "scan")
+    pool = ThreadPoolExecutor(side_by_side, "scan")
     try:
         for call in calls:
             under_way.append((call, pool.submit(ask, call)))
-            if len(under_way) > CALLS_UNDER_WAY:
+            if len(under_way) > side_by_side:
                 yield _first(under_way)
         while under_way:
             yield _first(under_way)

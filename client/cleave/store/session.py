@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cleave.model import cache
 from cleave.model.cost import Prices
+from cleave.model.timings import Timings
 from cleave.pipeline import DEFAULTS, Options, Result, run_local
 from cleave.session import Access, Bars, Silent, require_decided
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -28,7 +29,7 @@ from cleave.store.describe import describe_stored
 from cleave.store.memory import Memory
 from cleave.store.packing_key import PackingKeys
 from cleave.store.pruning import cells_of_whole
-from cleave.store.scan import ManyGroupsError, ScanAnswer, scan
+from cleave.store.scan import CALLS_UNDER_WAY, ManyGroupsError, ScanAnswer, scan
 from cleave.store.services import Embedded, Services
 from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
@@ -223,6 +224,8 @@ class StoredSession:
                         from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                         return scan_by_job(remote, self._stores.sensitive, stored, plan, job, progress, deadline)
+                    if not self._services.elsewhere:
+                        return scan(remote, stored, plan, progress, side_by_side=min(CALLS_UNDER_WAY, Timings.cores()))
                     with keys.forgotten_where_refused():
                         return scan(remote, stored, plan, progress, keys.key)
 
