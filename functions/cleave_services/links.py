@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cleave_services import link_files
@@ -51,6 +51,39 @@ class _Place:
     rest: str
 
 
+class Content(Protocol):
+    """An object's bytes."""
+
+    def read(self) -> bytes:
+        """Raises WireError where they are not what they must be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    content: bytes
+
+    def read(self) -> bytes:
+        return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    """In a folder; `number` is what an error calls it."""
+
+    folder: str
+    name: str
+    size: int
+    sha256: str
+    number: int
+
+    def read(self) -> bytes:
+        try:
+            return _checked(link_files.read(self.folder, self.name, self.size), self.sha256)
+        except Broken as broken:
+            raise WireError(f"object {self.number} {broken.reason}", hint=broken.hint) from None
+
+
 class Links:
     """The places that links may lead to. Thread-safe."""
 
@@ -75,6 +108,16 @@ class Links:
 
         _each(len(objects), fetch, what)
         return found
+
+    def contents(self, table_set: str, objects: Sequence[Linked]) -> list[Content]:
+        """The same, those of folders not read yet: whoever needs them opens them, in whatever process."""
+        places = [self._place(each.link, TABLES, table_set, f"object {at}") for at, each in enumerate(objects)]
+        if any(not place.base.startswith("file:") for place in places):
+            return [_Held(content) for content in self.read(table_set, objects)]
+        return [
+            _Resting(_folder(place.base), place.rest, each.bytes, each.sha256, at)
+            for at, (place, each) in enumerate(zip(places, objects, strict=True))
+        ]
 
     def write(self, table_set: str, link: str, content: bytes) -> Kept:
         """Put an answer where `link` says, if nothing is there. Raises WireError."""
@@ -157,20 +200,20 @@ def _folder(base: str) -> str:
 def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
     """What is there, if it is what is wanted. Raises Broken."""
     if place.base.startswith("file:"):
-        return _checked(link_files.read(_folder(place.base), place.rest, wanted.bytes), wanted)
+        return _checked(link_files.read(_folder(place.base), place.rest, wanted.bytes), wanted.sha256)
     name = (place.base, place.rest.partition("?")[0], wanted.sha256)
     known, tag = _warm.find(name)
     content, found = connections.get(place.base, place.rest, wanted.bytes, tag)
     if content is None:  # the store let the link pass, and has what it had
         return known
-    checked = _checked(content, wanted)
+    checked = _checked(content, wanted.sha256)
     if found and len(checked) >= limits.WARM_LEAST_BYTES:
         _warm.keep(name, checked, found)
     return checked
 
 
-def _checked(content: bytes, wanted: Linked) -> bytes:
-    if hashlib.sha256(content).hexdigest() != wanted.sha256:
+def _checked(content: bytes, sha256: str) -> bytes:
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise Broken("is not what its digest says")
     return content
 

@@ -33,7 +33,7 @@ from cleave.table.table import open_table
 from cleave.transport.base import EnvelopeTransport, Service
 from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
-from cleave_services.sensitive import scan, scan_stored
+from cleave_services.sensitive import scan, scan_work
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 from tests.conftest import no_passphrase
 from tests.store.conftest import BUCKET, aws_session
@@ -165,10 +165,10 @@ def test_what_travels_is_damaged(world: World, kind: str) -> None:
 
 
 def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = scan_stored._files
+    real = scan_work.Files._read
 
-    def files(*arguments: Any) -> list[bytes]:
-        found = real(*arguments)
+    def files(self: scan_work.Files, place: int) -> list[bytes]:
+        found = real(self, place)
         one, other = rng.sample(range(len(found)), 2)
         if kind == "chunk doubled":
             found[one] = found[other]
@@ -176,7 +176,7 @@ def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> N
             found[one], found[other] = found[other], found[one]
         return found
 
-    monkeypatch.setattr(scan_stored, "_files", files)
+    monkeypatch.setattr(scan_work.Files, "_read", files)
 
 
 def _masks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ import select
 import signal
 import struct
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,12 +37,11 @@ from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
 
 if TYPE_CHECKING:
-    from cleave_services.sensitive.pack import Packing
-    from cleave_services.sensitive.scan import ScanChunk, Wanted
+    from cleave_services.sensitive.scan_work import ScanWork
 
 ring(SUM60_PACK.name)  # made before the fork server is, so that no request waits for it and every worker inherits it
 # what only scans need is imported there, since a question over files asks for none
-_server = ForkServer([__name__, "cleave_services.sensitive.pack", "cleave_services.sensitive.scan"])
+_server = ForkServer([__name__, "cleave_services.sensitive.scan_work"])
 _wanted = False
 _MOST_IDLE = 4  # as many requests a client has under way
 _BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
@@ -138,38 +136,11 @@ def _idle_worker() -> Child | None:
         child.__exit__(None, None, None)  # it says nothing unless it has died
 
 
-def masked_sums(
-    evaluator: Evaluator,
-    profile: str,
-    wanted: Wanted,
-    chunks: Sequence[ScanChunk],
-    workers: int,
-    seconds: float,
-    packing: Packing | None = None,
-) -> Totals:
-    """The sums of the rows of each group; `packing`: in few files. Raises what `evaluate_in_parallel` raises."""
+def masked_sums(work: ScanWork) -> Totals:
+    """The sums of the rows of each group. Raises what `ScanWork.totals` raises."""
     if not _wanted:
-        return _scanned(evaluator, profile, wanted, chunks, workers, seconds, packing)
-    return _apart(_scan, (profile, wanted, list(chunks), workers, seconds, packing), seconds)
-
-
-def _scanned(
-    evaluator: Evaluator,
-    profile: str,
-    wanted: Wanted,
-    chunks: Sequence[ScanChunk],
-    workers: int,
-    seconds: float,
-    packing: Packing | None,
-) -> Totals:
-    from cleave_services.sensitive.pack import packed  # noqa: PLC0415 - see _server
-    from cleave_services.sensitive.scan import MaskedSums  # noqa: PLC0415
-
-    until = time.monotonic() + seconds
-    totals = evaluate_in_parallel(MaskedSums(evaluator, wanted), chunks, workers, seconds)
-    if packing is None:
-        return totals
-    return packed(profile, packing, wanted, totals, workers, max(SPARE, until - time.monotonic()))
+        return work.totals()
+    return _apart(_scan, (work,), work.seconds)
 
 
 def _apart(work: Work, arguments: Sequence[object], seconds: float) -> Totals:
@@ -210,15 +181,5 @@ def _received(channel: Channel) -> Iterator[Chunk]:
         yield Chunk(block, blob)
 
 
-def _scan(
-    channel: Channel,
-    profile: str,
-    wanted: Wanted,
-    chunks: Sequence[ScanChunk],
-    workers: int,
-    seconds: float,
-    packing: Packing | None,
-) -> None:
-    from cleave_shared.masking import mask_evaluator  # noqa: PLC0415 - see _server
-
-    channel.send(dumped(_scanned(mask_evaluator(profile), profile, wanted, chunks, workers, seconds, packing)))
+def _scan(channel: Channel, work: ScanWork) -> None:
+    channel.send(dumped(work.totals()))

@@ -12,7 +12,7 @@ shows, and so does a chunk that is another's.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -78,13 +78,16 @@ class MaskedSums:
         self._evaluator = evaluator
         self._wanted = wanted
 
-    def work(self, chunks: Sequence[ScanChunk]) -> int:
-        return len(chunks) * (self._wanted.lanes + len(self._wanted.cuts) + self._wanted.first)
+    @property
+    def chunk_work(self) -> int:
+        """Ciphertexts loaded and masks made for one chunk, at most."""
+        return self._wanted.lanes + len(self._wanted.cuts) + self._wanted.first
 
-    def evaluate(self, chunks: Sequence[ScanChunk]) -> Totals:
+    def evaluate(self, chunks: Iterable[ScanChunk]) -> Totals:
         """Files by lane * results + result."""
         clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
+            clock.lap("read")
             numbers, masks = self._masks(chunk)
             clock.lap("mask")
             for lane, file in enumerate(chunk.files):

@@ -1,0 +1,111 @@
+"""What a process needs for its part of a scan: where the lanes' ciphertexts are, and which rows are wanted.
+
+Objects are opened by whoever adds them up, so that no ciphertext of a folder passes through another process.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from cleave_services.links import Content
+from cleave_services.sensitive.evaluate import Totals
+from cleave_services.sensitive.pack import Packing, packed
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
+from cleave_services.sensitive.workers import SPARE, evaluate_in_parallel
+from cleave_shared.chunks import split
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import WireError
+from cleave_shared.masking import mask_evaluator
+from cleave_shared.moments import SENTINELS
+from cleave_shared.rowsets import Numbers, size, unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An object of a lane, whose first ciphertext is number `first` of it."""
+
+    first: int
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class ScanWork:
+    """`lanes`: of each its objects. `chunks`: numbers of ciphertexts, `numbers`: the groups of their rows, packed.
+
+    `packing`: results in few files.
+    """
+
+    profile: str
+    wanted: Wanted
+    lanes: tuple[tuple[Part, ...], ...]
+    chunks: tuple[int, ...]
+    numbers: bytes
+    workers: int
+    seconds: float
+    packing: Packing | None = None
+
+    def totals(self) -> Totals:
+        """Raises what `evaluate_in_parallel` raises, WireError for an object that is not what it must be."""
+        until = time.monotonic() + self.seconds
+        found = evaluate_in_parallel(_Scanning(self), range(len(self.chunks)), self.workers, self.seconds)
+        if self.packing is None:
+            return found
+        left = max(SPARE, until - time.monotonic())
+        return packed(self.profile, self.packing, self.wanted, found, self.workers, left)
+
+
+class _Scanning:
+    """MaskedSums of places in `work.chunks`."""
+
+    def __init__(self, work: ScanWork) -> None:
+        self._work = work
+        self._sums = MaskedSums(mask_evaluator(work.profile), work.wanted)
+
+    def work(self, places: Sequence[int]) -> int:
+        return len(places) * self._sums.chunk_work
+
+    def evaluate(self, places: Sequence[int]) -> Totals:
+        return self._sums.evaluate(self._chunks(places))
+
+    def merge(self, parts: Sequence[Totals]) -> Totals:
+        return self._sums.merge(parts)
+
+    def _chunks(self, places: Sequence[int]) -> Iterator[ScanChunk]:
+        lanes = [Files(number, parts) for number, parts in enumerate(self._work.lanes)]
+        for place in places:
+            number = self._work.chunks[place]
+            yield ScanChunk(place, number, self._numbers(place), tuple(lane.file(number) for lane in lanes))
+
+    def _numbers(self, place: int) -> Numbers:
+        """Raises WireError."""
+        rows, groups = mask_evaluator(self._work.profile).degree - SENTINELS, len(self._work.wanted.cuts)
+        each = size(rows, groups)
+        return unpack(self._work.numbers[place * each : (place + 1) * each], rows, groups)
+
+
+class Files:
+    """The ciphertexts of a lane, read object by object: what comes next is mostly in the one before."""
+
+    def __init__(self, number: int, parts: Sequence[Part]) -> None:
+        self._number = number
+        self._parts = sorted(parts, key=lambda part: part.first)
+        self._open = -1
+        self._files: list[bytes] = []
+
+    def file(self, chunk: int) -> bytes:
+        """Raises WireError for an object that is not what it must be, or a chunk that is in none."""
+        place = bisect_right([part.first for part in self._parts], chunk) - 1
+        if place >= 0 and place != self._open:
+            self._files = self._read(place)
+            self._open = place
+        if place < 0 or chunk - self._parts[place].first >= len(self._files):
+            raise WireError(f"lanes[{self._number}]: no object has chunk {chunk}")
+        return self._files[chunk - self._parts[place].first]
+
+    def _read(self, place: int) -> list[bytes]:
+        try:
+            return split(self._parts[place].content.read())
+        except ValueError:
+            raise WireError(f"lanes[{self._number}]: an object does not hold ciphertexts") from None
