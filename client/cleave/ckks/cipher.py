@@ -200,7 +200,21 @@ class Cipher(_Encoder):
 
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
         """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
-        phases = []
+        return self.ring.centred(self.ring.inverse_ntt(np.stack([*self._phases(blobs)])))
+
+    def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
+        """Coefficient 0 of each (k,), centred, in half the time. Raises as `decrypt` does.
+
+        It is the mean of a polynomial's transform: the values at all roots of X^N + 1, of which any power but the 0th
+        of X adds up to 0.
+        """
+        low = np.uint64((1 << 32) - 1)
+        inverse, modulus = pow(self.ring.degree, -1, self.ring.modulus), self.ring.modulus
+        sums = [(int((each >> np.uint64(32)).sum()) << 32) + int((each & low).sum()) for each in self._phases(blobs)]
+        return self.ring.centred(np.array([total * inverse % modulus for total in sums], np.uint64))
+
+    def _phases(self, blobs: Sequence[bytes]) -> Iterator[seal.Residues]:
+        """Decrypted and transformed (N,). Raises WireError."""
         for blob in blobs:
             ciphertext, plaintext = self.ring.ciphertext(blob), seal.api.Plaintext()
             try:
@@ -209,5 +223,4 @@ class Cipher(_Encoder):
                 self._decryptor.decrypt(ciphertext, plaintext)
             except (RuntimeError, ValueError):
                 raise WireError(f"not a result of profile {self.ring.profile.name}") from None
-            phases.append(seal.plaintext_values(plaintext))
-        return self.ring.centred(self.ring.inverse_ntt(np.stack(phases)))
+            yield seal.plaintext_values(plaintext)

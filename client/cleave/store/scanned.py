@@ -10,7 +10,7 @@ not: a scan finds faults, not a service that lies.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -42,6 +42,8 @@ class Decrypting(Protocol):
     def ring(self) -> Ring: ...
 
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]: ...
+
+    def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Scanned:
         results = 1 + sum(map(len, cut.cuts))
         if [len(lane) for lane in totals] != [results] * len(cut.lanes):
             raise CheckFailed("envelope", "the answer to a scan has not the results that were asked for")
-        found = self._decrypted([blob for lane in totals for blob in lane])[:, 0]
+        found = self._decrypted(self._cipher.constants, [blob for lane in totals for blob in lane])
         for lane, values in zip(cut.lanes, found.reshape(len(cut.lanes), results).tolist(), strict=True):
             self._check(asked, lane, values)
             taken = iter(values[1:])
@@ -102,7 +104,7 @@ class Scanned:
         results = len(cut.lanes) * (first + len(rows))
         if [*map(len, totals)] != [ciphertexts(results, packing.levels)]:
             raise CheckFailed("envelope", "the packed answer to a scan has not the results that were asked for")
-        decrypted = self._decrypted(totals[0])
+        decrypted = self._decrypted(self._cipher.decrypt, totals[0])
         degree = decrypted.shape[1]
         found = ckks_packed.numbers(decrypted, results, packing).reshape(len(cut.lanes), first + len(rows))
         for lane, values in zip(cut.lanes, found, strict=True):
@@ -125,9 +127,9 @@ class Scanned:
             expected = sum(weight * int(each) for weight, each in zip(weights, sums[start:stop], strict=True))
             require_within(int(value) - expected - known, allowed, self._modulus)
 
-    def _decrypted(self, files: Sequence[bytes]) -> NDArray[np.int64]:
+    def _decrypted(self, decrypt: Callable[[Sequence[bytes]], Integers], files: Sequence[bytes]) -> Integers:
         try:
-            return self._cipher.decrypt(files)
+            return decrypt(files)
         except WireError as error:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
 
