@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,10 +15,11 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.store.scanned import Question, question
 from cleave.store.stored_lanes import SCAN_ROWS
 from cleave_services.plain.app import app as plain
+from cleave_services.plain.database import Database
 from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import rowsets, wire
 from cleave_shared.chunks import joined
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import Linked
 from tests.functional.test_stored_services import SET, Store, post, store
@@ -88,6 +90,46 @@ def test_every_row_is_told_its_group(store: Store, objects: list[bytes], questio
     for at, filter_ in enumerate(found.filters):
         bits = np.concatenate([rowsets.unpack(each, n, 1) for each, n in zip(filter_, SIZES, strict=True)])
         assert np.flatnonzero(bits).tolist() == [row[0] for row in rows if row[2][at]]
+
+
+@pytest.mark.parametrize("where", [None, "n > 0", "i % 4 < 3 AND current_date > DATE '2000-01-01'", "n = 100"])
+@pytest.mark.parametrize("keys", [[], ['"ward"'], ['"ward"', '"n"']])
+def test_rows_that_stay_in_their_objects_are_told_the_same(
+    store: Store, objects: list[bytes], where: str | None, keys: list[str]
+) -> None:
+    """Beside an aggregate they are read into a table."""
+    found = []
+    for aggregates in ([], ["count(*)"]):
+        _, answer = select(store, objects, where=where, keys=keys, aggregates=aggregates)
+        assert answer.status_code == 200, answer.text
+        found.append(wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE))
+    left, read = found
+    assert (left.numbers, left.counts, left.keys) == (read.numbers, read.counts, read.keys)
+
+
+def test_nothing_but_the_objects_is_read(store: Store, objects: list[bytes], tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    other.write_bytes(objects[0])
+    with Database() as database:
+        assert database.leave_objects(objects[1:], SIZES[1:], ["i", "ward"])
+        assert database.fetch("SELECT count(*) FROM rows", "")[0][0] == sum(SIZES[1:])
+        for sql in (f"FROM read_parquet('{other}')", "FROM read_text('/proc/self/environ')", f"COPY rows TO '{other}'"):
+            with pytest.raises(WireError):
+                database.fetch(sql, "sql")
+    with Database() as database, pytest.raises(WireError, match="the envelope says"):
+        database.leave_objects(objects, (1, 1, 1), ["i"])
+
+
+def test_a_column_may_be_called_what_duckdb_calls_a_rows_place(store: Store, tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        path = tmp_path / "named.parquet"
+        connection.execute(
+            f"COPY (SELECT i % 2 AS file_row_number, i % 3 AS rowid FROM range(10) r(i)) TO '{path}' (FORMAT PARQUET)"
+        )
+    for name, counts in (("file_row_number", [5, 5]), ("rowid", [4, 3, 3])):
+        _, answer = select(store, [path.read_bytes()], rows=[10], columns=[name], keys=[f'"{name}"'])
+        assert answer.status_code == 200, answer.text
+        assert wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE).counts == counts
 
 
 def test_a_select_that_reads_no_column_counts_rows(store: Store, objects: list[bytes]) -> None:

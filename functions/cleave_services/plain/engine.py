@@ -132,8 +132,14 @@ def group(
 
     Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
     """
-    _make_keyed(database, where, keys)
-    size = _make_groups(database, len(keys), aggregates)
+    return group_keyed(database, make_keyed(database, where, keys), len(keys), aggregates, most)
+
+
+def group_keyed(
+    database: Database, keyed: str, keys: int, aggregates: Sequence[str] = (), most: int = limits.MAX_JSON_BYTES
+) -> Grouping:
+    """The same of rows that have their keys beside them: `keyed` is what comes after FROM."""
+    size = _make_groups(database, keyed, keys, aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
         raise WireError(
             f"{size:,} groups, at most {limits.MAX_PLAIN_GROUPS:,}",
@@ -142,10 +148,22 @@ def group(
         )
     columns = _read_columns(database, size, most)
     counts = [int(value or 0) for value in columns[0].values]
-    return Grouping(counts, columns[1 : 1 + len(keys)], columns[1 + len(keys) :])
+    return Grouping(counts, columns[1 : 1 + keys], columns[1 + keys :])
 
 
-def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> None:
+def make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> str:
+    """The table `keyed`, with its rows' places: what comes after FROM."""
+    p = database.prefix
+    database.run(f"CREATE TABLE {p}keyed AS {_keyed(database, TABLE, '', where, keys)}", "where or keys")
+    return f"(SELECT rowid AS {p}place, * FROM {p}keyed)"
+
+
+def keyed_where_they_are(database: Database, where: str | None, keys: Sequence[str]) -> str:
+    """The same over `placed`, computed anew wherever it is read."""
+    return f"({_keyed(database, database.placed, f'{database.place}, ', where, keys)})"
+
+
+def _keyed(database: Database, table: str, place: str, where: str | None, keys: Sequence[str]) -> str:
     p = database.prefix
     selected = "true" if where is None else f"coalesce(CAST(({where}\n) AS BOOLEAN), false)"
     # a key is not evaluated where WHERE has said no: it may be an error there
@@ -153,14 +171,10 @@ def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> N
         f", ({sql}\n) AS {p}k{i}" if where is None else f", CASE WHEN {p}selected THEN ({sql}\n) END AS {p}k{i}"
         for i, sql in enumerate(keys)
     )
-    database.run(
-        f"CREATE TABLE {p}keyed AS SELECT {p}selected{columns} "
-        f"FROM (SELECT *, {selected} AS {p}selected FROM {TABLE}) AS {TABLE}",
-        "where or keys",
-    )
+    return f"SELECT {place}{p}selected{columns} FROM (SELECT *, {selected} AS {p}selected FROM {table}) AS {TABLE}"
 
 
-def _make_groups(database: Database, keys: int, aggregates: Sequence[str]) -> int:
+def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence[str]) -> int:
     """Rows are aggregated beside their keys; groups are stored in order of first appearance. Returns their number."""
     p = database.prefix
     named = "".join(f", {p}k{i}" for i in range(keys))
@@ -172,7 +186,7 @@ def _make_groups(database: Database, keys: int, aggregates: Sequence[str]) -> in
     database.run(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
         f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
-        f"FROM {beside}(SELECT rowid AS {p}place, * FROM {p}keyed) WHERE {p}selected {grouped}"
+        f"FROM {beside}{keyed} WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )

@@ -24,17 +24,23 @@ def select(asked: Selecting) -> SelectResponse:
     """Raises what `engine.aggregate_stored` raises."""
     stored, started = asked.stored, time.perf_counter()
     with Database() as database:
-        if stored.columns:
+        left = _may_be_left(asked) and database.leave_objects(stored.objects, stored.rows, stored.columns)
+        if stored.columns and not left:
             database.load_objects(stored.objects, stored.rows, stored.columns)
-        else:
+        elif not left:
             database.load_nothing(sum(stored.rows))
         loaded = time.perf_counter()
         engine.verify(database, stored)
         for index, sql in enumerate(asked.filters):
             require_scalar(database, sql, f"filters[{index}]")
-        grouping = engine.group(database, stored.where, stored.keys, stored.aggregates, stored.most)
+        if left:
+            database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
+            keyed = engine.keyed_where_they_are(database, stored.where, stored.keys)
+        else:
+            keyed = engine.make_keyed(database, stored.where, stored.keys)
+        grouping = engine.group_keyed(database, keyed, len(stored.keys), stored.aggregates, stored.most)
         grouped = time.perf_counter()
-        _tell_rows(database, len(stored.keys), asked.filters)
+        _tell_rows(database, keyed, len(stored.keys), asked.filters)
         p, ends = database.prefix, list(accumulate(stored.rows, initial=0))
         bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(len(grouping.counts).bit_length())]
         numbers = [_planes(database, bits, start, stop) for start, stop in pairwise(ends)]
@@ -54,7 +60,18 @@ def select(asked: Selecting) -> SelectResponse:
     )
 
 
-def _tell_rows(database: Database, keys: int, filters: Sequence[str]) -> None:
+def _may_be_left(asked: Selecting) -> bool:
+    """Whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
+
+    What is computed of a row beside its keys, aggregates and filters, takes a table.
+    """
+    stored = asked.stored
+    quoted = {'"' + name.replace('"', '""') + '"' for name in stored.columns}
+    computed = stored.aggregates or asked.filters or not quoted.issuperset(stored.keys)
+    return bool(stored.columns) and not computed
+
+
+def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:
     """Make the table `told` of the selected rows: place, number of the group from 1, and whether each filter holds."""
     p = database.prefix
     same = " AND ".join(f"rows_of.{p}k{i} IS NOT DISTINCT FROM groups_of.{p}k{i}" for i in range(keys)) or "true"
@@ -64,12 +81,12 @@ def _tell_rows(database: Database, keys: int, filters: Sequence[str]) -> None:
         for i, sql in enumerate(filters)
     )
     columns = "".join(f", {p}f{i}" for i in range(len(filters)))
+    least = f"(SELECT min(rowid) FROM {p}groups)"  # of a table that is not committed yet they begin at 2^60
     beside = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
     database.run(
         f"CREATE TABLE {p}told AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
-        f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {beside}"
-        f"(SELECT rowid AS {p}place, * FROM {p}keyed) AS {p}keys) WHERE {p}selected) AS rows_of "
-        f"JOIN (SELECT rowid AS {p}number, * FROM {p}groups) AS groups_of ON {same}",
+        f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {beside}{keyed} AS {p}keys) WHERE {p}selected) AS rows_of "
+        f"JOIN (SELECT rowid - {least} AS {p}number, * FROM {p}groups) AS groups_of ON {same}",
         "filters",
     )
 
