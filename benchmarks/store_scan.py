@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import store
+from cleave.local.prepare import prepare_embedded
 
 _QUESTION = store.Question(
     "Q1's sums by a scan, 4 measures, 4 groups",
@@ -33,6 +34,7 @@ def main() -> None:
     # of this process alone: what the other benchmark seals or derives is plain here, or left out
     store.KINDS.update({name: "plain" for name, kind in store.KINDS.items() if kind == "sealed"})
     store.DERIVED.clear()
+    prepare_embedded()  # as the Python interface does, while there is one thread
     for scale in sys.argv[1:] or ["0.1"]:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             os.chmod(folder, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's

@@ -94,10 +94,12 @@ class Prices:
         return max(waiting, self.timings.of(decrypting)) + self.timings.of(rest)
 
     def _there(self, work: Work) -> float:
+        """Services of this process pack no results: nothing is saved by it."""
         if not work.calls:
             return 0.0
         if not self.elsewhere:
-            return self.timings.of(work.there) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
+            done: Counts = {each: count for each, count in work.there.items() if each is not Operation.PACK}
+            return self.timings.of(done) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
         return (
             self._busy(work) / min(work.calls, SIDE_BY_SIDE) + ROUND_TRIP + (work.answered + work.sent) / NETWORK_BYTES
         )
