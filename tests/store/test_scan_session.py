@@ -20,6 +20,7 @@ from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.services import Services
 from cleave.store.session import StoredSession, open_tables
 from cleave.store.stored import Stored
 from cleave.store.verify import verify_packing_key
@@ -173,6 +174,20 @@ def test_the_plan_tells_what_a_scan_tells(opened: Opened) -> None:
 MANY = "SELECT day // 6 AS d, SUM(bill), SUM(age), COUNT(*) FROM trial GROUP BY d ORDER BY d"
 
 
+def test_services_of_this_process_pack_nothing(opened: Opened) -> None:
+    session = opened.session()
+    answer = session.ask(session.plan(MANY, cloud_only=True))
+    check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
+    assert not (opened.folder / "s" / "keys").exists()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the services were not in this process, where sums come back one by one."""
+    monkeypatch.setattr(Services, "elsewhere", True)
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_many_sums_come_back_packed_by_a_key_that_is_stored_once(opened: Opened) -> None:
     keys = opened.folder / "s" / "keys"
     session = opened.session()
@@ -195,6 +210,7 @@ def _flipped(content: bytes) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("harm", [_flipped, lambda content: content[:-1], lambda _: None])
 def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
     opened: Opened, harm: Callable[[bytes], bytes | None]
