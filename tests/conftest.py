@@ -6,6 +6,7 @@ import faulthandler
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,13 @@ def service_log_as_it_was() -> Iterator[None]:
     yield
     log.handlers[:], log.propagate = before[0], before[2]
     log.setLevel(before[1])
+
+
+@pytest.fixture(autouse=True)
+def embedded_services_as_at_first() -> Iterator[None]:
+    """Whoever prepares them does so for the whole process: the next test's workers are this process's own again."""
+    yield
+    apart = sys.modules.get("cleave_services.sensitive.apart")
+    if apart is not None:
+        apart._wanted = False
+        apart._end_idle()

@@ -21,6 +21,11 @@ from tests.functional.processes import descendants, end_within
 CLIENT = os.getpid()
 
 
+@pytest.fixture(autouse=True)
+def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_wanted", True)
+
+
 @pytest.fixture(scope="module")
 def request_of_many(key: SecretKey) -> Iterator[wire.MomentsRequest]:
     request = many_chunks.request(key)
