@@ -73,7 +73,7 @@ def compare(answer: Result, items: Sequence[Item], inside: list[Row], duckdbs: l
 
 @given(draws)
 @settings(
-    max_examples=int(os.environ.get("CLEAVE_ORACLE_EXAMPLES", "25")),
+    max_examples=int(os.environ.get("CLEAVE_ORACLE_EXAMPLES", "15")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
