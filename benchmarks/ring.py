@@ -28,6 +28,7 @@ from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.services import Services
 from cleave.store.session import StoredSession, open_tables
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
@@ -154,7 +155,11 @@ def scans() -> list[str]:
 
 def _asked(session: StoredSession, sql: str, *, packed: bool) -> tuple[float, float, int, int]:
     """Seconds, of them of processors with all children, bytes that came back, calls."""
-    with mock.patch.object(limits, "PACKED_RESULTS", 16 if packed else 1 << 30):
+    # packed as if the services were not in this process, where nothing is
+    with (
+        mock.patch.object(limits, "PACKED_RESULTS", 16 if packed else 1 << 30),
+        mock.patch.object(Services, "elsewhere", packed),
+    ):
         plan = session.plan(sql, cloud_only=True)
         wall, cpu = time.perf_counter(), _processors()
         usage = session.ask(plan).usage
