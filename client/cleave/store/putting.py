@@ -34,7 +34,7 @@ from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
-_SEGMENT_BYTES = 640 << 20  # of a segment while it is put in its order
+_SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
 _MEASURE_BYTES = 96  # of an encrypted value meanwhile: it, its parts, its words, each in two orders
 _FEWEST_ROWS = 1 << 12
 
