@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,3 +125,14 @@ def test_a_short_file_through_a_pipe_is_the_same(ring: seal.Ring, monkeypatch: p
     monkeypatch.setattr(seal, "_scratch", seal._Scratch())
     assert seal._scratch.files.pipe is None
     assert seal.save_short(ciphertext) == seal.save(ciphertext)
+
+
+def test_half_a_file_out_of_a_pipe_is_an_error(ring: seal.Ring) -> None:
+    whole = seal.save(ring.transformed(ring.residues(np.ones((2, ring.degree), np.int64))))
+
+    class Torn:
+        def save(self, path: str) -> None:
+            Path(path).write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(ValueError, match="not a whole SEAL file"):
+        seal.save_short(Torn())
