@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test fuzz bombs store-faults mutants check lock bench-start bench-store bench-load bench-ring bench-pool pool-kills scale clean
+.PHONY: setup demo test fuzz bombs store-faults pool-kills mutants check lock charts clean
 
 setup: $(READY)
 
@@ -22,39 +22,9 @@ demo: setup
 	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
 	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
-# What a scan of ten billion rows would take: docs/scale.md.
-scale: setup
-	$(BIN)/python -m benchmarks.scale
-
-# Ring packing of results beside HERMES; a minute, on one core.
-bench-ring: setup
-	$(BIN)/python -m benchmarks.ring
-
-# What a user waits for a small question, as a whole process; on a quiet machine.
-bench-start: setup
-	$(BIN)/python -m benchmarks.start $(if $(RUNS),--runs $(RUNS)) $(if $(BESIDE),--beside $(BESIDE))
-
-# A stored table of TPC-H beside DuckDB and PostgreSQL (Debian: postgresql): SCALES=10 takes 15 GB of disk.
-bench-store: setup
-	$(BIN)/python -m benchmarks.store $(if $(SCALES),--scales $(SCALES))
-
-# What the planner chooses for generated questions over stored tables, beside every other way, each asked and timed.
-.PHONY: bench-planner
-bench-planner: setup
-	$(BIN)/python -m benchmarks.planner $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(ROWS),--rows $(ROWS))
-
-# A question with and without encryptions made ahead (cleave warm), as pairs: two minutes.
-bench-pool: setup
-	$(BIN)/python -m benchmarks.pool $(if $(PAIRS),--pairs $(PAIRS))
-
 # Processes that race for encryptions made ahead and are killed, KILLS of them.
 pool-kills: setup
 	CLEAVE_POOL_KILLS=$(or $(KILLS),60) $(BIN)/python -m pytest tests/ckks/test_pool.py -k killed
-
-# What `plan` estimates beside what is measured, at sizes it was not calibrated on; on a quiet machine.
-.PHONY: bench-model
-bench-model: setup
-	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
 
 # Files of tests side by side, a process for each core; a file's own tests one after the other.
 test: setup
@@ -67,10 +37,6 @@ fuzz: setup
 # Every expression that tries to exhaust the plain service, at its real limit of 25 s: a quarter of an hour.
 bombs: setup
 	$(BIN)/python -m tests.fuzz.bombs
-
-# 50 askers at once of both services, over a file and over a stored table that grows meanwhile: three minutes.
-bench-load: setup
-	$(BIN)/python -m benchmarks.load $(if $(ASKERS),--askers $(ASKERS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # Commands over stored tables killed, a faulty S3, objects harmed: FAULTS times each (tests/store). An hour on two cores.
 store-faults: setup

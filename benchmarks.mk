@@ -6,7 +6,8 @@ PEERS := benchmarks/peers
 PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.10 /usr/bin/python3.10))
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
-.PHONY: bench bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench
+.PHONY: bench bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
+.PHONY: bench-scan bench-planner bench-model bench-pool bench-ring bench-load scale
 
 SPY := $(ENVIRONMENTS)/spy
 
@@ -37,6 +38,43 @@ bench-peers: setup $(ENVIRONMENTS)/seal/.ready $(ENVIRONMENTS)/paillier/.ready $
 		$(if $(PYTHON310),$(ENVIRONMENTS)/openfhe/.ready) $(if $(GO),$(ENVIRONMENTS)/lattigo) \
 		$(if $(shell command -v npm),$(ENVIRONMENTS)/node/.ready)
 	$(BIN)/python -m benchmarks.peers.main --environments $(abspath $(ENVIRONMENTS)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# What a user waits for a small question, as a whole process; on a quiet machine.
+bench-start: setup
+	$(BIN)/python -m benchmarks.start $(if $(RUNS),--runs $(RUNS)) $(if $(BESIDE),--beside $(BESIDE))
+
+# A stored table of TPC-H beside DuckDB and PostgreSQL (Debian: postgresql): SCALES=10 takes 15 GB of disk.
+bench-store: setup
+	$(BIN)/python -m benchmarks.store $(if $(SCALES),--scales $(SCALES))
+
+# A scan of such a table beside them: one minute.
+bench-scan: setup
+	$(BIN)/python -m benchmarks.store_scan $(if $(SCALES),--scales $(SCALES))
+
+# What the planner chooses for generated questions over stored tables, beside every other way, each asked and timed.
+bench-planner: setup
+	$(BIN)/python -m benchmarks.planner $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(ROWS),--rows $(ROWS)) \
+		$(if $(SECONDS),--seconds $(SECONDS))
+
+# What `plan` estimates beside what is measured, at sizes it was not calibrated on; on a quiet machine.
+bench-model: setup
+	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
+
+# A question with and without encryptions made ahead (cleave warm), as pairs: two minutes.
+bench-pool: setup
+	$(BIN)/python -m benchmarks.pool $(if $(PAIRS),--pairs $(PAIRS))
+
+# Ring packing of results beside HERMES; a minute, on one core.
+bench-ring: setup
+	$(BIN)/python -m benchmarks.ring
+
+# 50 askers at once of both services, over a file and over a stored table that grows meanwhile: three minutes.
+bench-load: setup
+	$(BIN)/python -m benchmarks.load $(if $(ASKERS),--askers $(ASKERS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+# What a scan of ten billion rows would take: docs/scale.md.
+scale: setup
+	$(BIN)/python -m benchmarks.scale
 
 $(ENVIRONMENTS)/openfhe/.ready: BENCH_PYTHON = $(PYTHON310)
 $(ENVIRONMENTS)/%/.ready: BENCH_PYTHON = $(PYTHON)

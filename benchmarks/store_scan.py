@@ -1,4 +1,4 @@
-"""`python -m benchmarks.store_scan SCALE...`: a scan of lineitem beside DuckDB and PostgreSQL, in one run.
+"""`make bench-scan`: a scan of lineitem beside DuckDB and PostgreSQL, in one run.
 
 Ship date, return flag and line status are plain here and no `by` columns, so Q1's sums of quantity, price, discount and
 tax go over all rows: the plain service groups them, the sensitive one adds up positions, both in this process.
@@ -6,8 +6,8 @@ tax go over all rows: the plain service groups them, the sensitive one adds up p
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,11 +31,14 @@ class ScanBench(store.Bench):
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--scales", default="0.1,1", help="TPC-H scale factors")
+    given = parser.parse_args()
     # of this process alone: what the other benchmark seals or derives is plain here, or left out
     store.KINDS.update({name: "plain" for name, kind in store.KINDS.items() if kind == "sealed"})
     store.DERIVED.clear()
     prepare_embedded()  # as the Python interface does, while there is one thread
-    for scale in sys.argv[1:] or ["0.1"]:
+    for scale in given.scales.split(","):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             os.chmod(folder, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
             bench = ScanBench(Path(folder), scale, stack)
