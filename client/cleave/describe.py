@@ -14,7 +14,7 @@ from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.job import LEAST_TO_ADD
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
-from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.ckks.packing import Packing, Part, bytes_of_chunk
 from cleave.estimate import work_here, work_of_files
 from cleave.model.cache import current
 from cleave.model.cost import Prices, Work
@@ -155,12 +155,9 @@ def describe_plan(
     """
     if isinstance(plan, LocalPlan):
         return replace(_whole(table, plan), takes=takes(work_here(table, plan), elsewhere=False))
-    plan, halves = split(table, plan)
-    parts = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
-    columns = columns_of(plan)
-    packing = packing_of(columns, halves, profile, options)
+    sending = _sending(table, plan, streams, options, profile)
+    plan, halves, packing, columns = sending.plan, sending.halves, sending.packing, sending.columns
     scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
-    requests = packing.parts(streams)
     description = Description(
         table=table.name,
         rows=table.rows,
@@ -181,21 +178,52 @@ def describe_plan(
         )
         if not plan.sends_nothing
         else None,
-        plain=Requests(len(parts), sum(size for _, size in parts)),
+        plain=Requests(len(sending.plain), sum(size for _, size in sending.plain)),
         sensitive=Requests(
-            len(requests),
+            len(sending.parts),
             packing.chunks * bytes_of_chunk(profile),
-            sum(len(part.pieces) for part in requests) * limits.RESULT_BYTES,
+            sum(len(part.pieces) for part in sending.parts) * limits.RESULT_BYTES,
         ),
         sets=1 if plan.sets is None else len(plan.sets),
         made_ahead=min(made_ahead, packing.chunks) if packing.chunks >= LEAST_TO_ADD else 0,
         leakage=leakage(plan, None if options.min_group else table.rows, packing),
-        takes=takes(
-            work_of_files(table, plan, packing, len(halves.keys), parts, len(requests), made_ahead), elsewhere=elsewhere
-        ),
+        takes=takes(sending.work(table, made_ahead), elsewhere=elsewhere),
     )
     halves.close()
     return description
+
+
+def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
+    """What answering without anything made ahead is counted to take. Raises as `describe_plan` does."""
+    if isinstance(plan, LocalPlan):
+        return work_here(table, plan)
+    sending = _sending(table, plan, streams, DEFAULTS, SUM60_PACK)
+    sending.halves.close()
+    return sending.work(table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """What a query becomes before anything is encrypted. `plain`: rows and bytes of each request to that service."""
+
+    plan: QueryPlan
+    halves: Halves
+    columns: Columns
+    packing: Packing
+    parts: Sequence[Part]
+    plain: list[tuple[int, int]]
+
+    def work(self, table: Table, made_ahead: int = 0) -> Work:
+        groups = len(self.halves.keys)
+        return work_of_files(table, self.plan, self.packing, groups, self.plain, len(self.parts), made_ahead)
+
+
+def _sending(table: Table, query: QueryPlan, streams: int, options: Options, profile: Profile) -> _Sending:
+    plan, halves = split(table, query)
+    plain = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
+    columns = columns_of(plan)
+    packing = packing_of(columns, halves, profile, options)
+    return _Sending(plan, halves, columns, packing, packing.parts(streams), plain)
 
 
 def takes(work: Work, *, elsewhere: bool, bucket: bool = False) -> Takes:

@@ -13,6 +13,7 @@ from cleave_shared import limits
 _DUCKDB_VALUE = 12  # bytes of a value of the table, as DuckDB has it, about
 _MADE_VALUE = 56  # bytes of an encrypted column's value on its way: read, encoded, and as the process that has it forks
 _SAVED = 0.4  # of encrypting, where zero was encrypted ahead: docs/performance.md, Encryption
+_ALONE = 1_000_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
 _REQUESTS = 6  # a service and this process hold about so many copies of what is under way
 
 
@@ -34,12 +35,14 @@ def work_of_files(
     names = {*plan.selecting, *(name for each in plan.arguments for name in each.columns)}
     columns = len(packing.columns)
     here = {
-        Operation.READ: float(table.rows * len(table.schema.columns)),
+        Operation.QUESTION: 1.0,
+        **_read(table),
         Operation.SPLIT: float(table.rows * max(1, len(names))),
         Operation.ENCODE: float(packing.rows * columns),
         Operation.GROUP: float(groups * len(plan.outputs)),
     }
     there: dict[Operation, float] = {}
+    beside: dict[Operation, float] = {}
     chunks = scale * packing.chunks
     if packing.chunks:
         here[Operation.ASK] = 1.0
@@ -48,8 +51,8 @@ def work_of_files(
         here[Operation.ENCRYPT if together else Operation.ENCRYPT_ALONE] = encrypted
         there = {Operation.ADD: chunks, Operation.RESULT: scale * results}
     if plain_parts:
-        there[Operation.PLAIN] = float(len(plain_parts))
-        there[Operation.PLAIN_VALUE] = float(sum(rows for rows, _ in plain_parts) * max(1, len(plan.plain_columns)))
+        beside[Operation.PLAIN] = float(len(plain_parts))
+        beside[Operation.PLAIN_VALUE] = float(sum(rows for rows, _ in plain_parts) * max(1, len(plan.plain_columns)))
     memory = table.rows * len(table.schema.columns) * _DUCKDB_VALUE + packing.rows * columns * _MADE_VALUE
     memory += _REQUESTS * min(limits.MAX_BODY_BYTES, packing.chunks * one + sent_plain)
     return Work(
@@ -60,11 +63,23 @@ def work_of_files(
         answered=results * limits.RESULT_BYTES,
         sent=packing.chunks * one + sent_plain,
         memory=memory,
+        beside=beside,
     )
 
 
 def work_here(table: Table, plan: LocalPlan | QueryPlan) -> Work:
     """Of what DuckDB answers on this machine alone."""
     read = table.rows * len(table.schema.columns)
-    counts = {Operation.READ: float(read), Operation.LOCAL: float(table.rows * max(1, len(plan.outputs)))}
+    counts = {
+        Operation.QUESTION: 1.0,
+        **_read(table),
+        Operation.LOCAL: float(table.rows * max(1, len(plan.outputs))),
+    }
     return Work(counts, memory=2 * read * _DUCKDB_VALUE)
+
+
+def _read(table: Table) -> dict[Operation, float]:
+    """Up to _ALONE values are read by one core, and so many take as long as twice as many by two."""
+    values = table.rows * len(table.schema.columns)
+    alone = max(0, min(values, 2 * _ALONE - values))
+    return {Operation.READ_ALONE: float(alone), Operation.READ: float(values - alone)}

@@ -31,7 +31,7 @@ ROOMS = {
     "flow": {"aggregates", "ckks", "files", "model", "sql", "table", "transport"},
     "report": {"flow", "sql"},
     "store": {"aggregates", "ckks", "files", "flow", "model", "sql", "table", "transport"},
-    "bench": {"aggregates", "ckks", "files", "flow", "model", "report", "sql", "table", "transport"},
+    "bench": {"aggregates", "ckks", "files", "flow", "model", "report", "sql", "store", "table", "transport"},
     "cli": {"bench", "ckks", "files", "flow", "model", "propose", "report", "sql", "store", "table", "transport"},
     "local": {"cli", "transport"},
     "api": {"cli", "flow", "local", "propose", "sql", "store", "table", "transport"},

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cleave.bench import calibrate
+from cleave.bench import asked, calibrate
 from cleave.describe import Description
 from cleave.local.embedded import embedded_services
 from cleave.model import cache, timings
 from cleave.model.cost import PROGRAM_BYTES, Prices, Work
+from cleave.model.fit import Sample, fitted
 from cleave.model.operations import Operation
 from cleave.model.timings import SHIPPED, Timings
 from cleave.session import Access, Session
@@ -145,29 +148,93 @@ def test_plans_over_files_tell_what_they_take(key_file: Path, own_cache: Path) -
     assert slower.timings == "calibrated on this machine"
 
 
-def test_calibrating_measures_what_questions_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "ROWS", 20_000)
-    monkeypatch.setattr(calibrate, "_REPEATS", 1)
+def test_calibrating_asks_questions_by_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked, "SCALE", 0.02)
+    monkeypatch.setattr(asked, "REPEATS", 1)
+    samples: list[Sample] = []
+
+    def kept(found: Sequence[Sample], guess: Timings, source: str) -> Timings:
+        samples.extend(found)
+        return fitted(found, guess, source)
+
+    monkeypatch.setattr(calibrate, "fitted", kept)
+    monkeypatch.setenv("CLEAVE_POOL", "somewhere")
     said: list[str] = []
     found = calibrate.calibrate(embedded_services, said.append)
+    assert os.environ["CLEAVE_POOL"] == "somewhere"
     assert {*found.seconds} == {*Operation}
     assert all(0 < each < 10 for each in found.seconds.values())
     assert found.source.startswith("calibrated on this machine, 2")
-    assert said[:2] == ["single operations on ciphertexts", "questions over 20,000 rows"]
+    assert said[:3] == ["single operations on ciphertexts", "questions over files", "questions over stored tables"]
+    asked_for = {each for sample in samples for each, count in sample.work.counts.items() if count}
+    assert asked_for >= {Operation.PLAIN, Operation.LOCAL, Operation.TOTALS, Operation.FETCH, Operation.SELECT}
     assert timings.SHIPPED.source.startswith("shipped")
 
 
-def test_what_noise_hides_is_not_calibrated_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question over many rows that took no longer than one over few: no operation is free, and it is told."""
-    stages = dict.fromkeys(("plain", "split", "encode", "ask"), 0.01)
-    taken = iter([0.1, 0.3] * 100)
-    monkeypatch.setattr(calibrate, "ROWS", 1_000)
-    monkeypatch.setattr(calibrate, "_REPEATS", 2)
-    monkeypatch.setattr(calibrate, "_asked", lambda *_: calibrate._Took(0.02, stages, next(taken), 4))
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = asked.Asked(Sample(Work({Operation.QUESTION: 1.0}), 0.1), 3.0)
+    for name in ("of_files", "of_stores"):
+        monkeypatch.setattr(calibrate, name, lambda *_: iter([once]))
+    monkeypatch.setattr(calibrate, "_primitives", lambda: {Operation.ADD: 1e-3})
     said: list[str] = []
     found = calibrate.calibrate(embedded_services, said.append)
-    assert all(each > 0 for each in found.seconds.values())
-    paces = [found.seconds[each] / SHIPPED.seconds[each] for each in (Operation.READ, Operation.GROUP, Operation.FETCH)]
-    assert paces == pytest.approx([paces[-1]] * 3)  # as what is never measured
     assert any("3.0 times as long" in line for line in said)
-    assert any(line.startswith("hidden by noise") and "read, split" in line for line in said)
+    assert found.seconds[Operation.QUESTION] == pytest.approx(0.1, rel=0.05)
+    # twice as slow at what was timed, so at what no question asked for
+    assert found.seconds[Operation.FETCH] / SHIPPED.seconds[Operation.FETCH] == pytest.approx(
+        1e-3 / SHIPPED.seconds[Operation.ADD]
+    )
+
+
+# --- timings from what questions took --------------------------------------------------------------------------------
+
+
+def works() -> list[Work]:
+    """Some of few things and some of many, of all that questions over files are made of."""
+    random, found = np.random.default_rng(3), []
+    for _ in range(60):
+        rows = float(10 ** random.uniform(1, 6.5))
+        chunks = rows / 8176
+        here = {Operation.QUESTION: 1.0, Operation.READ: rows * random.integers(1, 8), Operation.ENCRYPT: chunks}
+        beside = {Operation.PLAIN: 1.0, Operation.PLAIN_VALUE: rows} if random.random() < 0.5 else {}
+        found.append(Work(here, there={Operation.ADD: chunks}, calls=1, beside=beside))
+    return found
+
+
+def took(of: Timings) -> list[Sample]:
+    return [Sample(work, Prices(bucket=False, elsewhere=False, timings=of).of(work).seconds) for work in works()]
+
+
+def test_timings_are_those_that_questions_took() -> None:
+    """ENCRYPT and ADD go together in all of them, so that only their sum can be told."""
+    true = {
+        Operation.QUESTION: 0.2,
+        Operation.READ: 3e-7,
+        Operation.ENCRYPT: 5e-3,
+        Operation.ADD: 1e-3,
+        Operation.PLAIN: 0.3,
+        Operation.PLAIN_VALUE: 4e-7,
+    }
+    found = fitted(took(Timings({**SHIPPED.seconds, **true}, "")), SHIPPED, "fitted")
+    assert found.source == "fitted"
+    for each in (Operation.QUESTION, Operation.READ, Operation.PLAIN, Operation.PLAIN_VALUE):
+        assert found.seconds[each] == pytest.approx(true[each], rel=0.05)
+    both = [sum(each[name] for name in (Operation.ENCRYPT, Operation.ADD)) for each in (found.seconds, true)]
+    assert both[0] == pytest.approx(both[1], rel=0.05)
+    others = {*Operation} - {*true}
+    assert all(found.seconds[each] == pytest.approx(SHIPPED.seconds[each]) for each in others)
+
+
+def test_noise_makes_no_operation_free() -> None:
+    noise = np.random.default_rng(4)
+    samples = [Sample(each.work, each.seconds * float(noise.lognormal(0, 0.1))) for each in took(SHIPPED)]
+    found = fitted(samples, SHIPPED, "")
+    assert all(0.2 < found.seconds[each] / SHIPPED.seconds[each] < 5 for each in Operation)
+
+
+def test_what_the_plain_service_does_beside_takes_no_time_of_its_own() -> None:
+    sums = Work({Operation.ENCRYPT: 100.0}, there={Operation.ADD: 100.0}, calls=1)
+    alone, short, long = (
+        FILES.of(sums + Work(beside={Operation.PLAIN: count})).seconds for count in (0.0, 1.0, 1_000.0)
+    )
+    assert alone == short < long == pytest.approx(1_000 * SHIPPED.seconds[Operation.PLAIN])

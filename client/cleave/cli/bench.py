@@ -47,7 +47,8 @@ def bench(
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Only measure and keep what `cleave plan` estimates with: some seconds.")
+        bool,
+        typer.Option("--calibrate", help="Only measure and keep what `cleave plan` estimates with: half a minute."),
     ] = False,
 ) -> None:
     """Measure what Cleave takes on this machine, on data it makes up. Without options: everything, some minutes."""

@@ -10,13 +10,15 @@ class Operation(StrEnum):
     """What is counted, and of what. Of ciphertexts those of 8,192 coefficients; a larger ring's count for more."""
 
     # of a question over files
+    QUESTION = "question"  # one: planned, a table made, an answer put together
     READ = "read"  # of a value of a file: parsed, checked, in a table
+    READ_ALONE = "read alone"  # the same of a file that is too small to be read by several cores
     SPLIT = "split"  # of a value that rows are selected and grouped by, or that is added up
     LOCAL = "local"  # of a row, for every aggregate that DuckDB computes here of it
     ENCODE = "encode"  # of a value of an encrypted column: an integer, in its field of a coefficient
     ENCRYPT = "encrypt"  # of a ciphertext: encoded, encrypted, saved
     ENCRYPT_ALONE = "encrypt alone"  # the same, where there are too few to fork for
-    ASK = "ask"  # a question to the sensitive service: processes, a request and an answer, what is always done
+    ASK = "ask"  # a question to the sensitive service: a request and an answer, what is always done
     GROUP = "group"  # of a group's key or figure: found, joined with others, bounded
     # of rows that are fetched
     FETCH = "fetch"  # one for a question: processes, a table, a thread for each
@@ -46,8 +48,16 @@ class Operation(StrEnum):
 
 
 SHARED = frozenset(  # by all cores
-    {Operation.ENCRYPT, Operation.DECRYPT, Operation.ADD, Operation.MASK, Operation.MULTIPLY, Operation.PACK}
-)  # by all cores
+    {
+        Operation.READ,
+        Operation.ENCRYPT,
+        Operation.DECRYPT,
+        Operation.ADD,
+        Operation.MASK,
+        Operation.MULTIPLY,
+        Operation.PACK,
+    }
+)
 
 Counts = Mapping[Operation, float]
 

@@ -28,12 +28,14 @@ class Timings:
 
 SHIPPED = Timings(
     {
-        Operation.READ: 60e-9,
+        Operation.QUESTION: 0.05,
+        Operation.READ: 90e-9,
+        Operation.READ_ALONE: 90e-9,
         Operation.SPLIT: 10e-9,
         Operation.ENCODE: 30e-9,
         Operation.ENCRYPT: 2.2e-3,
         Operation.ENCRYPT_ALONE: 2.2e-3,
-        Operation.ASK: 0.06,
+        Operation.ASK: 0.015,
         Operation.GROUP: 5e-6,
         Operation.FETCH: 0.075,
         Operation.SEGMENT: 3e-3,

@@ -1,0 +1,188 @@
+"""Questions over files and stored tables made up for it, and what they take: what timings are calibrated by.
+
+Each is asked as by a process that has asked one before: files are read anew and stored tables opened anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cleave.ckks.pool import VARIABLE
+from cleave.describe import work_of
+from cleave.model.cost import Work
+from cleave.model.fit import Sample
+from cleave.pipeline import REQUESTS_UNDER_WAY
+from cleave.session import Access, Session, Silent
+from cleave.store.choice import Plan
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.put import put
+from cleave.store.services import Embedded
+from cleave.store.session import StoredSession, open_tables
+from cleave.store.works import work_of as work_of_stored
+from cleave.table.lazy import of_files as lazy_of_files
+from cleave.table.schema import Schema, load_schema
+from cleave.table.table import open_table
+from cleave_shared import duckdb
+from cleave_shared.dataclass import dataclass
+
+REPEATS = 3
+SCALE = 1.0  # of the rows
+
+_SUMS = "SELECT SUM(x0), SUM(x1) FROM made"
+_FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted columns, questions
+    (50, 2, (_SUMS, "SELECT SUM(x0), SUM(p) FROM made", "SELECT MEDIAN(x0) FROM made")),
+    (40_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, AVG(x0) FROM made GROUP BY g")),
+    (
+        200_000,
+        2,
+        (
+            _SUMS,
+            "SELECT SUM(x0), SUM(p) FROM made",
+            "SELECT g, SUM(x0), SUM(x1) FROM made GROUP BY g",
+            "SELECT p % 5000 AS k, SUM(x0) FROM made GROUP BY k",
+            "SELECT AVG(x0) FROM made WHERE p % 3 = 0",
+            "SELECT g, MEDIAN(x0) FROM made GROUP BY g",
+        ),
+    ),
+    (600_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, SUM(x0) FROM made GROUP BY g")),
+)
+_KEY = "SELECT {} AS k, SUM(x0), AVG(x1) FROM made GROUP BY k"
+_STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
+    (
+        40_000,
+        "g",
+        (
+            "SELECT SUM(x0), COUNT(*) FROM made WHERE g = 3",
+            _KEY.format("p % 3"),
+            "SELECT MEDIAN(x0) FROM made WHERE p < 10000",
+        ),
+    ),
+    (
+        160_000,
+        "g",
+        (
+            "SELECT SUM(x0), AVG(x1) FROM made",
+            "SELECT SUM(x0), COUNT(*) FROM made WHERE g = 3",
+            _KEY.format("p % 3"),
+            "SELECT AVG(x1) FROM made WHERE p < 40000",
+            "SELECT g, MEDIAN(x0) FROM made GROUP BY g",
+        ),
+    ),
+    (
+        80_000,
+        "h",
+        (
+            "SELECT SUM(x0), AVG(x1) FROM made",
+            _KEY.format("h % 3"),
+            "SELECT SUM(x0), COUNT(*) FROM made WHERE h = 7",
+            "SELECT SUM(x0) FROM made WHERE p < 20000",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`spread`: times as long as the shortest run took the longest."""
+
+    sample: Sample
+    spread: float
+
+
+def of_files(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
+    """Raises what questions may."""
+    for rows, columns, questions in _FILES:
+        path, schema = _made(folder, rows, columns)
+        for sql in questions:
+
+            def ask(sql: str = sql, path: Path = path, schema: Schema = schema) -> None:
+                with Session(lazy_of_files([path], schema, "made"), Access(key), embedded) as session:
+                    session.ask(session.plan(sql))
+
+            with Session(lazy_of_files([path], schema, "made")) as session, open_table([path], schema) as table:
+                work = work_of(table, session.plan(sql), REQUESTS_UNDER_WAY)
+            with _nothing_made_ahead():
+                yield _asked(ask, work)
+
+
+@contextlib.contextmanager
+def _nothing_made_ahead() -> Iterator[None]:
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "off"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
+    """By every way there is. Raises what questions may."""
+    for rows, by, questions in _STORES:
+        path, schema = _made(folder, rows, 2, f"by-{by}")
+        stores = Stores(Folder(path.with_name("sensitive")), Folder(path.with_name("plain")))
+        memory = Memory(path.with_name("tables.json"))
+        tables, secret = open_tables(stores, Access(key), memory)
+        with open_table([path], schema) as table:
+            put(tables, stores, secret, table, "made", [by], Silent(), scan=True)
+
+        def opened(stores: Stores = stores, memory: Memory = memory) -> StoredSession:
+            return StoredSession("made", stores, Access(key), memory=memory, embedded=embedded)
+
+        for sql in questions:
+            with opened() as session:
+                ways = session.ways(sql)
+            yield from (_way(opened, plan) for plan in ways)
+
+
+def _way(opened: Callable[[], StoredSession], plan: Plan) -> Asked:
+    with opened() as session:
+        groups = len(session.ask(plan).result.rows)
+        chooser = session.chooser()
+        work = work_of_stored(chooser.stored, plan, pad=False, services=chooser.services, groups=groups)
+
+    def ask() -> None:
+        with opened() as session:
+            session.ask(plan)
+
+    return _asked(ask, work)
+
+
+def _asked(ask: Callable[[], None], work: Work) -> Asked:
+    ask()  # imports, and what is kept of a first question
+    runs = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        ask()
+        runs.append(time.perf_counter() - started)
+    return Asked(Sample(work, statistics.median(runs)), max(runs) / min(runs))
+
+
+def _made(folder: Path, rows: int, columns: int, name: str = "file") -> tuple[Path, Schema]:
+    """A CSV file: 8 values of `g`, 12 rows of each `h`, every row's own `p`, and encrypted columns."""
+    place = folder / f"{name}-{rows}"
+    place.mkdir()
+    path, schema = place / "made.csv", place / "made.schema.toml"
+    kinds = {"g": "plain", "h": "plain", "p": "plain"} | {f"x{each}": "encrypted" for each in range(columns)}
+    schema.write_text(
+        "".join(
+            f'[columns.{column}]\nkind = "{kind}"\ntype = "INTEGER"\nlower = 0\nupper = 1000000\nnullable = false\n'
+            for column, kind in kinds.items()
+        )
+    )
+    values = ", ".join(f"(i * {7919 + 2 * each}) % 1000000 AS x{each}" for each in range(columns))
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT i % 8 AS g, i // 12 AS h, i AS p, {values} FROM range({int(rows * SCALE)}) r(i)) "
+            f"TO '{path}' (HEADER)"
+        )
+    return path, load_schema(schema)

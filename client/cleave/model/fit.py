@@ -1,0 +1,56 @@
+"""Timings of operations from what whole questions took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.model.cost import Prices, Work
+from cleave.model.operations import Operation
+from cleave.model.timings import Timings
+from cleave_shared.dataclass import dataclass
+
+Vector = NDArray[np.float64]
+
+_DOUBT = 0.1  # a timing that is e times what was guessed weighs as much as a question that is off by this share
+_ROUNDS = 30
+_STEP, _SMALL = 1.0, 1e-6  # of a logarithm: at most in one round, and to tell a slope by
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A question over a store or files of this machine, by its services: counted, and by the clock."""
+
+    work: Work
+    seconds: float
+
+
+def fitted(samples: Sequence[Sample], guess: Timings, source: str) -> Timings:
+    """Timings with which `samples` are estimated to take what they took, as near to `guess` as they allow.
+
+    Least squares of logarithms, of estimates over seconds and of timings over guesses: no timing becomes 0 or less,
+    and what no sample depends on stays as guessed. By Gauss and Newton, since estimates are not linear in timings.
+    """
+    operations = list(Operation)
+    guessed = np.array([guess.seconds[each] for each in operations])
+    taken = np.log([each.seconds for each in samples])
+
+    def timings(logs: Vector) -> Timings:
+        return Timings(dict(zip(operations, (guessed * np.exp(logs)).tolist(), strict=True)), source)
+
+    def off(logs: Vector) -> Vector:
+        prices = Prices(bucket=False, elsewhere=False, timings=timings(logs))
+        return np.log([prices.of(each.work).seconds for each in samples]) - taken
+
+    logs = np.zeros(len(operations))
+    for _ in range(_ROUNDS):
+        now = off(logs)
+        slopes = np.stack([(off(logs + _SMALL * row) - now) / _SMALL for row in np.eye(len(operations))], axis=1)
+        both = np.concatenate([slopes, _DOUBT * np.eye(len(operations))])
+        step, *_ = np.linalg.lstsq(both, -np.concatenate([now, _DOUBT * logs]), rcond=None)
+        logs += step * min(1.0, _STEP / max(float(np.abs(step).max()), _SMALL))
+        if np.abs(step).max() < _SMALL:
+            break
+    return timings(logs)
