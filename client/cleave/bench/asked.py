@@ -33,10 +33,9 @@ from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 
 REPEATS = 3
-SCALE = 1.0  # of the rows
 
 _SUMS = "SELECT SUM(x0), SUM(x1) FROM made"
-_FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted columns, questions
+FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted columns, questions
     (50, 2, (_SUMS, "SELECT SUM(x0), SUM(p) FROM made", "SELECT MEDIAN(x0) FROM made")),
     (40_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, AVG(x0) FROM made GROUP BY g")),
     (
@@ -54,7 +53,7 @@ _FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted colu
     (600_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, SUM(x0) FROM made GROUP BY g")),
 )
 _KEY = "SELECT {} AS k, SUM(x0), AVG(x1) FROM made GROUP BY k"
-_STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
+STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
     (
         40_000,
         "g",
@@ -98,7 +97,7 @@ class Asked:
 
 def of_files(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
     """Raises what questions may."""
-    for rows, columns, questions in _FILES:
+    for rows, columns, questions in FILES:
         path, schema = _made(folder, rows, columns)
         for sql in questions:
 
@@ -127,7 +126,7 @@ def _nothing_made_ahead() -> Iterator[None]:
 
 def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
     """By every way there is. Raises what questions may."""
-    for rows, by, questions in _STORES:
+    for rows, by, questions in STORES:
         path, schema = _made(folder, rows, 2, f"by-{by}")
         stores = Stores(Folder(path.with_name("sensitive")), Folder(path.with_name("plain")))
         memory = Memory(path.with_name("tables.json"))
@@ -182,7 +181,6 @@ def _made(folder: Path, rows: int, columns: int, name: str = "file") -> tuple[Pa
     values = ", ".join(f"(i * {7919 + 2 * each}) % 1000000 AS x{each}" for each in range(columns))
     with duckdb.connect() as connection:
         connection.execute(
-            f"COPY (SELECT i % 8 AS g, i // 12 AS h, i AS p, {values} FROM range({int(rows * SCALE)}) r(i)) "
-            f"TO '{path}' (HEADER)"
+            f"COPY (SELECT i % 8 AS g, i // 12 AS h, i AS p, {values} FROM range({rows}) r(i)) TO '{path}' (HEADER)"
         )
     return path, load_schema(schema)
