@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cleave import figures
-from cleave.table.duck import connect, create_of_texts
+from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.source import unique_names
 from cleave_shared.dataclass import dataclass
 
@@ -73,6 +73,6 @@ def loaded(held: Records, *, typed: bool) -> Iterator[duckdb.DuckDBPyConnection]
         (name, type_, [None if row[place] is None else figures.plain(row[place]) for row in held.rows])
         for place, (name, type_) in enumerate(zip(held.names, types, strict=True))
     ]
-    with closing(connect(reads_files=True)) as connection:
+    with closing(connect_reading()) as connection:
         create_of_texts(connection, "answer", columns)
         yield connection

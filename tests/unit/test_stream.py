@@ -14,7 +14,7 @@ import pytest
 
 from cleave.table import stream as stream_module
 from cleave.table.batches import batches
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import connect_reading, identifier, private
 from cleave.table.inputs import Frame
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import Extent, Stream, TooLargeError, open_stream, stream_frame, stream_of
@@ -51,7 +51,7 @@ def schema_of(folder: Path, types: dict[str, tuple[str, str]] = TYPES, more: str
 
 def collected(stream: Stream) -> list[tuple[object, ...]]:
     """Every row's text, as another DuckDB has it that was given the batches."""
-    with connect() as into:
+    with private() as into:
         names = ", ".join(f"{identifier(each.name)} {each.type}" for each in stream.schema.columns)
         into.execute(f"CREATE TABLE found ({names})")
         for batch in stream.batches(stream.schema.columns):
@@ -93,7 +93,7 @@ def test_rows_keep_their_order(tmp_path: Path, encoding: str) -> None:
     )
     path = tmp_path / "a.csv"
     path.write_text("i,t\n" + "".join(f"{i},{'x' * (1 + i % 300)}\n" for i in range(300_000)), encoding=encoding)
-    with open_stream([path], schema) as stream, connect() as into:
+    with open_stream([path], schema) as stream, private() as into:
         into.execute("CREATE TABLE found (i BIGINT, t VARCHAR)")
         rows = []
         for batch in stream.batches(schema.columns):
@@ -110,7 +110,7 @@ def test_rows_keep_their_order(tmp_path: Path, encoding: str) -> None:
 
 def test_batches_of_long_texts_are_small() -> None:
     """131,072 rows of them would take a gigabyte: what `batches` relies on in DuckDB."""
-    with connect(reads_files=True) as connection:
+    with connect_reading() as connection:
         sizes = [each.bytes for each in batches(connection, "SELECT repeat('x', 8192) FROM range(20000)")]
     assert sum(sizes) > 160_000_000
     assert max(sizes) < 40_000_000

@@ -12,7 +12,7 @@ from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
 from cleave.table import typed
-from cleave.table.duck import connect
+from cleave.table.duck import connect_reading
 from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
 from cleave.table.reading import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -42,7 +42,7 @@ def propose(
     types: dict[str, str] = {}
     dialect = CsvDialect()
     if first.parquet:
-        with closing(connect(reads_files=True)) as connection:
+        with closing(connect_reading()) as connection:
             types = typed.columns(connection, first)
     else:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sqlglot import Tokenizer, TokenType, exp
@@ -14,7 +15,7 @@ from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.fidelity import same_statement
 from cleave.sql.uncut import Uncut
 from cleave.table.derived import Derived, generated
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import identifier, private
 from cleave.table.schema import Column
 from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
@@ -27,7 +28,8 @@ class Catalog:
     """Empty tables whose statements are described, never run. Use as a context manager through `contextlib.closing`."""
 
     def __init__(self, table: str, columns: Sequence[Column], derived: Sequence[Derived] = ()) -> None:
-        self._connection = connect()
+        self._open = ExitStack()
+        self._connection = self._open.enter_context(private())
         self._table = table
         self._settled: dict[str, exp.Expression] = {}
         # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
@@ -36,7 +38,7 @@ class Catalog:
         self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")], usable)
 
     def close(self) -> None:
-        self._connection.close()
+        self._open.close()
 
     def create(self, table: str, columns: Described, derived: Sequence[Derived] = ()) -> None:
         stated = [f"{identifier(name)} {type_}" for name, type_ in columns]

@@ -6,11 +6,10 @@ Groups and their sizes are known here already: the service's must be the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import field
 
 from cleave.sql.plan import QueryPlan
-from cleave.table.duck import connect, create_of_texts
+from cleave.table.duck import create_of_texts, private
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
@@ -67,7 +66,7 @@ def places_of(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> 
         return places
     columns = [f"k{i}" for i in range(len(types))]
     same = " AND ".join(f"ours.{name} IS NOT DISTINCT FROM theirs.{name}" for name in columns)
-    with closing(connect()) as connection:
+    with private() as connection:
         try:
             for table, rows in (("ours", keys), ("theirs", found)):
                 texts = list(zip(columns, types, zip(*rows, strict=True), strict=True))
@@ -93,7 +92,7 @@ def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
         _check(plan.key_types, part_types, response)
     if len(responses) == 1:
         return _single(plan, responses[0])
-    with closing(connect()) as connection:
+    with private() as connection:
         try:
             return Merger(plan, part_types, connection).merge(responses)
         except duckdb.Error as error:  # its message may quote values

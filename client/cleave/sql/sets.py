@@ -7,11 +7,10 @@ which tells equal keys; a key that is NULL in the data and one that a set leaves
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Merger, Texts, part_types_of
-from cleave.table.duck import connect, create_of_texts
+from cleave.table.duck import create_of_texts, private
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError
@@ -35,7 +34,7 @@ def regroup(plan: QueryPlan, finest: Groups, responses: Sequence[PlainResponse])
     """
     if plan.sets is None:
         return Regrouped(finest, [(place,) for place in range(len(finest.keys))])
-    with closing(connect()) as connection:
+    with private() as connection:
         try:
             return _Regrouping(plan, finest, connection).regrouped(responses)
         except duckdb.Error as error:  # its message may quote values

@@ -7,7 +7,7 @@ cell: where one of them is not TRUE, no row of the cell is selected. What cannot
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import numpy as np
 import sqlglot
@@ -22,7 +22,7 @@ from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
 from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import NUMBER
 from cleave.store.stored import Stored
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import identifier, private
 from cleave_shared import duckdb
 
 _SIMPLE = frozenset(
@@ -66,7 +66,7 @@ def _given(node: exp.Expression) -> set[str]:
 
 
 def _understood(sql: str, select: exp.Select) -> bool:
-    with closing(connect()) as connection:
+    with private() as connection:
         return same_statement(connection, sql, write(select))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from cleave.files import atomically
 from cleave.pipeline import Progress
 from cleave.store.stored import Stored
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import connect_reading, identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
@@ -101,7 +101,7 @@ def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:
 
 def _join(parts: Sequence[BinaryIO], file: BinaryIO) -> None:
     """The rows of `parts`, in order, into `file`."""
-    with closing(connect(reads_files=True)) as connection:
+    with closing(connect_reading()) as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         paths = ", ".join(f"'{_path(part)}'" for part in parts)
         connection.execute(

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import identifier, private
 from cleave.table.toml import inner, moments, only_keys, text
 from cleave_shared.dataclass import dataclass
 
@@ -48,7 +47,7 @@ def checked(name: str, sql: str, types: Mapping[str, str], moments: int = 2, rea
     if any(each.lower() == name.lower() for each in types):
         raise ValueError("there is a column of that name")
     described = ", ".join(f"{identifier(each)} {type_}" for each, type_ in types.items())
-    with closing(connect()) as connection:
+    with private() as connection:
         row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT {sql}"]).fetchone()
         tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
         if tree.get("error") or len(tree["statements"]) != 1 or not _is_expression(tree["statements"][0]["node"]):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import itertools
+import os
+from collections.abc import Iterator, Sequence
 
 from cleave_shared import duckdb
 
@@ -13,31 +15,59 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "python_enable_replacements": False,  # no variable of Python is a table
 }
-_ahead: list[duckdb.DuckDBPyConnection] = []
+_kept: dict[int, duckdb.DuckDBPyConnection] = {}  # by process: one that is forked opens its own
+_numbers = itertools.count()
 
 
 def connect_ahead() -> None:
-    """Open what the next `connect` without files takes, in a thread that has nothing else to do: it takes 10 ms."""
-    if not _ahead:
-        _ahead.append(_closed_in())
+    """Open what every `private` of this process needs, in a thread that has nothing else to do: it takes 10 ms."""
+    _instance()
 
 
-def connect(*, reads_files: bool = False) -> duckdb.DuckDBPyConnection:
-    """A DuckDB of this process alone, in memory, that never spills to disk and fetches no extension.
+def connect_reading() -> duckdb.DuckDBPyConnection:
+    """A DuckDB of its own, in memory, that never spills to disk and fetches no extension, but reads files."""
+    connection = duckdb.connect(":memory:", config=_CONFIG)
+    connection.execute("SET enable_progress_bar = false")  # DuckDB draws it on stdout after two seconds
+    return connection
 
-    Unless it `reads_files` it can reach nothing outside and nothing about that can be changed.
+
+@contextlib.contextmanager
+def private() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that is empty and gone after the block, in the DuckDB that this process keeps for these.
+
+    It can reach nothing outside, never spills to disk, and nothing about that can be changed.
     """
-    if reads_files:
-        connection = duckdb.connect(":memory:", config=_CONFIG)
-        connection.execute("SET enable_progress_bar = false")  # DuckDB draws it on stdout after two seconds
-        return connection
-    with contextlib.suppress(IndexError):
-        return _ahead.pop()
-    return _closed_in()
+    name = identifier(f"database {next(_numbers)}")
+    try:
+        connection = _attached(name)
+    except duckdb.Error:  # an error within DuckDB may have shut the whole of it
+        _kept.pop(os.getpid(), None)
+        connection = _attached(name)
+    with contextlib.closing(connection):
+        try:
+            yield connection
+        finally:
+            with contextlib.suppress(duckdb.Error):  # as above
+                connection.execute("USE memory")
+                connection.execute(f"DETACH {name}")
+
+
+def _attached(name: str) -> duckdb.DuckDBPyConnection:
+    connection = _instance().cursor()
+    connection.execute(f"ATTACH ':memory:' AS {name}")
+    connection.execute(f"USE {name}")
+    return connection
+
+
+def _instance() -> duckdb.DuckDBPyConnection:
+    process = os.getpid()
+    found = _kept.get(process)
+    # where two threads open one the first is kept
+    return _kept.setdefault(process, _closed_in()) if found is None else found
 
 
 def _closed_in() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config=_CONFIG | {"threads": 1})
+    connection = duckdb.connect(":memory:", config=_CONFIG | {"threads": 1, "async_threads": 0})
     # one after the other: given together, DuckDB may shut the way out before it has taken the other settings
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -83,10 +83,10 @@ def _lazy(frame: Frame, schema: Schema, name: str | None) -> LazyTable:
 
 def _described(frame: Frame, kinds: Described) -> Schema:
     """The schema of kinds and the frame's types. A column without a kind, or a kind without a column, is refused."""
-    from cleave.table.duck import connect  # noqa: PLC0415
+    from cleave.table.duck import connect_reading  # noqa: PLC0415
     from cleave.table.typed import columns, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
 
-    with closing(connect(reads_files=True)) as connection:
+    with closing(connect_reading()) as connection:
         types = {name: schema_type(type_) for name, type_ in columns(connection, frame).items()}
     if missing := [name for name in kinds if name not in types]:
         raise InputError(f"{frame}: has no column {missing[0]!r}, which the schema names")

@@ -16,7 +16,7 @@ from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
 from cleave.table.casts import Reading, read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
@@ -211,7 +211,7 @@ def stream_frame(frame: Frame, schema: Schema, name: str) -> Stream:
 
 
 def _stream(name: str, schema: Schema, sources: Sequence[Input | Frame]) -> Stream:
-    connection = connect(reads_files=True)
+    connection = connect_reading()
     connection.execute(f"SET memory_limit = '{_MEMORY}'")
     connection.execute(f"SET threads = {_THREADS}")
     connection.execute("SET arrow_large_buffer_size = true")  # a batch may hold more than 2 GB of text

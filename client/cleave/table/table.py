@@ -12,7 +12,7 @@ from typing import BinaryIO
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
 from cleave.table.derived import Derived
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
@@ -96,7 +96,7 @@ class Table:
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
     """A table whose relation is still to be made, of `rows` rows."""
-    connection = connect(reads_files=True)
+    connection = connect_reading()
     scratch = os.memfd_create("parquet")
     _shut(connection, scratch)
     return Table(name, schema, connection, rows, scratch)
@@ -127,7 +127,7 @@ def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | Non
 
 
 def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
-    connection = connect(reads_files=True)
+    connection = connect_reading()
     scratch = os.memfd_create("parquet")
     try:
         parts: list[Part] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from functools import cache
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -13,7 +12,7 @@ from prompt_toolkit.document import Document
 from cleave.cli.output import Format
 from cleave.cli.shell.commands import COMMANDS
 from cleave.printable import printable
-from cleave.table.duck import connect, identifier
+from cleave.table.duck import identifier, private
 from cleave.table.schema import Schema
 
 _WORD = re.compile(r'"[^"]*$|[^\W\d]\w*$|$')
@@ -89,7 +88,7 @@ def _spelled(name: str, reserved: set[str]) -> str:
 @cache
 def _words() -> tuple[list[str], list[str]]:
     """DuckDB's functions that are called by a name, and the words it reserves or gives a meaning to."""
-    with closing(connect()) as connection:
+    with private() as connection:
         functions = connection.execute(
             "SELECT DISTINCT function_name FROM duckdb_functions() "
             "WHERE function_type IN ('aggregate', 'scalar', 'macro') "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
-from cleave.table.duck import connect
+from cleave.table.duck import private
 from cleave_shared import duckdb
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
     plain figures that are not of their types.
     """
-    with closing(connect()) as connection, precision():
+    with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
         evaluated = bare.evaluated(plan)
         table = GroupTable(connection)
