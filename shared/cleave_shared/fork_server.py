@@ -80,15 +80,6 @@ class ForkServer:
         with self._lock, contextlib.suppress(ServiceError):
             self._started(beside_threads=beside_threads)
 
-    def is_ready(self) -> bool:
-        """Whether it is started and `fork` has to wait for nothing."""
-        with self._lock:
-            if self._control is not None and not self._ready:
-                self._control.settimeout(0)
-                with contextlib.suppress(OSError):
-                    self._ready = self._control.recv(1) != b""
-            return self._control is not None and self._ready
-
     def fork(self, work: Work, arguments: Sequence[object] = (), bounds: Bounds = _UNBOUNDED) -> Child:
         """`work(channel, *arguments)` in a child of the server. `arguments` are sent there, pickled.
 

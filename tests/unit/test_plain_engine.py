@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 import re
-import signal
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,12 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleave_services.plain import contained, engine
+from cleave_services.plain import database as database_module
 from cleave_services.plain.database import Database, _translated
-from cleave_shared import limits
-from cleave_shared.children import Child
-from cleave_shared.errors import ProcessDied, WireError
+from cleave_shared import fork_server, limits
+from cleave_shared.errors import WireError
+from cleave_shared.fork_server import ForkServer
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
+from tests.unit import forked
 
 CANARY = "canary-4711-secret"
 
@@ -475,55 +474,39 @@ def test_threads_follow_lambdas_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_found == {"threads": "2", "memory_limit": "1.9 GiB"}
 
 
-# --- a child forked ahead ---------------------------------------------------------------------------------------------
+# --- the DuckDB of a child --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ahead() -> Iterator[Child]:
-    contained.prepare()
-    while not contained._server.is_ready():
-        time.sleep(0.01)
-    contained.fork_ahead()
-    contained.fork_ahead()
-    (child,) = contained._ahead.values()
-    yield child
-    while contained._ahead:
-        with contained._ahead.popitem()[1]:
-            """Ended, as whatever a request did with it."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer(contained._server._preload)
+    yield server
+    server.stop()
 
 
-def count(aggregate: str = "count(*)") -> list[int]:
-    request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
-    return contained.run(engine.aggregate, request, PlainResponse).counts
+def test_it_is_opened_before_the_fork_by_a_process_that_keeps_one_thread(server: ForkServer) -> None:
+    for _ in range(2):
+        with server.fork(forked.tell_of_duckdb) as child:
+            assert child.receive(20) == [b"1", b"1"]
 
 
-def test_a_child_forked_ahead_answers_one_request(ahead: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(contained._server, "fork", None)
-        assert count() == [3]
-    assert not contained._ahead
-    assert count() == [3]
+def test_none_is_kept_where_it_starts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "threads", lambda: 2)
+    database_module.open_to_fork()
+    assert not database_module._unused
 
 
-def test_one_that_died_before_it_was_asked_is_none(ahead: Child) -> None:
-    ahead.kill()
-    assert count() == [3]
+def test_no_request_sees_what_another_left(server: ForkServer) -> None:
+    for _ in range(2):
+        with server.fork(forked.leave_a_table) as child:
+            assert child.receive(20) == [b"[]", b"3", b"[('kept',), ('rows',)]"]
 
 
-def test_the_time_of_one_begins_with_its_request(ahead: Child) -> None:
-    """And is held by the kernel, whoever waits for the answer."""
-    time.sleep(0.4)
-    endless = "sum(list_sum(list_transform(range(20000000), lambda x: x * x)))"
-    request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[endless])
-    with contained._ahead.pop(os.getpid()) as child:
-        child.send([b"0.3", pickle.dumps((engine.aggregate, request, limits.MAX_JSON_BYTES))], 5)
-        with pytest.raises(ProcessDied) as died:
-            child.receive(20)
-    assert died.value.signal == signal.SIGALRM
-
-
-def test_one_is_shut_in_as_any_other(ahead: Child) -> None:
+def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contained, "_server", server)
     for aggregate in ("max(getenv('HOME'))", "(SELECT count(*) FROM '/etc/passwd')"):
+        request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
         with pytest.raises(WireError):
-            count(aggregate)
-        contained.fork_ahead()
+            contained.run(engine.aggregate, request, PlainResponse)
+    with server.fork(forked.reach_out, ("/etc/passwd",)) as child:
+        assert child.receive(20) == [b"refused"] * 4

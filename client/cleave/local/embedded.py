@@ -12,7 +12,6 @@ from cleave.transport.embedded import Call, connect_embedded
 from cleave.transport.responses import Response
 from cleave_services.bodies import Asked, Work, exchange, problem
 from cleave_services.plain import calls as plain
-from cleave_services.plain import contained
 from cleave_services.sensitive import calls as sensitive
 from cleave_shared.wire import MomentsRequest, PlainRequest
 
@@ -23,8 +22,6 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
         from cleave_services.links import Links  # noqa: PLC0415 - as in `call`
 
         Links(stores)  # what is no place of a store is told now
-    else:  # about files there is a question soon
-        contained.fork_ahead()
     return connect_embedded(
         {
             Service.SENSITIVE: _service(Service.SENSITIVE, MomentsRequest, sensitive.answer_moments, stores),

@@ -13,11 +13,11 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from types import TracebackType
 
-from cleave_shared import duckdb, limits
+from cleave_shared import duckdb, fork_server, limits
 from cleave_shared.errors import WireError
 
 TABLE = "rows"
-_ahead: list[duckdb.DuckDBPyConnection] = []  # opened, and used by nobody yet
+_unused: list[duckdb.DuckDBPyConnection] = []
 _left: list[duckdb.DuckDBPyConnection] = []
 _leaves_open = False
 
@@ -36,7 +36,8 @@ class Database:
         self._open = ExitStack()
 
     def __enter__(self) -> Database:
-        self._connection = _ahead.pop() if _ahead else _opened()
+        self._connection = _unused.pop() if _unused else _opened()
+        self._connection.execute(f"SET threads = {threads()}")
         return self
 
     def __exit__(
@@ -140,10 +141,16 @@ class Database:
         self.columns = frozenset(row[0].lower() for row in described)
 
 
-def open_ahead() -> None:
-    """Open what the next Database of this process takes: 20 ms, which a child may spend before it is asked."""
-    if not _ahead:
-        _ahead.append(_opened())
+def open_to_fork() -> None:
+    """Open, and ask nothing of, the DuckDB of which every process forked from this one has a copy: it takes 20 ms.
+
+    It is none where DuckDB starts a thread for it, which no copy would have.
+    """
+    connection = _opened()
+    if fork_server.threads() == 1:
+        _unused.append(connection)
+    else:
+        connection.close()
 
 
 def leave_open() -> None:
@@ -156,7 +163,8 @@ def _opened() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         ":memory:",
         config={
-            "threads": threads(),
+            "threads": 1,  # no more are started before there is a table
+            "async_threads": 0,
             "memory_limit": _memory(),
             "temp_directory": "",
             "home_directory": "/nonexistent",  # Lambda's is read-only; nothing is ever written

@@ -1,0 +1,5 @@
+"""For the fork server alone: its children each have a copy of the DuckDB opened here, of which nothing was asked."""
+
+from cleave_services.plain import database
+
+database.open_to_fork()
