@@ -251,15 +251,16 @@ class Session:
         self.close()
 
     def _checked(self) -> Access:
-        """A missing or suspect key is told before the table is read."""
+        """A missing or suspect key is told before the table is read. Of one that is open only others' marks matter."""
         from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - cryptography takes 30 ms
         from cleave.suspect import refuse_suspect  # noqa: PLC0415
 
         if self._access is None:
             raise KeyFileError("this question needs a key, and none was named")
-        known = describe_key(self._access.key)
-        if self._access.remote and not self._access.suspect_key:
-            refuse_suspect(known)
+        if self._key is None or self._access.remote:
+            known = describe_key(self._access.key)
+            if self._access.remote and not self._access.suspect_key:
+                refuse_suspect(known)
         return self._access
 
     def _read(self, progress: Progress) -> Table:
