@@ -273,6 +273,13 @@ def test_tricks_are_refused(database: Database, part: str, sql: str) -> None:
     assert refused.value.__cause__ is None
 
 
+@pytest.mark.parametrize("sql", ["id", "no_such(id)", "sum(id), 1", "sum("])
+def test_of_several_the_refused_one_is_named(database: Database, sql: str) -> None:
+    asked = ["sum(id)", "max(ward)", sql, "count(*)"]
+    with pytest.raises(WireError, match=r"^aggregates\[2\]: "):
+        engine.verify(database, PlainRequest(schema_hash="0" * 32, rows=200, aggregates=asked))
+
+
 @pytest.mark.parametrize("sql", ["sum(id)", "count(*)", "sum(id) > 3", "max(id) FILTER (WHERE insured)"])
 def test_where_and_keys_hold_no_aggregate(patients: bytes, sql: str) -> None:
     with pytest.raises(WireError, match=r"^where: "):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from cleave_services.plain.database import TABLE, Database
-from cleave_services.plain.expressions import require_aggregate, require_scalar
+from cleave_services.plain.expressions import require_aggregates, require_scalars
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
@@ -113,12 +113,10 @@ def _answered(load: Callable[[Database], None], asked: Asked, most: int) -> tupl
 
 def verify(database: Database, request: Asked) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
-    if request.where is not None:
-        require_scalar(database, request.where, "where")
-    for index, sql in enumerate(request.keys):
-        require_scalar(database, sql, f"keys[{index}]")
-    for index, sql in enumerate(request.aggregates):
-        require_aggregate(database, sql, f"aggregates[{index}]")
+    scalars = {} if request.where is None else {"where": request.where}
+    scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}
+    require_scalars(database, scalars)
+    require_aggregates(database, {f"aggregates[{index}]": sql for index, sql in enumerate(request.aggregates)})
 
 
 def group(

@@ -8,7 +8,8 @@ What the tree may hold is then a list of what is allowed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from cleave_services.plain.database import TABLE, Database
@@ -37,20 +38,40 @@ _SESSION = frozenset({"current_catalog", "current_role", "current_schema", "curr
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
 
 
-def require_scalar(database: Database, sql: str, place: str) -> None:
-    """Raises WireError unless `sql` has one value per row (no aggregate, no unnest: WHERE allows neither)."""
-    _require_expression(database, sql, place)
-    database.run(f"EXPLAIN SELECT 1 FROM {TABLE} WHERE ({sql}\n) IS NULL", place)
+def require_scalars(database: Database, asked: Mapping[str, str]) -> None:
+    """Raises WireError, naming its place, unless each has one value per row (no aggregate, no unnest: WHERE allows
+    neither). `asked`: expressions by their places in the request.
+    """
+    _require(database, asked, f"SELECT 1 FROM {TABLE} WHERE")
 
 
-def require_aggregate(database: Database, sql: str, place: str) -> None:
-    """Raises WireError unless `sql` has one value per group (HAVING allows neither a bare column nor unnest)."""
-    _require_expression(database, sql, place)
-    database.run(f"EXPLAIN SELECT count(*) FROM {TABLE} HAVING ({sql}\n) IS NULL", place)
+def require_aggregates(database: Database, asked: Mapping[str, str]) -> None:
+    """The same unless each has one value per group (HAVING allows neither a bare column nor unnest)."""
+    _require(database, asked, f"SELECT count(*) FROM {TABLE} HAVING")
 
 
-def _require_expression(database: Database, sql: str, place: str) -> None:
-    bare, wrapped = (_select_list(database, text, place) for text in (f"SELECT {sql}", f"SELECT ({sql}\n)"))
+def _require(database: Database, asked: Mapping[str, str], where: str) -> None:
+    """All at once, which takes a fraction of the time; one after the other where one is refused, so as to name it."""
+    with suppress(WireError):
+        if asked:
+            _check(database, asked, where)
+        return
+    for place, sql in asked.items():
+        _check(database, {place: sql}, where)
+
+
+def _check(database: Database, asked: Mapping[str, str], where: str) -> None:
+    together = ", ".join(asked)
+    texts = [text for sql in asked.values() for text in (f"SELECT {sql}", f"SELECT ({sql}\n)")]
+    trees = database.run("SELECT list_transform(?::VARCHAR[], lambda x: json_serialize_sql(x))", together, [texts])
+    lists = [_select_list(tree, together) for tree in trees.fetchall()[0][0]]
+    for place, bare, wrapped in zip(asked, lists[::2], lists[1::2], strict=True):
+        _require_expression(database, bare, wrapped, place)
+    tests = " AND ".join(f"({sql}\n) IS NULL" for sql in asked.values())
+    database.run(f"EXPLAIN {where} {tests}", together)
+
+
+def _require_expression(database: Database, bare: list[Any] | None, wrapped: list[Any] | None, place: str) -> None:
     if bare is None or len(bare) != 1 or bare != wrapped:
         raise WireError(f"{place}: not one SQL expression", hint=_HINT)
     for node in _nodes(bare):
@@ -69,11 +90,10 @@ def _is_no_column(names: list[str], columns: Collection[str]) -> bool:
     return last not in columns and (last == "rowid" or (len(names) == 1 and last in {TABLE, *_SESSION}))
 
 
-def _select_list(database: Database, statement: str, place: str) -> list[Any] | None:
+def _select_list(told: str, place: str) -> list[Any] | None:
     """The selected expressions, without their places in the text; None where it is not one bare SELECT."""
-    row = database.run("SELECT json_serialize_sql(?::VARCHAR)", place, [statement]).fetchone()
     try:
-        tree = json.loads(row[0], object_hook=_without_location) if row else {}
+        tree = json.loads(told, object_hook=_without_location)
     except RecursionError:
         raise WireError(f"{place}: nested too deeply", hint="use fewer levels of brackets and operators") from None
     statements = tree.get("statements", [])

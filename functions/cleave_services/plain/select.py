@@ -9,7 +9,7 @@ from typing import cast
 
 from cleave_services.plain import engine
 from cleave_services.plain.database import TABLE, Database
-from cleave_services.plain.expressions import require_scalar
+from cleave_services.plain.expressions import require_scalars
 from cleave_shared.dataclass import dataclass
 from cleave_shared.scan import SelectResponse
 
@@ -31,8 +31,7 @@ def select(asked: Selecting) -> SelectResponse:
             database.load_nothing(sum(stored.rows))
         loaded = time.perf_counter()
         engine.verify(database, stored)
-        for index, sql in enumerate(asked.filters):
-            require_scalar(database, sql, f"filters[{index}]")
+        require_scalars(database, {f"filters[{index}]": sql for index, sql in enumerate(asked.filters)})
         if left:
             database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
             keyed = engine.keyed_where_they_are(database, stored.where, stored.keys)
