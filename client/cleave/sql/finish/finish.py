@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cleave.aggregates.answers import Answers, Rows
 from cleave.aggregates.balls import precision
@@ -66,7 +66,8 @@ class _Finisher:
         ties = self._table.ranks([f"k{i} ASC NULLS LAST" for i in range(len(plan.keys))])
         terms = [self._term(number, inside) for number in range(len(plan.order_by))]
         chosen, unsure = order.choose(inside, terms, ties, plan.limit, plan.offset, doubtful)
-        columns = [self._cells(number, chosen) for number in range(len(plan.finals))]
+        plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
+        columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
         cells = [[column[row] for column in columns] for row in range(len(chosen))]
         doubts = [(*(("HAVING",) if row in doubtful else ()), *(("LIMIT",) if row in unsure else ())) for row in chosen]
         return ResultTable(
@@ -104,17 +105,21 @@ class _Finisher:
     def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
         """Of one output, in the rows chosen."""
         final = self._plan.finals[number]
-        if not final.encrypted:
-            return self._plain_cells(number, rows)
         if final.is_bare:
             return bare.cells(self._answers, final.encrypted[0], final.type, rows)
         return self._expressions.cells(number, rows)
 
-    def _plain_cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
-        """What no encrypted figure is in: as DuckDB has it."""
+    def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
+        """By their numbers, the outputs in which no encrypted figure is: as DuckDB has them."""
+        if not numbers or not rows:
+            return {number: [] for number in numbers}
+        finals = [self._plan.finals[number] for number in numbers]
+        columns = self._table.columns([(each.sql, each.type) for each in finals], rows)
+        return {number: self._as_it_is(number, values) for number, values in zip(numbers, columns, strict=True)}
+
+    def _as_it_is(self, number: int, values: Sequence[Any]) -> list[Cell]:
         final = self._plan.finals[number]
         same = self._plan.outputs[number].source != "key" and all(
             [*(self._plan.plain[i].exact for i in final.plain), *(self._plan.local[i].exact for i in final.local)]
         )
-        values = self._table.column(final.sql, final.type, rows) if rows else []
         return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]

@@ -78,12 +78,21 @@ class GroupTable:
 
         Raises duckdb.Error where it fails for one of them.
         """
-        shown = f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)"
+        return self.columns([(sql, type_)], rows)[0]
+
+    def columns(self, expressions: Sequence[tuple[str, str]], rows: Sequence[int] | None = None) -> list[list[Any]]:
+        """The same of several, given with their types, in one statement."""
+        shown = ", ".join(
+            f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)" for sql, type_ in expressions
+        )
         if rows is None:
-            return [value for (value,) in self._execute(f"SELECT {shown} FROM groups ORDER BY place")]
-        wanted = "SELECT unnest(?::BIGINT[])"
-        found = dict(self._execute(f"SELECT place, {shown} FROM groups WHERE place IN ({wanted})", [list(rows)]))
-        return [found[row] for row in rows]
+            chosen = self._execute(f"SELECT {shown} FROM groups ORDER BY place")
+        else:
+            wanted = "SELECT unnest(?::BIGINT[])"
+            found = self._execute(f"SELECT place, {shown} FROM groups WHERE place IN ({wanted})", [list(rows)])
+            by_place = {place: values for place, *values in found}
+            chosen = [by_place[row] for row in rows]
+        return [list(each) for each in zip(*chosen, strict=True)] if chosen else [[] for _ in expressions]
 
     def guesses(self, sql: str, type_: str) -> list[Any]:
         """As `column` over all groups, NULL where it fails."""
