@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cleave.sql.functions import TODAY
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, KeyFileError, Undecided
 
@@ -38,6 +39,7 @@ DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 DEFAULT_KEY = Path("~/.config/cleave/key.json")
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
+_MOST_PLANS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Session:
         self._key: SecretKey | None = None
         self._services: Transport | None = None
         self._deadline: Deadline | None = None  # of the question under way
+        self._plans: dict[tuple[str, bool], QueryPlan | LocalPlan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
@@ -111,7 +114,19 @@ class Session:
         return {self.name: self.schema} | {each.name: each.schema for each in self._others}
 
     def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """`cloud_only`: what no service can answer is refused. Raises QueryRefused. Opens nothing."""
+        """`cloud_only`: what no service can answer is refused. Raises QueryRefused. Opens nothing.
+
+        The plans of the last questions are kept: only those that read the clock are made anew.
+        """
+        asked = (sql, cloud_only)
+        plan = self._plans.pop(asked, None) or self._planned(sql, cloud_only=cloud_only)
+        if not any(name in sql.lower() for name in TODAY):
+            self._plans[asked] = plan
+            while len(self._plans) > _MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+        return plan
+
+    def _planned(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         others = {each.name: each.schema for each in self._others}
         if self._planner is not None:
             return self._planner.plan(sql, self.schema, self.name, cloud_only=cloud_only, others=others)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlglot import exp
 
 from cleave.local.embedded import embedded_services
 from cleave.session import Access, Session
+from cleave.sql import planner
+from cleave.sql.catalog import Catalog
+from cleave.sql.planner import plan_query
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.reading import Progress
 from cleave.table.table import Table
@@ -45,6 +49,43 @@ def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:
     session.close()
 
 
+def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[tuple[str, bool]] = []
+
+    def plan(sql: str, *_: object, cloud_only: bool, others: object) -> object:
+        planned.append((sql, cloud_only))
+        return plan_query(sql, *_, cloud_only=cloud_only, others=others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planner, "plan_query", plan)
+    with Session(of_files([PATIENTS])) as session:
+        assert session.plan(SQL) is session.plan(SQL)
+        assert planned == [(SQL, False)]
+        for _ in range(2):
+            with pytest.raises(QueryRefused):
+                session.plan("SELECT MEDIAN(age) FROM patients", cloud_only=True)
+            session.plan("SELECT MEDIAN(age) FROM patients")
+        assert len(planned) == 1 + 2 + 1
+        for number in range(40):
+            session.plan(f"SELECT COUNT(*) + {number} FROM patients")
+        session.plan(SQL)
+        assert planned[-1] == (SQL, False)  # too long ago
+        assert len(session._plans) < 40
+
+
+@pytest.mark.parametrize("clock", ["current_date", "Today()", '"current_localtimestamp"()'])
+def test_what_reads_the_clock_is_planned_anew(clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = f"SELECT SUM(age) FROM patients WHERE admitted < {clock}"
+    with Session(of_files([PATIENTS])) as session:
+        first = session.plan(sql)
+        settled = Catalog.settle
+        monkeypatch.setattr(Catalog, "settle", lambda *_: settled(*_).transform(_days_later))
+        assert session.plan(sql) != first
+
+
+def _days_later(node: exp.Expression) -> exp.Expression:
+    return exp.Literal.string("2100" + node.name[4:]) if isinstance(node, exp.Literal) else node
+
+
 def test_describing_needs_no_key() -> None:
     with Session(of_files([PATIENTS])) as session:
         assert session.describe(session.plan(SQL)).groups == 6
@@ -60,6 +101,16 @@ def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> 
         with pytest.raises(KeyFileError, match="no such key"):
             session.ask(session.plan(SQL))
     assert opened == []
+
+
+def test_an_open_key_needs_its_file_no_more(key_file: Path, tmp_path: Path) -> None:
+    own = tmp_path / "key.json"
+    own.write_bytes(key_file.read_bytes())
+    own.chmod(0o600)
+    with Session(of_files([PATIENTS]), Access(own), embedded_services) as session:
+        first = session.ask(session.plan(SQL))
+        own.unlink()
+        assert session.ask(session.plan(SQL)).result.rows == first.result.rows
 
 
 def test_without_services_there_is_nobody_to_ask(key_file: Path) -> None:
