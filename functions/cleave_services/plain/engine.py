@@ -181,14 +181,14 @@ def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence
     # a column of the table may be called rowid: no other one may stand beside it. Where no aggregate reads the table,
     # it is left out: rows are put beside each other by one thread
     beside = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
-    database.run(
+    made = database.fetch(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
         f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
         f"FROM {beside}{keyed} WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )
-    return cast(int, database.fetch(f"SELECT count(*) FROM {p}groups", "groups")[0][0])
+    return cast(int, made[0][0])
 
 
 def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]:

@@ -85,13 +85,12 @@ class GroupTable:
         shown = ", ".join(
             f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)" for sql, type_ in expressions
         )
-        if rows is None:
-            chosen = self._execute(f"SELECT {shown} FROM groups ORDER BY place")
-        else:
-            wanted = "SELECT unnest(?::BIGINT[])"
-            found = self._execute(f"SELECT place, {shown} FROM groups WHERE place IN ({wanted})", [list(rows)])
-            by_place = {place: values for place, *values in found}
-            chosen = [by_place[row] for row in rows]
+        rows = range(self.size) if rows is None else rows
+        some = len(rows) < self.size
+        wanted = " WHERE place IN (SELECT unnest(?::BIGINT[]))" if some else ""
+        found = self._execute(f"SELECT place, {shown} FROM groups{wanted}", [list(rows)] if some else [])
+        by_place = {place: values for place, *values in found}
+        chosen = [by_place[row] for row in rows]
         return [list(each) for each in zip(*chosen, strict=True)] if chosen else [[] for _ in expressions]
 
     def guesses(self, sql: str, type_: str) -> list[Any]:
