@@ -254,16 +254,18 @@ def _program(name: str) -> str:
 
 
 def _processor() -> float:
-    """Seconds so far of all threads, of all processes that were waited for, and of children that live on, with theirs:
-    of these the kernel tells hundredths.
+    """Seconds so far of all threads, of all processes that were waited for, and of descendants that live on, with
+    theirs: of these the kernel tells hundredths.
     """
     both = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    living = 0
+    told: dict[int, tuple[int, int]] = {}  # of every process its parent and its time
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
             fields = stat.read_text().rpartition(") ")[2].split()
-            if int(fields[1]) == os.getpid():
-                living += sum(map(int, fields[11:15]))
+            told[int(stat.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    living, ours = 0, {os.getpid()}
+    while ours := {pid for pid, (parent, _) in told.items() if parent in ours}:
+        living += sum(told[pid][1] for pid in ours)
     return sum(each.ru_utime + each.ru_stime for each in both) + living / os.sysconf("SC_CLK_TCK")
 
 

@@ -308,7 +308,12 @@ def _bind(bounds: Bounds) -> None:
     if bounds.cpu_seconds is not None:
         _lower(resource.RLIMIT_CPU, bounds.cpu_seconds, spare=1)  # SIGXCPU comes at the soft limit, SIGKILL at the hard
     if bounds.seconds is not None:
-        signal.setitimer(signal.ITIMER_REAL, bounds.seconds)  # nobody handles SIGALRM: the kernel ends the process
+        limit_time(bounds.seconds)
+
+
+def limit_time(seconds: float) -> None:
+    """From now on, of a child; 0: no longer. Nobody handles SIGALRM: the kernel ends the process."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _lower(what: int, to: int, spare: int = 0) -> None:

@@ -3,8 +3,9 @@
 A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
 ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a
 fork server (`cleave_shared.fork_server`), which has nothing but SEAL. A worker that adds up is given its chunks one by
-one, needs no room for more than one, and is used again by the next request: starting it takes as long as adding up
-20. None inherits the key, where the server is prepared before there is one.
+one and needs no room for more than one. Workers are used again by the next request: starting one takes as long as
+adding up 20 chunks, and what masks take, which a scan makes, as long as adding up 150. None inherits the key, where
+the server is prepared before there is one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import pickle
 import select
-import signal
 import struct
 import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator, Totals
 from cleave_services.sensitive.workers import (
@@ -30,9 +31,9 @@ from cleave_services.sensitive.workers import (
     told,
 )
 from cleave_shared import limits
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Bounds, Channel, Child, limit_time
 from cleave_shared.errors import ProcessDied
-from cleave_shared.fork_server import ForkServer, Work
+from cleave_shared.fork_server import ForkServer
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import SealEvaluator, ring
 
@@ -45,7 +46,7 @@ _server = ForkServer([__name__, "cleave_services.sensitive.scan_work"])
 _wanted = False
 _MOST_IDLE = 4  # as many requests a client has under way
 _BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
-_idle: list[Child] = []  # workers that add up, each for one request at a time
+_idle: list[Child] = []  # workers, each for one request at a time
 _lock = threading.Lock()
 
 
@@ -97,7 +98,7 @@ def block_sums(
     with contextlib.ExitStack() as stack, _dying_told():
         taken = [stack.enter_context(_worker()) for _ in range(count)]
         for each in taken:
-            each.send([profile.encode(), _SECONDS.pack(seconds)], longest)
+            each.send(_asked(_add_up, profile, seconds), longest)
         for place, chunk in enumerate(chunks):
             taken[place % count].send([_BLOCK.pack(chunk.block), chunk.blob], longest)
         done: list[Totals] = []
@@ -115,7 +116,7 @@ def block_sums(
 def _worker() -> Iterator[Child]:
     """One that is idle, else a new one. Whatever fails in the block ends it."""
     with contextlib.ExitStack() as stack:
-        child = stack.enter_context(_idle_worker() or _server.fork(_add_up, (), Bounds(memory=limits.WORKER_BYTES)))
+        child = stack.enter_context(_idle_worker() or _server.fork(_serve, (), Bounds(memory=limits.WORKER_BYTES)))
         yield child
         with _lock:
             if len(_idle) < max(_MOST_IDLE, processors()):
@@ -140,13 +141,10 @@ def masked_sums(work: ScanWork) -> Totals:
     """The sums of the rows of each group. Raises what `ScanWork.totals` raises."""
     if not _wanted:
         return work.totals()
-    return _apart(_scan, (work,), work.seconds)
-
-
-def _apart(work: Work, arguments: Sequence[object], seconds: float) -> Totals:
-    longest = seconds + 2 * SPARE  # the workers' own limit comes first
-    with _dying_told(), _server.fork(work, arguments, Bounds(seconds=longest)) as child:
-        return loaded(child.receive(longest + SPARE, limits.WORKER_BYTES))
+    longest = work.seconds + 2 * SPARE  # the limit of processes that the worker forks comes first
+    with _dying_told(), _worker() as worker:
+        worker.send(_asked(_scan, work, longest), longest)
+        return loaded(worker.receive(longest + SPARE, limits.WORKER_BYTES))
 
 
 @contextlib.contextmanager
@@ -157,21 +155,30 @@ def _dying_told() -> Iterator[None]:
         raise told(died) from None
 
 
-def _add_up(channel: Channel) -> None:
-    """Request after request: its profile and seconds, frames of a block's number and a file, an empty frame."""
+def _asked(work: Callable[[Channel, Any], Totals], argument: object, seconds: float) -> list[bytes]:
+    return [_SECONDS.pack(seconds), pickle.dumps((work, argument), pickle.HIGHEST_PROTOCOL)]
+
+
+def _serve(channel: Channel) -> None:
+    """Request after request, each by `_asked` and what else its work takes in."""
     with contextlib.suppress(EOFError):
         while True:
-            profile, seconds = channel.receive()
-            signal.setitimer(signal.ITIMER_REAL, *_SECONDS.unpack(seconds))  # the kernel ends the process
-            received = _received(channel)
-            try:
-                totals = BlockSums(SealEvaluator(ring(profile.decode()))).evaluate(received)
-            except Exception:
-                for _ in received:  # whoever sends reads the error only then
-                    pass
-                raise
-            channel.send(dumped(totals))
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            seconds, payload = channel.receive()
+            limit_time(*_SECONDS.unpack(seconds))
+            work, argument = pickle.loads(payload)  # noqa: S301 - from the process that this one serves
+            channel.send(dumped(work(channel, argument)))
+            limit_time(0.0)
+
+
+def _add_up(channel: Channel, profile: str) -> Totals:
+    """Frames of a block's number and a file, then an empty one."""
+    received = _received(channel)
+    try:
+        return BlockSums(SealEvaluator(ring(profile))).evaluate(received)
+    except Exception:
+        for _ in received:  # whoever sends reads the error only then
+            pass
+        raise
 
 
 def _received(channel: Channel) -> Iterator[Chunk]:
@@ -181,5 +188,5 @@ def _received(channel: Channel) -> Iterator[Chunk]:
         yield Chunk(block, blob)
 
 
-def _scan(channel: Channel, work: ScanWork) -> None:
-    channel.send(dumped(work.totals()))
+def _scan(_: Channel, work: ScanWork) -> Totals:
+    return work.totals(in_child=True)

@@ -13,18 +13,18 @@ from cleave_services.sensitive.scan_work import Part, ScanWork
 from cleave_services.sensitive.workers import fair_share
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS
 from cleave_shared.packing import PACKING_KEY, SENTINEL_FACTOR
 from cleave_shared.rowsets import size
 from cleave_shared.scan import ScanRequest, ScanResponse
+from cleave_shared.seal import ring
 
 _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 
 
 def answer_scan(asked: ScanRequest, note: Note, table_set: str, links: Links) -> ScanResponse:
     """Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be."""
-    rows = mask_evaluator(asked.profile).degree - SENTINELS
+    rows = ring(asked.profile).degree - SENTINELS
     if len(asked.numbers) != len(asked.chunks) * size(rows, len(asked.cuts)):
         raise WireError(f"numbers: not those of {len(asked.chunks)} chunks of {rows} rows")
     started = time.monotonic()

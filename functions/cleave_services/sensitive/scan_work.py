@@ -13,7 +13,8 @@ from cleave_services.links import Content
 from cleave_services.sensitive.evaluate import Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
-from cleave_services.sensitive.workers import SPARE, evaluate_in_parallel
+from cleave_services.sensitive.workers import SPARE, evaluate_in_parallel, processes
+from cleave_shared.children import limit_time
 from cleave_shared.chunks import split
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
@@ -46,10 +47,17 @@ class ScanWork:
     seconds: float
     packing: Packing | None = None
 
-    def totals(self) -> Totals:
-        """Raises what `evaluate_in_parallel` raises, WireError for an object that is not what it must be."""
+    def totals(self, *, in_child: bool = False) -> Totals:
+        """`in_child`: this process may read ciphertexts and be ended when it is late, where one process is enough.
+
+        Raises what `evaluate_in_parallel` raises, WireError for an object that is not what it must be.
+        """
         until = time.monotonic() + self.seconds
-        found = evaluate_in_parallel(_Scanning(self), range(len(self.chunks)), self.workers, self.seconds)
+        scanning, places = _Scanning(self), range(len(self.chunks))
+        if in_child and self.packing is None and processes(scanning, places, self.workers) == 1:
+            limit_time(self.seconds)
+            return scanning.evaluate(places)
+        found = evaluate_in_parallel(scanning, places, self.workers, self.seconds)
         if self.packing is None:
             return found
         left = max(SPARE, until - time.monotonic())
