@@ -75,7 +75,7 @@ class MaskEvaluator:
         return total
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
-        if ciphertext.is_ntt_form():
+        if coefficients > 1 and ciphertext.is_ntt_form():
             self._evaluator.transform_from_ntt_inplace(ciphertext)
         return self._ring.truncated(ciphertext, coefficients)
 

@@ -158,7 +158,7 @@ def under_other_parameters(blob: bytes, parms_id: Sequence[int]) -> bytes:
 def wrapped(*parts: bytes | memoryview, compress: bool = False) -> bytes:
     body = b"".join(parts)
     if compress:
-        body = zstandard.ZstdCompressor(level=1).compress(body)
+        body = zstandard.ZstdCompressor(level=-1).compress(body)  # residues do not get smaller, and are left at once
     return _HEADER.pack(_MAGIC, _HEADER.size, 4, 3, _ZSTD if compress else 0, 0, _HEADER.size + len(body)) + body
 
 
@@ -168,7 +168,7 @@ def array_file(values: NDArray[np.uint64]) -> bytes:
 
 def plaintext_values(plaintext: Any) -> NDArray[np.uint64]:
     """The residues a SEAL plaintext holds: (primes * N,) in NTT form."""
-    array = _unwrap(_unwrap(save(plaintext))[PLAINTEXT.size :])
+    array = _unwrap(_unwrap(save_short(plaintext))[PLAINTEXT.size :])
     return np.frombuffer(array, np.uint64, struct.unpack_from("<Q", array)[0], 8)
 
 
@@ -283,7 +283,21 @@ class Ring:
 
     def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
         """A file of a result whose phase is kept at the first `coefficients` coefficients only: half the bytes."""
+        if coefficients == 1 and ciphertext.is_ntt_form():
+            first, second = self._polynomials(ciphertext)
+            constant = np.full(self.degree, self.constant(first), np.uint64)  # the transform of a constant is constant
+            return self._ciphertext_file(np.stack([constant, second]), ntt_form=True, compress=True)
         return self._kept(ciphertext, slice(coefficients))
+
+    def constant(self, transformed: Residues) -> int:
+        """Coefficient 0 of a polynomial in NTT form (N,), modulo q.
+
+        It is the mean of the transform: the values at all roots of X^N + 1, of which any power but the 0th of X adds
+        up to 0.
+        """
+        high, low = transformed >> np.uint64(32), transformed & np.uint64((1 << 32) - 1)
+        total = (int(high.sum()) << 32) + int(low.sum())
+        return total * pow(self.degree, -1, self.modulus) % self.modulus
 
     def spaced(self, ciphertext: Any, step: int) -> bytes:
         """The same, of the coefficients 0, `step`, 2 `step`... only."""
@@ -305,7 +319,8 @@ class Ring:
     def _polynomials(self, ciphertext: Any) -> Residues:
         count = ciphertext.size() * self.degree
         head = _CIPHERTEXT.size + _HEADER.size + 8  # the array's own header and length
-        inside = _unwrap(save(ciphertext), head + 8 * count)
+        file = save_short(ciphertext) if 16 * count <= _PIPE_BYTES else save(ciphertext)
+        inside = _unwrap(file, head + 8 * count)
         return np.frombuffer(inside, np.uint64, count, head).reshape(-1, self.degree)
 
 

@@ -36,9 +36,20 @@ def test_products_and_sums_are_the_same(key: SecretKey) -> None:
         total = evaluator.add(total, evaluator.multiply(evaluator.load(second), masks[1]))
         total = evaluator.add(total, evaluator.multiply(evaluator.load(second), masks[2]))
         once = evaluator.dump(total, 1)
-        again = evaluator.dump(evaluator.add(evaluator.load(once), evaluator.load(once)), degree)
+        again = evaluator.dump(evaluator.add(evaluator.load(once), evaluator.load(once)), 1)
         results.append([ring(name)._polynomials(ring(name).ciphertext(file)) for file in (once, again)])
     assert all((one == other).all() for one, other in zip(*results, strict=True))
+
+
+def test_coefficient_0_alone_of_a_phase_is_kept(key: SecretKey) -> None:
+    of, (file,) = ring(key.profile.name), _files(key, 1)
+    for evaluator in (SealEvaluator(of), mask_evaluator(key.profile.name)):
+        kept = of._polynomials(of.ciphertext(evaluator.dump(evaluator.load(file), 1)))
+        first, second = of._polynomials(of.ciphertext(file))
+        (constant,), (whole,) = of.inverse_ntt(kept[:1]), of.inverse_ntt(first[None])
+        assert constant[0] == whole[0] == of.constant(first)
+        assert not constant[1:].any()
+        assert (kept[1] == second).all()
 
 
 def test_a_mask_is_within_what_bfv_takes(key: SecretKey) -> None:

@@ -191,8 +191,6 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: SecretKey) ->
         lane = rng.randrange(len(totals))
         at = rng.randrange(len(totals[lane]))
         added = evaluator.load(zero)
-        seal_ring = rows.cipher.ring
-        seal_ring.evaluator.transform_from_ntt_inplace(added)
         totals[lane][at] = evaluator.dump(evaluator.add(evaluator.load(totals[lane][at]), added), 1)
 
     def of_another(totals: Totals) -> None:

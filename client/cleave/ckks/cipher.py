@@ -203,15 +203,8 @@ class Cipher(_Encoder):
         return self.ring.centred(self.ring.inverse_ntt(np.stack([*self._phases(blobs)])))
 
     def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
-        """Coefficient 0 of each (k,), centred, in half the time. Raises as `decrypt` does.
-
-        It is the mean of a polynomial's transform: the values at all roots of X^N + 1, of which any power but the 0th
-        of X adds up to 0.
-        """
-        low = np.uint64((1 << 32) - 1)
-        inverse, modulus = pow(self.ring.degree, -1, self.ring.modulus), self.ring.modulus
-        sums = [(int((each >> np.uint64(32)).sum()) << 32) + int((each & low).sum()) for each in self._phases(blobs)]
-        return self.ring.centred(np.array([total * inverse % modulus for total in sums], np.uint64))
+        """Coefficient 0 of each (k,), centred, in half the time. Raises as `decrypt` does."""
+        return self.ring.centred(np.array([self.ring.constant(each) for each in self._phases(blobs)], np.uint64))
 
     def _phases(self, blobs: Sequence[bytes]) -> Iterator[seal.Residues]:
         """Decrypted and transformed (N,). Raises WireError."""

@@ -47,8 +47,6 @@ def pack_all(
     files = []
     for numbers in _parts(packing, wanted, totals) if parts is None else parts:
         results = [of.ciphertext(totals.files[number]) for number in numbers]
-        for result in results:
-            of.evaluator.transform_to_ntt_inplace(result)
         shifts = [packing.levels if number % wanted.results < wanted.first else packing.shift for number in numbers]
         files.append(packer.file(packer.pack(results, shifts)))
     return files
