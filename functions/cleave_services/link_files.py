@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe without a writer must not hold us
@@ -22,6 +23,23 @@ class Broken(Exception):  # noqa: N818 - never leaves cleave_services.links
 
 def read(folder: str, name: str, size: int) -> bytes:
     """Exactly `size` bytes of the object `name`. Raises Broken."""
+    with _object(folder, name, size) as file:
+        content = file.read(size)
+        if len(content) != size:
+            raise _other_size()
+    return content
+
+
+def read_into(folder: str, name: str, into: memoryview) -> None:
+    """The same, as many as there is room for."""
+    with _object(folder, name, len(into)) as file:
+        if file.readinto(into) != len(into):
+            raise _other_size()
+
+
+@contextlib.contextmanager
+def _object(folder: str, name: str, size: int) -> Iterator[BufferedReader]:
+    """What is to be read of it. Raises Broken, also for what its block raises."""
     *folders, last = name.split("/")
     try:
         with _opened(folder, folders, make=False) as inside, _closing(os.open(last, _FILE, dir_fd=inside)) as handle:
@@ -29,14 +47,15 @@ def read(folder: str, name: str, size: int) -> bytes:
             if not stat.S_ISREG(found.st_mode):
                 raise Broken("is no file")
             if found.st_size != size:
-                raise Broken("has another size than the request says")
+                raise _other_size()
             with os.fdopen(os.dup(handle), "rb") as file:
-                content = file.read(size)
+                yield file
     except OSError as error:
         raise Broken(f"cannot be read ({error.strerror})") from None
-    if len(content) != size:
-        raise Broken("has another size than the request says")
-    return content
+
+
+def _other_size() -> Broken:
+    return Broken("has another size than the request says")
 
 
 def write(folder: str, name: str, content: bytes) -> None:

@@ -21,11 +21,12 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
+from cleave_services.room import Room
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CLEAVE_STORE_URLS"
 TABLES, RESULTS, KEYS = "tables", "results", "keys"  # what lies where: /KIND/SET/OBJECT
+Bytes = TypeVar("Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LATE = WireError(
@@ -54,8 +56,8 @@ class _Place:
 class Content(Protocol):
     """An object's bytes."""
 
-    def read(self) -> bytes:
-        """Raises WireError where they are not what they must be."""
+    def read(self, room: Room) -> memoryview:
+        """They may stand in `room`. Raises WireError where they are not what they must be."""
         ...
 
 
@@ -63,8 +65,8 @@ class Content(Protocol):
 class _Held:
     content: bytes
 
-    def read(self) -> bytes:
-        return self.content
+    def read(self, _: Room) -> memoryview:
+        return memoryview(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,11 @@ class _Resting:
     sha256: str
     number: int
 
-    def read(self) -> bytes:
+    def read(self, room: Room) -> memoryview:
+        into = room.of(self.size)
         try:
-            return _checked(link_files.read(self.folder, self.name, self.size), self.sha256)
+            link_files.read_into(self.folder, self.name, into)
+            return _checked(into, self.sha256)
         except Broken as broken:
             raise WireError(f"object {self.number} {broken.reason}", hint=broken.hint) from None
 
@@ -212,7 +216,7 @@ def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
     return checked
 
 
-def _checked(content: bytes, sha256: str) -> bytes:
+def _checked(content: Bytes, sha256: str) -> Bytes:
     if hashlib.sha256(content).hexdigest() != sha256:
         raise Broken("is not what its digest says")
     return content

@@ -8,10 +8,13 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
+from typing import TypeVar
 
 _MAGIC = b"CLO1"
 _COUNT = struct.Struct("<4sI")
 _MOST = 1 << 16
+
+Content = TypeVar("Content", bytes, memoryview)
 
 
 def joined(files: Sequence[bytes]) -> bytes:
@@ -24,8 +27,8 @@ def head_bytes(count: int) -> int:
     return _COUNT.size + 4 * count
 
 
-def split(content: bytes) -> list[bytes]:
-    """Raises ValueError for what `joined` did not make."""
+def split(content: Content) -> list[Content]:
+    """Views of a view, which copy nothing. Raises ValueError for what `joined` did not make."""
     try:
         magic, count = _COUNT.unpack_from(content)
         if magic != _MAGIC or count > _MOST:

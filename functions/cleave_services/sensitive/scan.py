@@ -34,7 +34,7 @@ class ScanChunk:
     place: int
     number: int
     numbers: Numbers
-    files: tuple[bytes, ...]  # by lane
+    files: tuple[bytes | memoryview, ...]  # by lane
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from cleave_services.links import Content
+from cleave_services.room import Room
 from cleave_services.sensitive.evaluate import Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
@@ -21,6 +23,8 @@ from cleave_shared.errors import WireError
 from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS
 from cleave_shared.rowsets import Numbers, size, unpack
+
+_rooms: defaultdict[int, Room] = defaultdict(Room)  # by lane, of a process that scans; the next request's as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +98,18 @@ class _Scanning:
 
 
 class Files:
-    """The ciphertexts of a lane, read object by object: what comes next is mostly in the one before."""
+    """The ciphertexts of a lane, read object by object: what comes next is mostly in the one before.
+
+    One stands where the one before stood, whose ciphertexts are no more.
+    """
 
     def __init__(self, number: int, parts: Sequence[Part]) -> None:
         self._number = number
         self._parts = sorted(parts, key=lambda part: part.first)
         self._open = -1
-        self._files: list[bytes] = []
+        self._files: list[memoryview] = []
 
-    def file(self, chunk: int) -> bytes:
+    def file(self, chunk: int) -> memoryview:
         """Raises WireError for an object that is not what it must be, or a chunk that is in none."""
         place = bisect_right([part.first for part in self._parts], chunk) - 1
         if place >= 0 and place != self._open:
@@ -112,8 +119,8 @@ class Files:
             raise WireError(f"lanes[{self._number}]: no object has chunk {chunk}")
         return self._files[chunk - self._parts[place].first]
 
-    def _read(self, place: int) -> list[bytes]:
+    def _read(self, place: int) -> list[memoryview]:
         try:
-            return split(self._parts[place].content.read())
+            return split(self._parts[place].content.read(_rooms[self._number]))
         except ValueError:
             raise WireError(f"lanes[{self._number}]: an object does not hold ciphertexts") from None

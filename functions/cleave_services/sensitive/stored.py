@@ -55,7 +55,7 @@ def _chunks(number: int, lane: Lane, first: int, contents: list[bytes]) -> Itera
     files = []
     for content in contents:
         try:
-            files.append(split(content)[lane.start : lane.stop])
+            files.append(split(memoryview(content))[lane.start : lane.stop])
         except ValueError:
             raise WireError(f"lanes[{number}]: an object does not hold ciphertexts") from None
     for place in range(lane.stop - lane.start):
