@@ -42,6 +42,9 @@ class MaskEvaluator:
         self._evaluator = seal.api.Evaluator(self._context)
         self._here = _PARMS.pack(*self._context.first_parms_id())
         self._there = _PARMS.pack(*of.context.first_parms_id())
+        head = seal.PLAINTEXT.pack(0, 0, 0, 0, of.degree, 1.0)
+        self._file = bytearray(seal.wrapped(head, seal.array_file(np.zeros(of.degree, np.uint64))))
+        self._residues = np.frombuffer(self._file, np.int64)[-of.degree :]  # every mask's in turn
 
     def load(self, blob: bytes | memoryview) -> Any:
         """A ciphertext of the profile. Raises WireError."""
@@ -65,12 +68,12 @@ class MaskEvaluator:
 
     def multiply(self, ciphertext: Any, mask: Any) -> Any:
         product = seal.api.Ciphertext()
-        with seal.of_one_kind():
+        with seal.of_one_kind:
             self._evaluator.multiply_plain(ciphertext, mask, product)
         return product
 
     def add(self, total: Any, ciphertext: Any) -> Any:
-        with seal.of_one_kind():
+        with seal.of_one_kind:
             self._evaluator.add_inplace(total, ciphertext)
         return total
 
@@ -83,9 +86,8 @@ class MaskEvaluator:
         largest = 1 << (_PLAIN_BITS - 1)
         if polynomial.max() >= largest or polynomial.min() <= -largest:
             raise ValueError("a mask's coefficients are too large")
-        residues = (polynomial & ((1 << _PLAIN_BITS) - 1)).view(np.uint64)  # negative ones stand for 2^20 more
-        head = seal.PLAINTEXT.pack(0, 0, 0, 0, self.degree, 1.0)
-        mask = seal.restore(seal.api.Plaintext(), self._context, seal.wrapped(head, seal.array_file(residues)))
+        np.bitwise_and(polynomial, (1 << _PLAIN_BITS) - 1, out=self._residues)  # negative ones stand for 2^20 more
+        mask = seal.restore(seal.api.Plaintext(), self._context, self._file)
         self._evaluator.transform_to_ntt_inplace(mask, self._context.first_parms_id())
         return mask
 

@@ -14,8 +14,9 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -114,7 +115,7 @@ def save_short(thing: Any) -> bytes:
     return blob
 
 
-def restore(thing: T, context: Any, blob: bytes | memoryview) -> T:
+def restore(thing: T, context: Any, blob: bytes | bytearray | memoryview) -> T:
     """Load `blob` into the SEAL object `thing`.
 
     Raises ValueError or SEAL's RuntimeError if it does not belong there.
@@ -332,15 +333,20 @@ def ring(profile: str) -> Ring:
     return Ring(PROFILES[profile])
 
 
-@contextlib.contextmanager
-def of_one_kind() -> Iterator[None]:
+class _OfOneKind:
     """Translates what SEAL refuses: a result whose second polynomial is zero; a file of a result among fresh ones."""
-    try:
-        yield
-    except RuntimeError:
-        raise WireError("ciphertexts cancel: their sum is one that anyone can read") from None
-    except ValueError:
-        raise WireError("ciphertexts are not all of one form: fresh ones and results do not go together") from None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, RuntimeError):
+            raise WireError("ciphertexts cancel: their sum is one that anyone can read") from None
+        if isinstance(error, ValueError):
+            raise WireError("ciphertexts are not all of one form: fresh ones and results do not go together") from None
+
+
+of_one_kind = _OfOneKind()  # 2 us less than a generator, around what takes 13
 
 
 class SealEvaluator:
@@ -359,12 +365,12 @@ class SealEvaluator:
 
     def multiply(self, ciphertext: Any, mask: Any) -> Any:
         product = api.Ciphertext()
-        with of_one_kind():
+        with of_one_kind:
             self._evaluator.multiply_plain(ciphertext, mask, product)
         return product
 
     def add(self, total: Any, ciphertext: Any) -> Any:
-        with of_one_kind():
+        with of_one_kind:
             self._evaluator.add_inplace(total, ciphertext)
         return total
 
