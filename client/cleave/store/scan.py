@@ -251,7 +251,8 @@ class Scan:
 
     def by_argument(self, totals: Mapping[tuple[str | None, Part], list[int]]) -> list[Sums]:
         """`totals`: of each group, by filter and part. Raises CheckFailed where a group has more values than rows."""
-        return [self._of_argument(place, totals) for place in range(len(self._plan.arguments))]
+        rows = {filter_: self._selected.rows_of(filter_) for filter_ in {each.filter for each in self._plan.sources}}
+        return [self._of_argument(place, totals, rows) for place in range(len(self._plan.arguments))]
 
     def _add(self, totals: dict[tuple[str | None, Part], list[int]], answers: Sequence[tuple[Call, Totals]]) -> None:
         """All answers about one segment and filter."""
@@ -265,14 +266,19 @@ class Scan:
             for group in seen:
                 totals[first.filter, part][group] += scanned.total(self.columns[part], group)
 
-    def _of_argument(self, place: int, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
+    def _of_argument(
+        self,
+        place: int,
+        totals: Mapping[tuple[str | None, Part], list[int]],
+        selected: Mapping[str | None, list[int]],
+    ) -> Sums:
         source, measures = self._plan.sources[place], self._stored.manifest.measures
         of = {number for number, _ in source.terms}
         found: Sums = {
             part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
         }
         counted = source.counted(measures)
-        rows = self._selected.rows_of(source.filter)
+        rows = selected[source.filter]
         if counted is not None and any(count > most for count, most in zip(found[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
         found[None] = rows if counted is None else found[counted, "count"]

@@ -55,6 +55,7 @@ class Stored:
         self._key = key
         self._totals = TotalsReader(tables, opened.vault, self._cipher, key.profile, opened.manifest)
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
+        self._row_lanes: dict[bool, Lanes] = {}
         self._cell_table: Table | None = None
         self.remote: Remote | None = None  # the services, for the question under way
 
@@ -110,7 +111,11 @@ class Stored:
         return order
 
     def row_lanes(self, segment: Segment) -> Lanes:
-        return lanes_of(self.manifest, segment, self._key.profile)
+        """Laid out once for all of the owner's segments, and once for contributors'."""
+        public = segment.sentinels is not None
+        if public not in self._row_lanes:
+            self._row_lanes[public] = lanes_of(self.manifest, segment, self._key.profile)
+        return self._row_lanes[public]
 
     def scanned(self, segment: Segment) -> Scanned:
         """What takes in the sums that a service makes of rows of `segment`."""

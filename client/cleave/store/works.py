@@ -104,7 +104,7 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
     taken = sum(len(lanes_of_parts(stored, replace(plan, parts=tuple(parts)))) for parts in wanted)
     each_result = [results_of(stored, plan, segment.rows, groups) for segment in segments]
     results, packed = sum(each_result), sum(each for each in each_result if each > limits.PACKED_RESULTS)
-    calls = sum(-(-results_of(stored, plan, each.rows, groups) // limits.MAX_SCAN_RESULTS) for each in segments)
+    calls = sum(-(-each // limits.MAX_SCAN_RESULTS) for each in each_result)
     rows = stored.manifest.rows
     columns = max(1, len(plain_columns(stored, plan)))
     here = {
