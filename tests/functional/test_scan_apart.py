@@ -1,0 +1,106 @@
+"""Scans beside a client: a worker makes one after another, with the same masks' context and in the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from cleave.store.scanned import question
+from cleave_services.room import Room
+from cleave_services.sensitive import apart, scan_stored
+from cleave_services.sensitive import workers as sharing
+from cleave_shared import children, limits, wire
+from cleave_shared.children import Bounds, Channel
+from cleave_shared.scan import ScanResponse
+from tests.functional.test_apart import workers
+from tests.functional.test_scan_services import numbers, rows, scan
+from tests.functional.test_stored_services import Store, store
+from tests.store.scanning import Rows
+
+__all__ = ["rows", "store"]  # fixtures
+
+
+@pytest.fixture(autouse=True)
+def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(apart, "_wanted", True)
+    monkeypatch.setattr(sharing, "processors", lambda: 2)
+    apart._end_idle()
+    yield
+    apart._end_idle()
+
+
+def asked(store: Store, rows: Rows, groups: int) -> httpx.Response:
+    """Of sums that are right where there are any."""
+    told = numbers(groups)
+    (cut,) = rows.cuts(told, groups)
+    of, scanned = question(cut), rows.scanned()
+    answer = scan(store, rows, of)
+    if answer.status_code == 200:
+        scanned.accept(of, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals)
+        totals = {(at, group): scanned.total(at, group) for at in range(2) for group in range(groups)}
+        assert totals == rows.truth(told)
+    return answer
+
+
+def test_a_worker_scans_request_after_request(store: Store, rows: Rows) -> None:
+    assert asked(store, rows, 3).status_code == 200
+    (worker,) = workers()
+    for groups in (2, 5, 3):
+        assert asked(store, rows, groups).status_code == 200
+        assert workers() == {worker}
+
+
+def test_a_large_scan_is_divided_by_the_worker(store: Store, rows: Rows) -> None:
+    assert asked(store, rows, 3).status_code == 200
+    (worker,) = workers()
+    assert asked(store, rows, 16).status_code == 200
+    assert workers() == {worker}  # those it forked are gone
+
+
+def test_a_scan_that_is_late_ends(store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(store, rows, 3).status_code == 200
+    before = workers()
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "SENSITIVE_SECONDS", 1e-3)
+        patch.setattr(scan_stored, "_LEAST_SECONDS", 1e-3)
+        answer = asked(store, rows, 3)
+    assert answer.status_code == 422
+    assert "stopped after" in answer.text
+    assert asked(store, rows, 3).status_code == 200
+    assert workers().isdisjoint(before)
+
+
+def test_a_bad_ciphertext_is_refused_and_ends_the_worker(store: Store, rows: Rows) -> None:
+    bad = Rows.__new__(Rows)
+    bad.__dict__ |= vars(rows) | {"files": [[b"no ciphertext" for _ in lane] for lane in rows.files]}
+    answer = asked(store, bad, 3)
+    assert answer.status_code == 422
+    assert "not a ciphertext" in answer.text
+    assert workers() == set()
+    assert asked(store, rows, 3).status_code == 200
+
+
+def test_a_room_holds_one_object_after_another() -> None:
+    room = Room()
+    first = room.of(10)
+    first[:] = b"0123456789"
+    assert bytes(room.of(4)) == b"0123"  # where the one before stood
+    assert len(room.of(5 << 20)) == 5 << 20
+    assert bytes(first) == b"0123456789"  # of a view that outlives its room
+
+
+def test_a_forked_process_has_a_room_of_its_own() -> None:
+    room = Room()
+    ours = room.of(4)
+    ours[:] = b"ours"
+
+    def work(channel: Channel) -> None:
+        into = room.of(4)
+        into[:] = b"mine"
+        channel.send([bytes(into)])
+
+    with children.fork(work, Bounds()) as child:
+        assert child.receive(10) == [b"mine"]
+        assert bytes(ours) == b"ours"
