@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -415,7 +415,7 @@ def _ask_sensitive(
     advance = progress.stage("encrypt and send", job.packing.chunks)
     lock = threading.Lock()  # guards the job's totals
 
-    def ask(part: Part, chunks: list[bytes]) -> None:
+    def ask(part: Part, chunks: Sequence[bytes | memoryview]) -> None:
         request = job.request(part, key.key_id, schema_hash, chunks)
         if part.start == 0:
             meanwhile()  # the processor is the service's from here on

@@ -17,7 +17,7 @@ _MOST = 1 << 16
 Content = TypeVar("Content", bytes, memoryview)
 
 
-def joined(files: Sequence[bytes]) -> bytes:
+def joined(files: Sequence[bytes | memoryview]) -> bytes:
     sizes = struct.pack(f"<{len(files)}I", *map(len, files))
     return b"".join([_COUNT.pack(_MAGIC, len(files)), sizes, *files])
 

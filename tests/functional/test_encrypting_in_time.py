@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,3 +49,20 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
         with pytest.raises(OutOfTime, match="within the 1 seconds"):
             session.ask(plan, seconds=1.0)
         assert time.perf_counter() - started < SOON
+
+
+def test_chunks_stay_as_they_are_until_they_are_asked_about() -> None:
+    parts: Any = [SimpleNamespace(start=MIN_CHUNKS_TO_FORK * n, stop=MIN_CHUNKS_TO_FORK * (n + 1)) for n in range(9)]
+    job: Any = SimpleNamespace(encrypt=lambda part: (bytes([part.start, number]) * 5000 for number in range(3)))
+    begun, right = threading.Semaphore(0), []
+
+    def ask(part: Any, chunks: Sequence[bytes | memoryview]) -> None:
+        begun.release()
+        if part.start == 0:  # while all others are encrypted and asked about
+            for _ in parts:
+                assert begun.acquire(timeout=SOON)
+        right.append([*chunks] == [*job.encrypt(part)])
+
+    with Encryptors(job, parts) as encryptors:
+        encryptors.each(ask, 4, threading.Event(), Deadline(SOON))
+    assert right == [True] * len(parts)

@@ -1,7 +1,8 @@
 """Forked processes that encrypt a job's requests while others are under way.
 
 TenSEAL holds the GIL in every call, so threads would gain nothing. A child inherits the key and the plaintexts; only
-numbers of requests go in, and ciphertexts come out through a memory file both share, which spares copies.
+numbers of requests go in, and ciphertexts come out through a memory file both share, where they stay until they are
+asked about: to copy them into memory that is new takes longer than to add them up.
 
 Other threads may be at work when it forks, as those of a notebook are: since TenSEAL holds the GIL, none of them is
 inside SEAL then, and a child touches no other library that has locks.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import mmap
 import os
 import struct
 import threading
@@ -21,6 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ProcessDied
 
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
@@ -30,6 +33,7 @@ MIN_CHUNKS_TO_FORK = 12
 SECONDS_FOR_A_PART = 120.0
 
 _NUMBER = struct.Struct("<Q")
+_ROOM = 1 << 32  # bytes of the memory file for the ciphertexts of one part; what is not written takes no memory
 
 
 class Deadline(Protocol):
@@ -87,14 +91,14 @@ class Encryptors(Generic[Part]):
 
     def each(
         self,
-        ask: Callable[[Part, list[bytes]], None],
+        ask: Callable[[Part, Sequence[bytes | memoryview]], None],
         under_way: int,
         failed: threading.Event,
         deadline: Deadline,
         only: Sequence[int] | None = None,
     ) -> None:
-        """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, at most `under_way` calls
-        at once. A job that changes between two calls must lie in memory that its children share.
+        """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, which it must not keep, at
+        most `under_way` calls at once. A job that changes between two calls must lie in memory that its children share.
 
         Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
         where one is not done in time. Then, or once somebody else has set `failed`, nothing more is asked.
@@ -117,23 +121,24 @@ class Encryptors(Generic[Part]):
             with lock:
                 return None if failed.is_set() else next(numbers, None)
 
-        def gated(number: int, chunks: list[bytes]) -> None:
+        def gated(child: _Encryptor[Part], encrypted: _Encrypted) -> None:
             try:
-                ask(self._parts[number], chunks)
+                ask(self._parts[encrypted.number], encrypted.chunks)
             except BaseException:
                 failed.set()
                 raise
             finally:
+                child.free(encrypted)
                 gate.release()
 
         def run(child: _Encryptor[Part], pool: ThreadPoolExecutor) -> None:
             try:
-                for number, chunks, said in child.encrypted(take, deadline):
-                    self.said.append(said)
+                for encrypted in child.encrypted(take, deadline):
+                    self.said.append(encrypted.said)
                     gate.acquire()
                     if failed.is_set():
                         return
-                    asked.append(pool.submit(gated, number, chunks))
+                    asked.append(pool.submit(gated, child, encrypted))
             except BaseException:
                 failed.set()
                 raise
@@ -149,9 +154,21 @@ class Encryptors(Generic[Part]):
                 raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Encrypted:
+    """A part: its chunks, which lie in a place of the memory file, and what the process told."""
+
+    number: int
+    place: int
+    chunks: list[memoryview]
+    said: bytes
+
+
 class _Encryptor(Generic[Part]):
     def __init__(self, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes]) -> None:
         self._memory = os.memfd_create("ciphertexts")
+        self._places = itertools.count()
+        self._free: list[int] = []  # places that were used before
         self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts, told))
 
     def __enter__(self) -> _Encryptor[Part]:
@@ -163,30 +180,37 @@ class _Encryptor(Generic[Part]):
         self._child.__exit__(kind, error, trace)
         os.close(self._memory)
 
-    def encrypted(self, take: Callable[[], int | None], deadline: Deadline) -> Iterator[tuple[int, list[bytes], bytes]]:
-        """The chunks of each part that `take` gives the number of, and what the process told; the next is begun before
-        one is handed on.
-        """
-        number = take()
-        if number is not None:
-            self._child.send([_NUMBER.pack(number)], SECONDS_FOR_A_PART)
-        while number is not None:
-            chunks, said = self._finished(deadline)
-            following = take()
-            if following is not None:
-                self._child.send([_NUMBER.pack(following)], SECONDS_FOR_A_PART)
-            yield number, chunks, said
-            number = following
+    def encrypted(self, take: Callable[[], int | None], deadline: Deadline) -> Iterator[_Encrypted]:
+        """Each part that `take` gives the number of; the next is begun before one is handed on."""
+        under_way = self._begin(take())
+        while under_way:
+            chunks, said = self._finished(under_way[1], deadline)
+            (number, place), under_way = under_way, self._begin(take())
+            yield _Encrypted(number, place, chunks, said)
 
-    def _finished(self, deadline: Deadline) -> tuple[list[bytes], bytes]:
+    def free(self, done: _Encrypted) -> None:
+        """Its chunks are overwritten from now on."""
+        self._free.append(done.place)
+
+    def _begin(self, number: int | None) -> tuple[int, int] | None:
+        """The number, and the place its chunks will lie in."""
+        if number is None:
+            return None
+        place = self._free.pop() if self._free else next(self._places)
+        self._child.send([_NUMBER.pack(number), _NUMBER.pack(place)], SECONDS_FOR_A_PART)
+        return number, place
+
+    def _finished(self, place: int, deadline: Deadline) -> tuple[list[memoryview], bytes]:
         try:
             packed, said = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
         except ProcessDied:
             deadline.check()
             raise
-        sizes = [size for (size,) in _NUMBER.iter_unpack(packed)]
-        ends = itertools.accumulate(sizes)
-        return [os.pread(self._memory, size, end - size) for size, end in zip(sizes, ends, strict=True)], said
+        ends = list(itertools.accumulate((size for (size,) in _NUMBER.iter_unpack(packed)), initial=0))
+        if not ends[-1]:
+            return [], said
+        whole = memoryview(mmap.mmap(self._memory, ends[-1], prot=mmap.PROT_READ, offset=place * _ROOM))
+        return [whole[start:stop] for start, stop in itertools.pairwise(ends)], said
 
 
 def _serve(
@@ -194,9 +218,9 @@ def _serve(
 ) -> None:
     with contextlib.suppress(EOFError):
         while True:
-            ((number,),) = (_NUMBER.unpack(each) for each in channel.receive())
+            number, place = (_NUMBER.unpack(each)[0] for each in channel.receive())
             sizes: list[int] = []
             for chunk in job.encrypt(parts[number]):
-                os.pwrite(memory, chunk, sum(sizes))
+                os.pwrite(memory, chunk, place * _ROOM + sum(sizes))
                 sizes.append(len(chunk))
             channel.send([b"".join(map(_NUMBER.pack, sizes)), told()])

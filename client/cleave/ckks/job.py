@@ -55,7 +55,9 @@ class Job:
     def told(self) -> bytes:
         return self._cipher.told()
 
-    def request(self, part: Part, key_id: str, schema_hash: str, chunks: Sequence[bytes]) -> MomentsRequest:
+    def request(
+        self, part: Part, key_id: str, schema_hash: str, chunks: Sequence[bytes | memoryview]
+    ) -> MomentsRequest:
         return MomentsRequest(
             profile=self.packing.profile.name,
             key_id=key_id,

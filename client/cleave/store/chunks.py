@@ -29,12 +29,12 @@ def split(content: bytes) -> list[bytes]:
         raise damaged() from None
 
 
-def directory(files: Sequence[bytes]) -> list[Entry]:
+def directory(files: Sequence[bytes | memoryview]) -> list[Entry]:
     """What a segment's index keeps of each file."""
     return [(len(file), digest(file)) for file in files]
 
 
-def digest(file: bytes) -> str:
+def digest(file: bytes | memoryview) -> str:
     return hashlib.sha256(file).hexdigest()[: 2 * _DIGEST_BYTES]
 
 

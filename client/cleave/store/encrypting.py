@@ -98,7 +98,9 @@ class RowEncryptors:
         self._encryptors.__exit__(kind, error, trace)
         os.close(self._memory)
 
-    def each(self, label: bytes, words: Sequence[Words], keep: Callable[[Span, list[bytes]], None]) -> None:
+    def each(
+        self, label: bytes, words: Sequence[Words], keep: Callable[[Span, Sequence[bytes | memoryview]], None]
+    ) -> None:
         """Call `keep` with the ciphertexts of every span of a segment's rows, whose columns are `words`."""
         rows = words[0].shape[1] if words else 0
         if rows > self._rows:

@@ -139,7 +139,7 @@ class RowsWriter:
         written: dict[Span, tuple[Object, list[tuple[int, str]]]] = {}
         lock = threading.Lock()
 
-        def keep(span: Span, files: list[bytes]) -> None:
+        def keep(span: Span, files: Sequence[bytes | memoryview]) -> None:
             nonlocal done, told
             made = self._write(self._sensitive, joined(files)), directory(files)
             with lock:
