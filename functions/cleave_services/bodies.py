@@ -59,7 +59,7 @@ def check_size(size: int, limit: int) -> None:
         raise _too_large("request", limit, "send fewer rows per request")
 
 
-def load(content: bytes, kind: str, model: type[Model]) -> tuple[Model, bytes]:
+def load(content: wire.Body, kind: str, model: type[Model]) -> tuple[Model, bytes]:
     """The envelope, and the mark that an answer to it has. Raises WireError: 415, 413, or 422 for anything else."""
     check_size(len(content), limit_of(kind))
     return wire.load(model, content, kind), wire.mark(content, kind)
@@ -100,7 +100,7 @@ def problem(status: int, error: str, hint: str | None = None) -> Reply:
     return Reply(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
 
 
-def exchange(content: bytes, kind: str, model: type[Asked], work: Work[Asked]) -> Reply:
+def exchange(content: wire.Body, kind: str, model: type[Asked], work: Work[Asked]) -> Reply:
     """One request answered in its own media type. Raises nothing; nothing is logged."""
     try:
         asked, mark = load(content, kind, model)

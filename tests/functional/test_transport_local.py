@@ -19,6 +19,7 @@ from cleave.transport.http import connect_http
 from cleave_services.bodies import exchange
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
+from cleave_shared.wire import MomentsRequest, PlainRequest
 from tests.functional.envelopes import MOMENTS, ROWS
 from tests.functional.serving import ROOT, SERVE, served
 
@@ -97,6 +98,31 @@ def test_a_body_is_answered_alike_within_the_process_and_over_http(url: str, ser
         assert len({each.model_copy(update={"timings": {}}).model_dump_json() for each in answers}) == 1
     else:
         assert embedded.body == served_.content
+
+
+@pytest.mark.parametrize("request_", [ROWS, ROWS.model_copy(update={"table": b"PAR1?"}), MOMENTS])
+def test_a_request_that_stays_in_the_process_is_answered_as_its_frame_is(
+    request_: PlainRequest | MomentsRequest,
+) -> None:
+    service = Service.PLAIN if isinstance(request_, PlainRequest) else Service.SENSITIVE
+    bodies = wire.Loose(request_), wire.dump_frames(request_)
+    assert len(bodies[0]) == len(bodies[1])
+    carrier = embedded_services()._carrier  # type: ignore[attr-defined]
+    loose, framed = (carrier.exchange(service, service.value, body, Deadline(20)) for body in bodies)
+    assert (loose.status, loose.content_type) == (framed.status, framed.content_type)
+    if loose.status == 200:
+        assert wire.answers(loose.body, wire.FRAMES_TYPE) == bodies[0].mark != wire.Loose(request_).mark
+    else:
+        assert loose.body == framed.body
+
+
+def test_services_in_the_process_are_handed_requests_as_they_lie() -> None:
+    transport = embedded_services()
+    handed: list[object] = []
+    carry = transport._carrier.exchange  # type: ignore[attr-defined]
+    transport._carrier.exchange = lambda *of: handed.append(of[2]) or carry(*of)  # type: ignore[attr-defined]
+    assert transport.begin().plain(ROWS).counts == [7]
+    assert [type(each) for each in handed] == [wire.Loose]
 
 
 def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:

@@ -56,8 +56,8 @@ def services(fault: dict[str, Any], earlier: dict[Service, Response]) -> Callabl
     def open_transport() -> Transport:
         transport = embedded_services()
         assert isinstance(transport, EnvelopeTransport)
-        transport._carrier = Faulty(transport._carrier, fault["name"], fault["service"], earlier)
-        return transport
+        # of its own, for it packs bodies as if they went somewhere
+        return EnvelopeTransport(Faulty(transport._carrier, fault["name"], fault["service"], earlier))
 
     return open_transport
 

@@ -88,8 +88,7 @@ def recorded(way: str, record: Record, url: str) -> Callable[[], Transport]:
             )
         transport = embedded_services() if way == "embedded" else connect(Target(endpoint=url), embedded_services)
         assert isinstance(transport, EnvelopeTransport)
-        transport._carrier = Recording(transport._carrier, record)
-        return transport
+        return EnvelopeTransport(Recording(transport._carrier, record), transport._policy)
 
     return open_transport
 

@@ -13,7 +13,7 @@ from cleave.transport.responses import Response
 from cleave_services.bodies import Asked, Work, exchange, problem
 from cleave_services.plain import calls as plain
 from cleave_services.sensitive import calls as sensitive
-from cleave_shared.wire import MomentsRequest, PlainRequest
+from cleave_shared.wire import Body, MomentsRequest, PlainRequest
 
 
 def embedded_services(stores: Sequence[str] = ()) -> Transport:
@@ -31,7 +31,7 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
 
 
 def _service(service: Service, model: type[Asked], work: Work[Asked], stores: Sequence[str]) -> Call:
-    def call(path: str, body: bytes, kind: str) -> Response:
+    def call(path: str, body: Body, kind: str) -> Response:
         if path == service.value:
             reply = exchange(body, kind, model, work)
         else:

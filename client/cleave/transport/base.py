@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cleave.transport import responses, retry
 from cleave.transport.deadline import Deadline
@@ -19,7 +19,7 @@ from cleave.transport.gate import Gate
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, ServiceError, WireError
-from cleave_shared.wire import Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.wire import Body, Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 
 Reply = TypeVar("Reply", bound=Envelope)
 
@@ -72,22 +72,30 @@ class Transport(Protocol):
 
 
 class Carrier(Protocol):
-    """Moves one body to a service and back.
+    """Moves one body to a service and back: bytes, or whatever body there is where the services are in this process.
 
     `exchange` raises retry.Interrupted where another attempt may help, ServiceError where it cannot, and does not wait
     longer than `deadline`.
     """
 
-    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response: ...
+    def exchange(self, service: Service, path: str, body: Any, deadline: Deadline) -> Response: ...
 
     def close(self) -> None: ...
 
 
 class EnvelopeTransport:
-    """The Transport over a Carrier."""
+    """The Transport over a Carrier. `here`: it takes a request to this process."""
 
-    def __init__(self, carrier: Carrier, policy: retry.Policy = retry.ONCE, deadline: Deadline | None = None) -> None:
+    def __init__(
+        self,
+        carrier: Carrier,
+        policy: retry.Policy = retry.ONCE,
+        deadline: Deadline | None = None,
+        *,
+        here: bool = False,
+    ) -> None:
         self._carrier = carrier
+        self._here = here
         self._policy = policy
         self._deadline = deadline or Deadline(QUERY_SECONDS)
         self._budget = retry.Budget(policy.budget)
@@ -98,7 +106,7 @@ class EnvelopeTransport:
         self.received = 0
 
     def begin(self, deadline: Deadline | None = None) -> EnvelopeTransport:
-        return EnvelopeTransport(self._carrier, self._policy, deadline)
+        return EnvelopeTransport(self._carrier, self._policy, deadline, here=self._here)
 
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
         return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, MomentsResponse)[0]
@@ -113,7 +121,7 @@ class EnvelopeTransport:
         self._carrier.close()
 
     def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
-        body = wire.dump_frames(request)
+        body = wire.Loose(request) if self._here else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
                 raise ServiceError(
@@ -131,7 +139,7 @@ class EnvelopeTransport:
             self._deadline.stop(error)
             raise
 
-    def _answer(self, service: Service, path: str, body: bytes, model: type[Reply]) -> Reply:
+    def _answer(self, service: Service, path: str, body: Body, model: type[Reply]) -> Reply:
         answer = retry.call(lambda: self._attempt(service, path, body), self._policy, self._budget, self._deadline)
         if answer.status != 200:
             error = responses.problem(service.label, answer)
@@ -155,7 +163,7 @@ class EnvelopeTransport:
             )
         return envelope
 
-    def _attempt(self, service: Service, path: str, body: bytes) -> Response:
+    def _attempt(self, service: Service, path: str, body: Body) -> Response:
         gate = self._gates[service]
         age = gate.enter()
         try:

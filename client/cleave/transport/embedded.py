@@ -1,4 +1,4 @@
-"""Both services inside this process, called with a body: the same bodies, limits and answers as over HTTP.
+"""Both services inside this process, called with a body: the same bodies, but loose, limits and answers as over HTTP.
 
 The services are handed in: the client imports none (see cleave.local).
 """
@@ -10,21 +10,21 @@ from collections.abc import Callable, Mapping
 from cleave.transport.base import EnvelopeTransport, Service
 from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
-from cleave_shared.wire import FRAMES_TYPE
+from cleave_shared.wire import FRAMES_TYPE, Body
 
 # of a path, a body and its media type; raises nothing that a client should see
-Call = Callable[[str, bytes, str], Response]
+Call = Callable[[str, Body, str], Response]
 
 
 def connect_embedded(services: Mapping[Service, Call]) -> EnvelopeTransport:
-    return EnvelopeTransport(_Embedded(services))
+    return EnvelopeTransport(_Embedded(services), here=True)
 
 
 class _Embedded:
     def __init__(self, services: Mapping[Service, Call]) -> None:
         self._services = services
 
-    def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
+    def exchange(self, service: Service, path: str, body: Body, deadline: Deadline) -> Response:
         # a thread per call: a service's work cannot be cancelled, only left alone; it bounds its own time
         return deadline.call(lambda: self._services[service](path, body, FRAMES_TYPE))
 
