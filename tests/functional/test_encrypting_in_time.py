@@ -51,6 +51,27 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
         assert time.perf_counter() - started < SOON
 
 
+def test_processes_end_while_the_last_parts_are_asked_about() -> None:
+    parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)] * 2
+    job: Any = SimpleNamespace(encrypt=lambda _: [b"chunk"])
+    ended = threading.Event()
+
+    def ask(*_: object) -> None:
+        assert ended.wait(SOON)
+
+    with Encryptors(job, parts) as encryptors:
+        children = [each._child.pid for each in encryptors._children]
+
+        def watch() -> None:
+            while any(Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] != "Z" for each in children):
+                time.sleep(0.01)
+            ended.set()
+
+        threading.Thread(target=watch, daemon=True).start()
+        encryptors.each(ask, 4, threading.Event(), Deadline(SOON))
+    assert ended.is_set()
+
+
 def test_chunks_stay_as_they_are_until_they_are_asked_about() -> None:
     parts: Any = [SimpleNamespace(start=MIN_CHUNKS_TO_FORK * n, stop=MIN_CHUNKS_TO_FORK * (n + 1)) for n in range(9)]
     job: Any = SimpleNamespace(encrypt=lambda part: (bytes([part.start, number]) * 5000 for number in range(3)))

@@ -110,7 +110,7 @@ class RowEncryptors:
             os.pwrite(self._memory, plane.tobytes(), self._place(lane))
         chunks = self.lanes.chunks(rows)
         only = [number for number, span in enumerate(self._spans) if span.start < chunks]
-        self._encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS), only)
+        self._encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS), only, last=False)
 
     def encrypt(self, span: Span) -> list[bytes]:
         """In one of the processes."""
