@@ -97,7 +97,8 @@ class Channel:
     def _send(self, kind: int, parts: Sequence[bytes | memoryview], seconds: float | None) -> None:
         head = _HEAD.pack(kind, len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
         self._socket.settimeout(seconds)
-        for part in (head, *parts):
+        first = b"".join([head, *parts[:1]])  # a reader that is woken for a head alone goes to sleep again
+        for part in (first, *parts[1:]):
             self._socket.sendall(part)
 
     def _read(self, size: int, deadline: float | None) -> bytearray:

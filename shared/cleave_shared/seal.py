@@ -157,10 +157,11 @@ def under_other_parameters(blob: bytes, parms_id: Sequence[int]) -> bytes:
 
 
 def wrapped(*parts: bytes | memoryview, compress: bool = False) -> bytes:
-    body = b"".join(parts)
     if compress:
-        body = zstandard.ZstdCompressor(level=-1).compress(body)  # residues do not get smaller, and are left at once
-    return _HEADER.pack(_MAGIC, _HEADER.size, 4, 3, _ZSTD if compress else 0, 0, _HEADER.size + len(body)) + body
+        # residues do not get smaller, and are left at once
+        parts = (zstandard.ZstdCompressor(level=-1).compress(b"".join(parts)),)
+    size = _HEADER.size + sum(map(len, parts))
+    return b"".join([_HEADER.pack(_MAGIC, _HEADER.size, 4, 3, _ZSTD if compress else 0, 0, size), *parts])
 
 
 def array_file(values: NDArray[np.uint64]) -> bytes:
@@ -251,7 +252,7 @@ class Ring:
         total = residues + np.frombuffer(zero, np.uint64, self.degree, start)
         np.minimum(total, total - np.uint64(self.modulus), out=total)  # below 2q; below q the difference wraps
         head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, 2, self.degree, 1, 1.0, 1)
-        return wrapped(head, zero[_CIPHERTEXT.size : start], total.tobytes(), zero[stop:])
+        return wrapped(head, zero[_CIPHERTEXT.size : start], total.data.cast("B"), zero[stop:])
 
     def constant_key(self, key: T, value: int) -> T:
         """`key` loaded with the constant polynomial `value`: no secret, for reading values out by decryption."""
