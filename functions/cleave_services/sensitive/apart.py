@@ -166,8 +166,9 @@ def _serve(channel: Channel) -> None:
             seconds, payload = channel.receive()
             limit_time(*_SECONDS.unpack(seconds))
             work, argument = pickle.loads(payload)  # noqa: S301 - from the process that this one serves
-            channel.send(dumped(work(channel, argument)))
-            limit_time(0.0)
+            answer = dumped(work(channel, argument))
+            limit_time(0.0)  # whoever asked waits no longer than that, and ends this process
+            channel.send(answer)
 
 
 def _add_up(channel: Channel, profile: str) -> Totals:
