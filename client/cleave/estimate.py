@@ -10,11 +10,15 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.table import Table
 from cleave_shared import limits
 
-_DUCKDB_VALUE = 12  # bytes of a value of the table, as DuckDB has it, about
-_MADE_VALUE = 56  # bytes of an encrypted column's value on its way: read, encoded, and as the process that has it forks
+# Bytes, fitted to the peaks of 22 commands (`make bench-model` compares):
+_TABLE_VALUE = 10.3  # of a value of the table, in DuckDB
+_MADE_VALUE = 15  # of an encrypted column's value on its way: read, encoded, and as the process that has it forks
+_FIGURE = 620  # of a figure of a group
+_PLAIN, _PLAIN_ROW = 14_000_000, 31  # of the plain half: its process, and a row of it at both ends
+_COPIES, _UNDER_WAY = 4, 4 * limits.MAX_BODY_BYTES  # of requests that are under way
+
 _SAVED = 0.4  # of encrypting, where zero was encrypted ahead: docs/performance.md, Encryption
 _ALONE = 1_000_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
-_REQUESTS = 6  # a service and this process hold about so many copies of what is under way
 
 
 def work_of_files(
@@ -53,16 +57,19 @@ def work_of_files(
     if plain_parts:
         beside[Operation.PLAIN] = float(len(plain_parts))
         beside[Operation.PLAIN_VALUE] = float(sum(rows for rows, _ in plain_parts) * max(1, len(plan.plain_columns)))
-    memory = table.rows * len(table.schema.columns) * _DUCKDB_VALUE + packing.rows * columns * _MADE_VALUE
-    memory += _REQUESTS * min(limits.MAX_BODY_BYTES, packing.chunks * one + sent_plain)
+    sent = packing.chunks * one + sent_plain
+    memory = table.rows * len(table.schema.columns) * _TABLE_VALUE + packing.rows * columns * _MADE_VALUE
+    memory += groups * len(plan.outputs) * _FIGURE + _COPIES * min(_UNDER_WAY, sent)
+    if plain_parts:
+        memory += _PLAIN + _PLAIN_ROW * sum(rows for rows, _ in plain_parts)
     return Work(
         here,
         (),
         there,
         calls + len(plain_parts),
         answered=results * limits.RESULT_BYTES,
-        sent=packing.chunks * one + sent_plain,
-        memory=memory,
+        sent=sent,
+        memory=int(memory),
         beside=beside,
     )
 
@@ -75,7 +82,7 @@ def work_here(table: Table, plan: LocalPlan | QueryPlan) -> Work:
         **_read(table),
         Operation.LOCAL: float(table.rows * max(1, len(plan.outputs))),
     }
-    return Work(counts, memory=2 * read * _DUCKDB_VALUE)
+    return Work(counts, memory=int(read * _TABLE_VALUE))
 
 
 def _read(table: Table) -> dict[Operation, float]:

@@ -21,7 +21,7 @@ SIDE_BY_SIDE = 8  # requests under way at once, about: more for rows, fewer for 
 SERVICE_SECONDS = 0.1  # a call of a warm function, links and all
 SERVICE_BYTES = 60e6  # a second, that a function reads from its own region's bucket, assumed
 
-PROGRAM_BYTES = 145_000_000  # of this process and those it forks, with the services in it, before there is a row
+PROGRAM_BYTES = 139_000_000  # of this process and those it forks, with the services in it, before there is a row
 
 _ENCRYPTING = (Operation.ENCRYPT, Operation.ENCRYPT_ALONE)
 
