@@ -28,6 +28,7 @@ from cleave.local.prepare import prepare_embedded
 from cleave.model import cache
 from cleave.session import Access, Session
 from cleave.store.choice import name_of
+from cleave.store.works import work_of
 from cleave.table.lazy import of_files
 from cleave.table.schema import load_schema
 from cleave_shared.dataclass import dataclass
@@ -119,7 +120,14 @@ def of_a_store(world: World, runs: int) -> Iterator[Case]:
     for sql in _STORED:
         with world.session(TABLES[0]) as session:
             plans = {name_of(plan): plan for plan in ways(session, sql)}
-            foreseen = {name: session.chooser().candidate(plan, pad=False).cost for name, plan in plans.items()}
+            groups = len(session.ask(plans["rows"]).result.rows)  # which the plain service tells before a scan goes on
+            chooser = session.chooser()
+            foreseen = {
+                name: chooser.prices.of(
+                    work_of(chooser.stored, plan, pad=False, services=chooser.services, groups=groups)
+                )
+                for name, plan in plans.items()
+            }
         for name, plan in plans.items():
 
             def ask(plan: object = plan) -> None:

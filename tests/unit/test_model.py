@@ -109,9 +109,8 @@ def test_a_folder_that_is_not_absolute_is_not_used(monkeypatch: pytest.MonkeyPat
 
 def test_shared_work_is_divided_by_the_cores() -> None:
     counts = {Operation.ENCRYPT: 10.0, Operation.ENCRYPT_ALONE: 10.0}
-    one, four = (SHIPPED.of(counts, cores) for cores in (1, 4))
-    assert one == pytest.approx(20 * SHIPPED.seconds[Operation.ENCRYPT])
-    assert four == pytest.approx(12.5 * SHIPPED.seconds[Operation.ENCRYPT])
+    shared, alone = (10 * SHIPPED.seconds[each] for each in counts)
+    assert [SHIPPED.of(counts, cores) for cores in (1, 4)] == pytest.approx([shared + alone, shared / 4 + alone])
 
 
 def test_work_is_added_up_and_memory_begins_with_the_program() -> None:
@@ -150,7 +149,7 @@ def test_plans_over_files_tell_what_they_take(key_file: Path, own_cache: Path) -
 
 def test_calibrating_asks_questions_by_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "FILES", asked.FILES[:1])
-    monkeypatch.setattr(asked, "STORES", [(3_000, "g", asked.STORES[0][2])])
+    monkeypatch.setattr(asked, "STORES", [((3_000, 3_000), "g", asked.STORES[0][2])])
     monkeypatch.setattr(asked, "REPEATS", 1)
     samples: list[Sample] = []
 
@@ -221,7 +220,7 @@ def test_timings_are_those_that_questions_took() -> None:
     for each in (Operation.QUESTION, Operation.READ, Operation.PLAIN, Operation.PLAIN_VALUE):
         assert found.seconds[each] == pytest.approx(true[each], rel=0.05)
     both = [sum(each[name] for name in (Operation.ENCRYPT, Operation.ADD)) for each in (found.seconds, true)]
-    assert both[0] == pytest.approx(both[1], rel=0.05)
+    assert both[0] == pytest.approx(both[1], rel=0.1)
     others = {*Operation} - {*true}
     assert all(found.seconds[each] == pytest.approx(SHIPPED.seconds[each]) for each in others)
 

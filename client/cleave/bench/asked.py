@@ -22,7 +22,7 @@ from cleave.store.choice import Plan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.put import put
+from cleave.store.put import append, put
 from cleave.store.services import Embedded
 from cleave.store.session import StoredSession, open_tables
 from cleave.store.works import work_of as work_of_stored
@@ -53,9 +53,9 @@ FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted colum
     (600_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, SUM(x0) FROM made GROUP BY g")),
 )
 _KEY = "SELECT {} AS k, SUM(x0), AVG(x1) FROM made GROUP BY k"
-STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
+STORES: tuple[tuple[tuple[int, ...], str, tuple[str, ...]], ...] = (  # rows of each segment, by, questions
     (
-        40_000,
+        (40_000,),
         "g",
         (
             "SELECT SUM(x0), COUNT(*) FROM made WHERE g = 3",
@@ -64,7 +64,7 @@ STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
         ),
     ),
     (
-        160_000,
+        (80_000, 80_000),
         "g",
         (
             "SELECT SUM(x0), AVG(x1) FROM made",
@@ -75,7 +75,7 @@ STORES: tuple[tuple[int, str, tuple[str, ...]], ...] = (  # rows, by, questions
         ),
     ),
     (
-        80_000,
+        (80_000,),
         "h",
         (
             "SELECT SUM(x0), AVG(x1) FROM made",
@@ -126,13 +126,15 @@ def _nothing_made_ahead() -> Iterator[None]:
 
 def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
     """By every way there is. Raises what questions may."""
-    for rows, by, questions in STORES:
-        path, schema = _made(folder, rows, 2, f"by-{by}")
+    for place, (segments, by, questions) in enumerate(STORES):
+        path, schema = _made(folder, segments[0], 2, f"store{place}")
         stores = Stores(Folder(path.with_name("sensitive")), Folder(path.with_name("plain")))
         memory = Memory(path.with_name("tables.json"))
         tables, secret = open_tables(stores, Access(key), memory)
         with open_table([path], schema) as table:
             put(tables, stores, secret, table, "made", [by], Silent(), scan=True)
+            for _ in segments[1:]:
+                append(tables, stores, secret, table, "made", Silent())
 
         def opened(stores: Stores = stores, memory: Memory = memory) -> StoredSession:
             return StoredSession("made", stores, Access(key), memory=memory, embedded=embedded)

@@ -26,6 +26,7 @@ class Operation(StrEnum):
     DECRYPT = "decrypt"  # of a ciphertext: loaded, decrypted, its fields taken apart
     VALUE = "value"  # of an encrypted value: decoded, and into its column
     BESIDE = "beside"  # of a plain or sealed value: read, and into its column
+    CELLS = "cells"  # one for a question that needs what is the same in a cell: its list, joined with rows
     PLACE = "place"  # of a row that is brought into its place in the other half
     # of totals
     TOTALS = "totals"  # one for a question

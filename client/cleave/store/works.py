@@ -84,6 +84,7 @@ def rows_work(
         Operation.VALUE: float(rows * len(needed.encrypted)),
         Operation.BESIDE: float(halves * (len(needed.plain) + len(needed.sealed)) + rows * len(needed.by)),
         Operation.PLACE: float(rows if needed.order else 0),
+        Operation.CELLS: 1.0 if needed.by else 0.0,
         Operation.CELL: float(2 * len(stored.cells) * len(needed.by)),  # whose values are found by cell
         Operation.LOCAL: float(rows * locals_),
     }
