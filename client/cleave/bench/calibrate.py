@@ -41,7 +41,7 @@ def calibrate(embedded: Embedded, say: Callable[[str], None] = lambda _: None) -
     if spread > _BUSY:
         say(f"this machine is busy: a question took up to {spread:.1f} times as long; repeat when it rests")
     source = f"calibrated on this machine, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return fitted([each.sample for each in asked], guess, source)
+    return fitted([each.sample for each in asked], guess, source, found)
 
 
 def _told(folder: Path, embedded: Embedded, say: Callable[[str], None]) -> Iterator[Asked]:

@@ -20,6 +20,7 @@ class Operation(StrEnum):
     ENCRYPT_ALONE = "encrypt alone"  # the same, where there are too few to fork for
     ASK = "ask"  # a question to the sensitive service: a request and an answer, what is always done
     GROUP = "group"  # of a group's key or figure: found, joined with others, bounded
+    STORED = "stored"  # a question over a stored table: what every way takes once it is planned
     # of rows that are fetched
     FETCH = "fetch"  # one for a question: processes, a table, a thread for each
     SEGMENT = "segment"  # of a segment: its index, a round of DuckDB's
@@ -29,8 +30,9 @@ class Operation(StrEnum):
     CELLS = "cells"  # one for a question that needs what is the same in a cell: its list, joined with rows
     PLACE = "place"  # of a row that is brought into its place in the other half
     # of totals
-    TOTALS = "totals"  # one for a question
+    TOTALS = "totals"  # one for a question that reads any
     CELL = "cell"  # of a cell that is selected and grouped here
+    LISTED = "listed"  # of a cell, where planning has made no table of them: it does for WHERE
     TOTAL = "total"  # of a cell's total: decoded, and added to its group's
     # of services
     PLAIN = "plain"  # a question to the plain service

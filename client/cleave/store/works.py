@@ -26,6 +26,7 @@ from cleave_shared import limits
 
 Cells = NDArray[np.bool_]
 _FETCHED_VALUE, _TABLE_VALUE = 40, 12  # bytes of a value on its way, and in DuckDB's table, about
+_ANY = Work({Operation.STORED: 1.0})
 LEAST_OF_A_SCAN = Work({Operation.SELECT: 1.0}, (), {Operation.SCAN: 1.0}, 2)
 
 
@@ -33,12 +34,13 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     """Of answering `plan`; `groups`: of a scan, where its keys make more than one."""
     if isinstance(plan, LocalPlan):
         cells = None if pad else cells_of_whole(stored, plan)
-        return rows_work(stored, plan.columns, cells, ordered=True)
-    work = _fetched(stored, plan, pad=pad)
+        return _ANY + rows_work(stored, plan.columns, cells, ordered=True)
+    work = _ANY + _fetched(stored, plan, pad=pad)
     if plan.scans:
         return work + scan_work(stored, plan, groups if plan.keys else 1)
     if plan.over_cells:
-        work += Work({Operation.CELL: len(stored.cells)})
+        listed = float(len(stored.cells))
+        work += Work({Operation.CELL: listed, Operation.LISTED: 0.0 if plan.where else listed})
     if plan.parts:
         work += totals_work(stored, plan.parts, services=services)
     if plan.asks_plain:
@@ -56,8 +58,11 @@ def least_of_rows(stored: Stored) -> Work:
 
 def totals_work(stored: Stored, parts: Collection[Part], *, services: bool) -> Work:
     """Of the totals `parts` of every cell; `services`: those of several segments are added up where they rest."""
-    here = {Operation.TOTALS: 1.0, Operation.TOTAL: float(len(stored.cells) * len(parts))}
     objects = stored.total_objects(tuple(parts))
+    here = {
+        Operation.TOTALS: 1.0 if objects else 0.0,
+        Operation.TOTAL: float(len(stored.cells) * len(parts)) if objects else 0.0,
+    }
     total, one = sum(each.bytes for each in objects), bytes_of_chunk(stored.profile)
     sums = stored.sums_asked(tuple(parts)) if services else 0
     degree = _scale(stored)
