@@ -220,6 +220,7 @@ def test_timings_are_those_that_questions_took() -> None:
     assert found.source == "fitted"
     for each, seconds in true.items():
         assert found.seconds[each] == pytest.approx(seconds, rel=0.3), each
+    assert found.seconds[Operation.ADD] == pytest.approx(true[Operation.ADD], rel=0.02)
     others = {*Operation} - {*true}
     assert all(found.seconds[each] == pytest.approx(SHIPPED.seconds[each]) for each in others)
 
