@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,11 +27,14 @@ PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
 PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the other
 STRIPPED = "zstandard/backend_c*.so"  # 11 of its 12 MB are debug information
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
+_PRELOADED = re.compile(r"cleave_services(\.\w+)+")  # a module's name as text: what a fork server imports
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
 
 def own_modules(entry: str) -> dict[Path, Path]:
-    """Files of the project that importing `entry` can reach, late imports included, by where an artifact has them."""
+    """Files of the project that importing `entry` can reach, by where an artifact has them: late imports are included,
+    and what is named for a fork server to import.
+    """
     if _source(entry) is None:
         raise SystemExit(f"error: {entry} is not there")
     found: dict[Path, Path] = {}
@@ -62,6 +66,8 @@ def _imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PRELOADED.fullmatch(node.value):
+            yield node.value
 
 
 def install(half: str, destination: Path, architecture: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from aws.build import own_modules
 from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
+from cleave_services.plain import contained
+from cleave_services.sensitive import apart
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ["requirements-sensitive.lock", "requirements-plain.lock", "tests/aws/requirements-image.lock"]
@@ -27,6 +29,13 @@ def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> Non
     } <= modules
     assert {path.split("/")[0] for path in modules} == {"cleave_services", "cleave_shared"}
     assert not any(path.startswith(f"cleave_services/{other}/") for path in modules)
+
+
+def test_what_a_fork_server_imports_is_shipped() -> None:
+    """It is named as text, and nothing imports some of it."""
+    for half, server in (("plain", contained._server), ("sensitive", apart._server)):
+        shipped = own_modules(f"cleave_services.{half}.app")
+        assert {Path(f"{module.replace('.', '/')}.py") for module in server._preload} <= {*shipped}
 
 
 def test_only_the_sensitive_function_reaches_seal() -> None:

@@ -26,7 +26,14 @@ Response = TypeVar("Response", bound=BaseModel)
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
 # Children come from here and never from the process of the service, where threads may be at work in DuckDB or anywhere.
-_server = ForkServer([f"cleave_services.plain.{name}" for name in ("engine", "select", "simple", "opened")])
+_server = ForkServer(
+    [
+        "cleave_services.plain.engine",
+        "cleave_services.plain.select",
+        "cleave_services.plain.simple",
+        "cleave_services.plain.opened",
+    ]
+)
 
 
 def prepare() -> None:
