@@ -72,6 +72,21 @@ def test_other_types_are_refused(kind: str) -> None:
     assert caught.value.status == 415
 
 
+def test_a_loose_request_is_as_long_as_its_frames_and_comes_back() -> None:
+    for letter in (LETTER, Letter(), Letter(enclosed=[bytes(1000), b"1"])):
+        loose = wire.Loose(letter)
+        assert len(loose) == len(wire.dump_frames(letter))
+        assert wire.load(Letter, loose, FRAMES_TYPE) == letter
+
+
+def test_each_loose_request_has_a_mark_of_its_own() -> None:
+    one, other = wire.Loose(LETTER), wire.Loose(LETTER)
+    marks = {wire.mark(each, FRAMES_TYPE) for each in (one, other)}
+    assert len(marks) == 2
+    assert {len(each) for each in marks} == {len(NO_MARK)}
+    assert wire.mark(one, FRAMES_TYPE) == wire.mark(one, FRAMES_TYPE)
+
+
 def test_a_request_is_marked_by_its_digest() -> None:
     body = wire.dump_frames(LETTER)
     assert wire.mark(body, FRAMES_TYPE) == hashlib.sha256(body[36:]).digest() == body[4:36]
