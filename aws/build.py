@@ -27,7 +27,7 @@ PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
 PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the other
 STRIPPED = "zstandard/backend_c*.so"  # 11 of its 12 MB are debug information
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
-_PRELOADED = re.compile(r"cleave_services(\.\w+)+")  # a module's name as text: what a fork server imports
+PRELOADED = re.compile(r"cleave_services(\.\w+)+")  # a module's name as text: what a fork server imports
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
 
@@ -66,7 +66,7 @@ def _imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PRELOADED.fullmatch(node.value):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PRELOADED.fullmatch(node.value):
             yield node.value
 
 

@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
 
 from benchmarks import memory
+from cleave.bench.asked import repeated
 from cleave.bench.calibrate import calibrate
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
@@ -72,11 +73,6 @@ class Case:
         return f"| {self.name} | {self.foreseen:.3f} | {self.seconds:.3f} | {self.error:+.1%} | {spread:.0%} |"
 
 
-def timed(took: Callable[[], float], runs: int) -> list[float]:
-    took()  # imports, and what is kept of a first question
-    return [took() for _ in range(runs)]
-
-
 def made(folder: Path, rows: int, columns: int) -> Path:
     """A CSV and its schema; values of 1 to 10^6, 20 groups."""
     place = folder / f"{rows}x{columns}"
@@ -110,7 +106,7 @@ def of_a_file(place: Path, key: Path, sql: str, runs: int) -> tuple[Case, int]:
     with session() as opened:
         takes = opened.describe(opened.plan(sql)).takes
     assert takes is not None
-    return Case(f"`{sql}`, {place.name}", takes.seconds, timed(ask, runs)), takes.memory
+    return Case(f"`{sql}`, {place.name}", takes.seconds, repeated(ask, runs)), takes.memory
 
 
 def of_a_store(world: World, runs: int) -> Iterator[Case]:
@@ -134,7 +130,7 @@ def of_a_store(world: World, runs: int) -> Iterator[Case]:
                     session.ask(plan)
                     return time.perf_counter() - started
 
-            yield Case(f"`{sql}`, stored, by {name}", foreseen[name].seconds, timed(ask, runs))
+            yield Case(f"`{sql}`, stored, by {name}", foreseen[name].seconds, repeated(ask, runs))
 
 
 def main() -> None:

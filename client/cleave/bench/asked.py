@@ -165,9 +165,14 @@ def _way(opened: Callable[[], StoredSession], plan: Plan) -> Asked:
 
 
 def _asked(took: Callable[[], float], work: Work) -> Asked:
-    took()  # imports, and what is kept of a first question
-    runs = [took() for _ in range(REPEATS)]
+    runs = repeated(took, REPEATS)
     return Asked(Sample(work, statistics.median(runs)), max(runs) / min(runs))
+
+
+def repeated(took: Callable[[], float], runs: int) -> list[float]:
+    """Seconds of so many runs, after one for imports and what is kept of a first question."""
+    took()
+    return [took() for _ in range(runs)]
 
 
 def _made(folder: Path, rows: int, columns: int, name: str = "file") -> tuple[Path, Schema]:

@@ -24,7 +24,7 @@ from cleave.model.timings import SHIPPED, Timings
 from cleave.store.services import Embedded
 from cleave_shared.params import SUM60_PACK
 
-_BUSY = 1.5  # times as long as the shortest of the same
+_BUSY = 1.5  # times as long as the shortest run of a question, the longest; of the median question
 
 
 def calibrate(embedded: Embedded, say: Callable[[str], None] = lambda _: None) -> Timings:
@@ -39,7 +39,9 @@ def calibrate(embedded: Embedded, say: Callable[[str], None] = lambda _: None) -
         asked = list(_told(folder, embedded, say))
     spread = statistics.median(each.spread for each in asked)
     if spread > _BUSY:
-        say(f"this machine is busy: a question took up to {spread:.1f} times as long; repeat when it rests")
+        say(
+            f"this machine is busy: one run of a question took {spread:.1f} times as long as another; repeat when it rests"
+        )
     source = f"calibrated on this machine, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     return fitted([each.sample for each in asked], guess, source, found)
 
