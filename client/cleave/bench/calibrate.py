@@ -39,9 +39,7 @@ def calibrate(embedded: Embedded, say: Callable[[str], None] = lambda _: None) -
         asked = list(_told(folder, embedded, say))
     spread = statistics.median(each.spread for each in asked)
     if spread > _BUSY:
-        say(
-            f"this machine is busy: one run of a question took {spread:.1f} times as long as another; repeat when it rests"
-        )
+        say(f"this machine is busy: a question took {spread:.1f} times as long once as another time; repeat it later")
     source = f"calibrated on this machine, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     return fitted([each.sample for each in asked], guess, source, found)
 
