@@ -28,6 +28,7 @@ from cleave_shared.errors import InputError
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
 _MEMORY = "512MB"
+_FLUSHED = "16MB"  # freed at once, of which DuckDB gives memory back; by default 512 MB, and it keeps what it had
 _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB holds 131,072 rows of a CSV at once
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
 _FIXED_BYTES = 16  # of a value that is not text, at most
@@ -214,6 +215,7 @@ def _stream(name: str, schema: Schema, sources: Sequence[Input | Frame]) -> Stre
     connection = connect_reading()
     connection.execute(f"SET memory_limit = '{_MEMORY}'")
     connection.execute(f"SET threads = {_THREADS}")
+    connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}'")
     connection.execute("SET arrow_large_buffer_size = true")  # a batch may hold more than 2 GB of text
     return Stream(name, schema, sources, connection, lambda source: read_under(connection, source, schema))
 
