@@ -23,7 +23,8 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
-_WHOLE_TABLE_ROWS = 1 << 18  # try this many rows in one Parquet file first
+_MOST_ROWS = 1 << 20  # of one request: whatever is asked of so many, the service has the time for it
+_TRIED_ROWS = 1 << 14  # of a Parquet file that tells what rows take
 # Of a plain answer, in JSON: a count, and a value with its quotes and comma, where it is not text of unknown length.
 _COUNT_BYTES, _VALUE_BYTES = 12, 28
 
@@ -180,31 +181,58 @@ class Halves:
         if not self._plan.plain_columns:
             yield PlainPart(self.rows, None)
             return
-        order = [f"({key})" for key in self._plan.keys]
-        if self._plan.where:
-            where = f"(({self._plan.where}) IS TRUE)"
-            order = [f"{where} DESC", *(f"CASE WHEN {where} THEN {key} END" for key in order)]
-        columns = ", ".join(identifier(column) for column in self._plan.plain_columns)
-        self._run(
-            f"CREATE OR REPLACE TABLE plain_half AS SELECT {columns} FROM {self._table.relation} "
-            f"ORDER BY {', '.join([*order, 'random()'])}"
-        )
+        self._make_plain_half()
         ends = np.cumsum(self.counts)  # of the groups, in rows
         most = self._groups_of_an_answer()
-        start, size = 0, _WHOLE_TABLE_ROWS
+        columns = self._plan.plain_columns
+        start, size = 0, self.rows
+        if size > _TRIED_ROWS:
+            step = size // _TRIED_ROWS
+            size = _fitting(size // step, self._plain_parquet(columns, f"rowid % {step} = 0"))
         while start < self.rows or start == 0:
             last = int(np.searchsorted(ends, start, "right")) + most - 1
             limit = int(ends[last]) - start if last < len(ends) - 1 else self.rows - start
-            size = max(1, min(size, limit))
-            parquet = self._table.parquet("plain_half", self._plan.plain_columns, start, start + size)
+            size = max(1, min(size, limit, _MOST_ROWS))
+            parquet = self._plain_parquet(columns, f"rowid >= {start} AND rowid < {start + size}")
             if len(parquet) > _PARQUET_BYTES:
                 if size == 1:
                     raise QueryRefused("one row's plain columns are too large for a request")
-                size = max(1, min(size // 2, int(size * 0.9 * _PARQUET_BYTES / len(parquet))))
+                size = min(size // 2, _fitting(size, parquet))
                 continue
             yield PlainPart(min(size, self.rows), parquet)
             start += size
-            size = min(max(size, _WHOLE_TABLE_ROWS) * 2, int(size * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))) or 1
+            size = _fitting(size, parquet)
+
+    def _make_plain_half(self) -> None:
+        """The table of it, its columns named by their place: among names of the file there may be a rowid.
+
+        Ordered by one number each, a group's in the upper bits and a random one in the lower: twice as fast as by keys.
+        """
+        where = f"(({self._plan.where}) IS TRUE)" if self._plan.where else "true"
+        columns = [f"c{place}" for place in range(len(self._plan.plain_columns))]
+        named = [
+            f"{identifier(column)} AS {name}" for column, name in zip(self._plan.plain_columns, columns, strict=True)
+        ]
+        named += [
+            f"CASE WHEN {where} THEN ({key}) END AS {name}"
+            for key, name in zip(self._plan.keys, self._keys, strict=True)
+        ]
+        same = " AND ".join(f"placed.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
+        groups = len(self.counts)
+        bits = 63 - groups.bit_length()
+        number = f"CASE WHEN placed.selected THEN {'grouped.number' if same else '0'} ELSE {groups} END"
+        self._run(
+            f"CREATE OR REPLACE TABLE plain_half AS SELECT {', '.join(columns)} "
+            f"FROM (SELECT {', '.join(named)}, {where} AS selected FROM {self._table.relation}) AS placed "
+            + (f"LEFT JOIN grouped ON {same} " if same else "")
+            + f"ORDER BY CAST({number} AS UBIGINT) << {bits} | CAST(floor(random() * {1 << bits}) AS UBIGINT)"
+        )
+
+    def _plain_parquet(self, columns: Sequence[str], which: str = "true") -> bytes:
+        """Columns of the plain half, in the rows where `which` holds."""
+        places = {column: place for place, column in enumerate(self._plan.plain_columns)}
+        named = ", ".join(f"c{places[column]} AS {identifier(column)}" for column in columns)
+        return self._table.parquet(f"SELECT {named} FROM plain_half WHERE {which}")
 
     def _groups_of_an_answer(self) -> int:
         """So many groups of the plain half fit one answer."""
@@ -215,7 +243,7 @@ class Halves:
 
     def plain_bytes(self, column: str) -> int:
         """The size of one plain column's Parquet file."""
-        return len(self._table.parquet("plain_half", (column,), 0, self.rows))
+        return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
         """The arguments' values in the selected rows, sorted by group."""
@@ -244,6 +272,11 @@ class Halves:
         self._whole = {}
         for name in ("selected", "grouped", "computed", "plain_half"):
             self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def _fitting(rows: int, parquet: bytes) -> int:
+    """How many rows fit a request, where `rows` make this file."""
+    return int(rows * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))
 
 
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:

@@ -64,7 +64,7 @@ def services(fault: dict[str, Any], earlier: dict[Service, Response]) -> Callabl
 
 def several_requests(patch: pytest.MonkeyPatch) -> None:
     """Of either service at once, and of equal sizes, so that nothing but the digest tells them apart."""
-    patch.setattr(split, "_WHOLE_TABLE_ROWS", 2000)
+    patch.setattr(split, "_MOST_ROWS", 2000)
     patch.setattr(limits, "MAX_REQUEST_CHUNKS", 1)
     patch.setattr(encryptors, "MIN_CHUNKS_TO_FORK", 1)
 

@@ -24,6 +24,10 @@ def columns_by_half(table: Table) -> dict[str, list[str]]:
     return found
 
 
+def plain_parquet(table: Table, names: Sequence[str]) -> bytes:
+    return table.parquet(f"SELECT {', '.join(map(identifier, names))} FROM {table.relation}")
+
+
 def sealed_parquet(table: Table, names: Sequence[str]) -> bytes:
     """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
     columns = [table.schema.column(name) for name in names]
@@ -33,10 +37,7 @@ def sealed_parquet(table: Table, names: Sequence[str]) -> bytes:
         else identifier(each.name)
         for each in columns
     )
-    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW sealed_columns AS SELECT {selected} FROM {table.relation}")
-    content = table.parquet("sealed_columns", names, 0, table.rows)
-    table.connection.execute("DROP VIEW sealed_columns")
-    return content
+    return table.parquet(f"SELECT {selected} FROM {table.relation}")
 
 
 def is_text_in_parquet(column: Column) -> bool:

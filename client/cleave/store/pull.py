@@ -78,9 +78,8 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
     """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
     selected = ", ".join(_as_parquet_has_it(schema, each.name) for each in schema.columns)
-    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW pulled AS SELECT {selected} FROM {table.relation}")
     file = _unnamed(folder)
-    file.write(table.parquet("pulled", [each.name for each in schema.columns], 0, table.rows))
+    file.write(table.parquet(f"SELECT {selected} FROM {table.relation}"))
     file.flush()
     return file
 

@@ -23,7 +23,7 @@ from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.chunks import directory, joined
 from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half, sealed_parquet
+from cleave.store.halves import columns_by_half, plain_parquet, sealed_parquet
 from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
 from cleave.store.storage import Storage
@@ -110,6 +110,7 @@ class RowsWriter:
         del parts, values
         rows = numbers.values.astype(np.uint32)[order.rows].tobytes()
         halves_of = columns_by_half(table)
+        plain = halves_of["plain"]
         return Begun(
             words=words,
             cells=[found[group] for group in order.groups],
@@ -122,9 +123,7 @@ class RowsWriter:
                 totals=totals,
                 sealed=self._seal(sealed_parquet(table, halves_of["sealed"])) if halves_of["sealed"] else None,
                 order=self._seal(rows),
-                plain=self._write(self._plain, table.parquet(table.relation, halves_of["plain"], 0, table.rows))
-                if halves_of["plain"]
-                else None,
+                plain=self._write(self._plain, plain_parquet(table, plain)) if plain else None,
             ),
         )
 
