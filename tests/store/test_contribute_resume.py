@@ -88,6 +88,37 @@ def test_what_was_put_before_it_was_told_is_not_put_twice(world: World) -> None:
     check(world, ROWS + ROWS)
 
 
+@pytest.mark.parametrize("half", [0, 1])
+def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: World, tmp_path: Path, half: int) -> None:
+    """Whichever store it changes last: the draft, by which it is known, goes after all that is deleted in either."""
+    assert put(world)
+    whole = world.copy(tmp_path / "whole")
+    stores = whole.stores()
+    counting = [Failing(each, 1000, made=True) for each in (stores.sensitive, stores.plain)]
+    whole.contribute("north", SOUTH, stores=Stores(*counting), segment_rows=2, replace=True)  # type: ignore[arg-type]
+    done = 0
+    for left in range(4):
+        place = world.copy(tmp_path / f"{half}-{left}")
+        stores = place.stores()
+        at = counting[half].changes - 1 - left
+        failing = [
+            Failing(each, at if half == number else 1000, made=False) for number, each in enumerate(stores.apart())
+        ]
+        with pytest.raises(KilledError):
+            place.contribute("north", SOUTH, stores=Stores(*failing), segment_rows=2, replace=True)  # type: ignore[arg-type]
+        head, _ = place.contributions("north").head()
+        assert head is not None
+        version = head.version
+        assert put(place, SOUTH, replace=True)
+        head, _ = place.contributions("north").head()
+        assert head is not None
+        if version == 2:
+            done += 1
+            assert head.version == 2
+        check(place, SOUTH)
+    assert done > 1
+
+
 def test_other_rows_are_put_anew(world: World) -> None:
     put(world, at=12)
     assert put(world, SOUTH + NORTH)

@@ -28,6 +28,8 @@ from cleave.store.storage import NotStoredError, Storage
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.errors import CheckFailed, InputError
 
+_Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
+
 
 class Contributions:
     """What one contributor has in `stores` for one table."""
@@ -89,7 +91,7 @@ class Contributions:
         draft = drafts.load()
         if there is not None and draft is not None and self._is_done(draft, there, rows, survey):
             self._say("a put of these rows was stopped when it was done: they are stored, and not added once more")
-            self._sweep(there, self._listed())
+            self._sweep(there, self._listed(), drafts)
             return there, survey.rows
         if draft is not None and (draft.head != version or not drafts.is_whole(draft)):
             draft = None
@@ -100,7 +102,8 @@ class Contributions:
         made = made or making.run(rows, drafts.begin(version), advance, self._say)
         if made is None or sum(each.segment.rows for each in made.segments) != survey.rows:
             raise changed(rows.name)
-        head = self._commit(made, there, version, replace=replace)
+        head, before = self._commit(made, there, version, replace=replace)
+        self._sweep(head, before, drafts)
         return head, survey.rows
 
     def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
@@ -111,8 +114,10 @@ class Contributions:
         with Slices(rows, self._invitation.table_schema()) as slices:
             return are_those(slices, counts, draft.digests, lambda _: None)
 
-    def _commit(self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool) -> Head:
-        """Show everything that was put, at once."""
+    def _commit(
+        self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
+    ) -> tuple[Head, _Listed]:
+        """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
             id=made.part,
             contributor=self._identity.public,
@@ -138,15 +143,14 @@ class Contributions:
         content = dump_head(head, self._identity.sign(head.signed()))
         self._stores.sensitive.replace(f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
-        self._sweep(head, before)
-        return head
+        return head, before
 
     def _asked(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
         asked = [self._public.key_id, self._invitation.model_dump_json(), replace]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
-    def _listed(self) -> list[tuple[Storage, list[str]]]:
+    def _listed(self) -> _Listed:
         return [(store, list(store.names(self.folder))) for store in self._stores.apart()]
 
     def _require_schema(self, rows: Stream) -> None:
@@ -164,14 +168,18 @@ class Contributions:
         self._stores.sensitive.write(name, made)
         return described(name, made)
 
-    def _sweep(self, head: Head, before: Sequence[tuple[Storage, list[str]]]) -> None:
-        """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
-        kept = {f"{self.folder}/head"}
+    def _sweep(self, head: Head, before: _Listed, drafts: ContributionDrafts) -> None:
+        """Delete what was there before and no part names: of parts that were replaced, and of puts that died.
+
+        The draft comes last: as long as it is there, who repeats this put is told that it was done.
+        """
+        kept = {f"{self.folder}/head", drafts.place}
         for entry in head.parts:
             with contextlib.suppress(NotStoredError):  # its owner has taken it in
                 kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name)))
         for store, found in before:
             store.delete([name for name in found if name not in kept])
+        drafts.delete()
 
     @property
     def _seen(self) -> str:

@@ -36,17 +36,17 @@ class ContributionDrafts:
     def __init__(self, stores: Stores, folder: str, identity: Identity, asked: str) -> None:
         self._stores = stores
         self._folder = folder
-        self._place = f"{folder}/draft"
+        self.place = f"{folder}/draft"
         self._vault = Vault(identity, folder)
         self._asked = asked
         self._found: str | None = None
 
     def load(self) -> ContributionDraft | None:
         """None where there is none, or it is of something else, or damaged."""
-        found = self._stores.sensitive.read_versioned(self._place)
+        found = self._stores.sensitive.read_versioned(self.place)
         self._found = found[1] if found else None
         try:
-            draft = ContributionDraft.model_validate_json(self._vault.open(self._place, found[0])) if found else None
+            draft = ContributionDraft.model_validate_json(self._vault.open(self.place, found[0])) if found else None
         except (CheckFailed, ValidationError):
             return None
         return draft if draft is not None and draft.asked == self._asked else None
@@ -64,8 +64,8 @@ class ContributionDrafts:
 
     def save(self, draft: ContributionDraft) -> None:
         """Raises ConflictError where somebody else contributes by the same identity."""
-        sealed = self._vault.seal(self._place, draft.model_dump_json().encode())
-        self._found = self._stores.sensitive.replace(self._place, sealed, self._found)
+        sealed = self._vault.seal(self.place, draft.model_dump_json().encode())
+        self._found = self._stores.sensitive.replace(self.place, sealed, self._found)
 
     def delete(self) -> None:
-        self._stores.sensitive.delete([self._place])
+        self._stores.sensitive.delete([self.place])
