@@ -42,7 +42,8 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
             names.append(f"{column.name}_bound")
             types.append("DOUBLE")
     marks = [_marks(result, row) for row in range(len(result.rows))]
-    if any(marks):
+    marked = any(marks)
+    if marked:
         names.append("undecided")
         types.append("VARCHAR")
     rows = []
@@ -55,7 +56,7 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
-        rows.append([*row, mark or None] if any(marks) else row)
+        rows.append([*row, mark or None] if marked else row)
     return Records(unique_names(names), types, rows)
 
 
