@@ -96,7 +96,7 @@ def answer(
     moments = [
         columns.read(totals(columns, encoded, of_row == number), size) for number, size in enumerate(groups.counts)
     ]
-    return [columns.finish(columns.added([moments[place] for place in each])) for each in members]
+    return columns.finished(columns.added([moments[place] for place in each]) for each in members)
 
 
 def _groups_of_rows(plan: QueryPlan, groups: Groups, connection: duckdb.DuckDBPyConnection) -> np.ndarray:

@@ -55,7 +55,8 @@ class Central:
         squares = _number(self.moments[Square(of)])
         if squares == 0 and isinstance(squares, Fraction):  # every value is the centre
             return squares
-        left = _minus(squares, self.count * _times(self.apart(of), self.apart(of)))
+        apart = self.apart(of)
+        left = _minus(squares, self.count * _times(apart, apart))
         if isinstance(left, Fraction) and left < 0:
             raise CheckFailed("range", "two exact totals cannot be of the same values")
         return left if isinstance(left, Fraction) else not_negative(left)

@@ -7,7 +7,7 @@ SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -156,7 +156,8 @@ class Columns:
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""
-        return self.finish(self.read(totals, rows))
+        (figures,) = self.finished([self.read(totals, rows)])
+        return figures
 
     def read(self, totals: Sequence[Estimate], rows: int) -> Moments:
         counts = {presence: int(totals[column].value) for presence, column in self._flags.items()}
@@ -185,14 +186,29 @@ class Columns:
             },
         )
 
-    def finish(self, moments: Moments) -> list[Figure]:
-        figures = []
-        for each in self._asked:
-            presence = self._presence(each)
-            count = moments.counts[presence] if presence else moments.rows
-            found = {moment: moments.estimates[self._key(each, moment)] for moment in each.aggregate.moments}
-            facts = [
-                self._known.get((place, presence), Facts(self._domains[place], Fraction(0))) for place in each.arguments
+    def finished(self, groups: Iterable[Moments]) -> list[list[Figure]]:
+        """Every aggregate's figure of each group."""
+        asked = [
+            (
+                each.aggregate.finish,
+                presence,
+                [(moment, self._key(each, moment)) for moment in each.aggregate.moments],
+                [
+                    self._known.get((place, presence), Facts(self._domains[place], Fraction(0)))
+                    for place in each.arguments
+                ],
+            )
+            for each in self._asked
+            for presence in [self._presence(each)]
+        ]
+        return [
+            [
+                finish(
+                    moments.counts[presence] if presence else moments.rows,
+                    {moment: moments.estimates[key] for moment, key in keys},
+                    facts,
+                )
+                for finish, presence, keys, facts in asked
             ]
-            figures.append(each.aggregate.finish(count, found, facts))
-        return figures
+            for moments in groups
+        ]

@@ -91,7 +91,7 @@ class Figures:
             place: self._columns.read(job.estimates(place) if job else nothing, self._sizes[place])
             for place in dict.fromkeys(place for each in self._members for place in each)
         }
-        return [self._columns.finish(self._columns.added([moments[place] for place in each])) for each in self._members]
+        return self._columns.finished(self._columns.added([moments[place] for place in each]) for each in self._members)
 
     def _linear_column(self, number: int) -> list[Figure] | None:
         linear = self._columns.linear(number)

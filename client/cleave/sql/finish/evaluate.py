@@ -61,15 +61,17 @@ class Evaluator:
         if self._shapes.is_plain_decision(node):
             return self._of_duckdb(node, rows)
         if self._shapes.is_exactly_typed(node):
-            settled = [row for row in rows if self._is_exact(node, row)]
-            open_ = [row for row in rows if not self._is_exact(node, row)]
+            settled = self._settled(node, rows)
             found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
+            open_ = [row for row in rows if row not in found]
             found |= zip(open_, self._computed(node, open_), strict=True)
             return [found[row] for row in rows]
         return self._computed(node, rows)
 
-    def _is_exact(self, node: exp.Expression, row: int) -> bool:
-        return all(self._columns.exact[name][row] for name in self._shapes.columns(node) if name in self._columns.exact)
+    def _settled(self, node: exp.Expression, rows: Sequence[int]) -> list[int]:
+        """Those in which all that it reads is exact."""
+        exact = [self._columns.exact[name] for name in self._shapes.columns(node) if name in self._columns.exact]
+        return [row for row in rows if all(each[row] for each in exact)]
 
     # what DuckDB answers
 
@@ -95,7 +97,7 @@ class Evaluator:
         names = self._shapes.columns(node)
         if self._shapes.type(node) in FLOATS and names:
             return [UNKNOWN] * len(rows)
-        settled = [row for row in rows if self._is_exact(node, row)]
+        settled = self._settled(node, rows)
         found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
         return [found.get(row, UNKNOWN) for row in rows]
 
