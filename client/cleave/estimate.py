@@ -18,7 +18,7 @@ _PLAIN, _PLAIN_ROW = 14_000_000, 31  # of the plain half: its process, and a row
 _COPIES, _UNDER_WAY = 4, 4 * limits.MAX_BODY_BYTES  # of requests that are under way
 
 _SAVED = 0.4  # of encrypting, where zero was encrypted ahead: docs/performance.md, Encryption
-_ALONE = 1_000_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
+_ALONE = 1_250_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
 
 
 def work_of_files(
@@ -34,7 +34,7 @@ def work_of_files(
     `made_ahead`: ciphertexts of zero that there are.
     """
     one, scale = bytes_of_chunk(packing.profile), packing.profile.degree / 8192
-    sent_plain = sum(size for _, size in plain_parts)
+    sent_rows, sent_plain = sum(rows for rows, _ in plain_parts), sum(size for _, size in plain_parts)
     results = packing.blocks * packing.lanes
     names = {*plan.selecting, *(name for each in plan.arguments for name in each.columns)}
     columns = len(packing.columns)
@@ -46,22 +46,22 @@ def work_of_files(
         Operation.GROUP: float(groups * len(plan.outputs)),
     }
     there: dict[Operation, float] = {}
-    beside: dict[Operation, float] = {}
     chunks = scale * packing.chunks
     if packing.chunks:
         here[Operation.ASK] = 1.0
         encrypted = scale * (packing.chunks - _SAVED * min(made_ahead, packing.chunks))
         together = packing.chunks >= MIN_CHUNKS_TO_FORK
         here[Operation.ENCRYPT if together else Operation.ENCRYPT_ALONE] = encrypted
-        there = {Operation.ADD: chunks, Operation.RESULT: scale * results}
+        there |= {Operation.ADD: chunks, Operation.RESULT: scale * results}
     if plain_parts:
-        beside[Operation.PLAIN] = float(len(plain_parts))
-        beside[Operation.PLAIN_VALUE] = float(sum(rows for rows, _ in plain_parts) * max(1, len(plan.plain_columns)))
+        here[Operation.PLAIN_ROW] = float(sent_rows)
+        there[Operation.PLAIN] = float(len(plain_parts))
+        there[Operation.PLAIN_VALUE] = float(sent_rows * max(1, len(plan.plain_columns)))
     sent = packing.chunks * one + sent_plain
     memory = table.rows * len(table.schema.columns) * _TABLE_VALUE + packing.rows * columns * _MADE_VALUE
     memory += groups * len(plan.outputs) * _FIGURE + _COPIES * min(_UNDER_WAY, sent)
     if plain_parts:
-        memory += _PLAIN + _PLAIN_ROW * sum(rows for rows, _ in plain_parts)
+        memory += _PLAIN + _PLAIN_ROW * sent_rows
     return Work(
         here,
         (),
@@ -70,7 +70,6 @@ def work_of_files(
         answered=results * limits.RESULT_BYTES,
         sent=sent,
         memory=int(memory),
-        beside=beside,
     )
 
 

@@ -196,8 +196,8 @@ def works() -> list[Work]:
         rows = float(10 ** random.uniform(1, 6.5))
         chunks = rows / 8176
         here = {Operation.QUESTION: 1.0, Operation.READ: rows * random.integers(1, 8), Operation.ENCRYPT: chunks}
-        beside = {Operation.PLAIN: 1.0, Operation.PLAIN_VALUE: rows} if random.random() < 0.5 else {}
-        found.append(Work(here, there={Operation.ADD: chunks}, calls=1, beside=beside))
+        plain = {Operation.PLAIN: 1.0, Operation.PLAIN_VALUE: rows} if random.random() < 0.5 else {}
+        found.append(Work(here, there={Operation.ADD: chunks} | plain, calls=1))
     return found
 
 
@@ -232,9 +232,9 @@ def test_noise_makes_no_operation_free() -> None:
     assert all(0.2 < found.seconds[each] / SHIPPED.seconds[each] < 5 for each in Operation)
 
 
-def test_what_the_plain_service_does_beside_takes_no_time_of_its_own() -> None:
+def test_what_services_do_beside_each_other_takes_its_time() -> None:
+    """All cores are at work as it is."""
     sums = Work({Operation.ENCRYPT: 100.0}, there={Operation.ADD: 100.0}, calls=1)
-    half = FILES.of(sums).seconds / SHIPPED.seconds[Operation.PLAIN] / 2
-    alone, short, long = (FILES.of(sums + Work(beside={Operation.PLAIN: n * half})).seconds for n in (0, 1, 20))
-    assert alone == short
-    assert long == pytest.approx(10 * alone)
+    plain = Work({Operation.PLAIN_ROW: 1e6}, there={Operation.PLAIN: 1.0, Operation.PLAIN_VALUE: 1e6}, calls=1)
+    both, one, other = (FILES.of(each).seconds for each in (sums + plain, sums, plain))
+    assert both == pytest.approx(one + other)

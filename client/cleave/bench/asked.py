@@ -38,7 +38,15 @@ REPEATS = 3
 _SUMS = "SELECT SUM(x0), SUM(x1) FROM made"
 FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted columns, questions
     (50, 2, (_SUMS, "SELECT SUM(x0), SUM(p) FROM made", "SELECT MEDIAN(x0) FROM made")),
-    (40_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, AVG(x0) FROM made GROUP BY g")),
+    (
+        40_000,
+        4,
+        (
+            "SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made",
+            "SELECT g, AVG(x0) FROM made GROUP BY g",
+            "SELECT g, VAR_POP(x0), SUM(x1) FROM made GROUP BY g",
+        ),
+    ),
     (
         200_000,
         2,
@@ -46,7 +54,9 @@ FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted colum
             _SUMS,
             "SELECT SUM(x0), SUM(p) FROM made",
             "SELECT g, SUM(x0), SUM(x1) FROM made GROUP BY g",
+            "SELECT g, VAR_POP(x0) FROM made GROUP BY g",
             "SELECT p % 5000 AS k, SUM(x0) FROM made GROUP BY k",
+            "SELECT h, SUM(x0) FROM made GROUP BY h",
             "SELECT AVG(x0) FROM made WHERE p % 3 = 0",
             "SELECT g, MEDIAN(x0) FROM made GROUP BY g",
         ),

@@ -23,8 +23,6 @@ SERVICE_BYTES = 60e6  # a second, that a function reads from its own region's bu
 
 PROGRAM_BYTES = 139_000_000  # of this process and those it forks, with the services in it, before there is a row
 
-_ENCRYPTING = (Operation.ENCRYPT, Operation.ENCRYPT_ALONE)
-
 GET_DOLLARS = 0.40e-6
 OUT_DOLLARS = 0.09e-9  # a byte that leaves the region
 CALL_DOLLARS = 3.70e-6  # of the REST API and of Lambda
@@ -36,8 +34,8 @@ class Work:
     """All that a way takes. `reads`: bytes of each object, or range of one, that is read here.
 
     `here`, `there`: operations of this machine, and of services in `calls` calls, which read `linked` bytes of
-    `objects` objects, are sent `sent` bytes and answer `answered`. `beside`: operations of the plain service, while
-    values are encrypted and added up. `memory`: bytes of this machine's at once, beside what the program has.
+    `objects` objects, are sent `sent` bytes and answer `answered`. `memory`: bytes of this machine's at once, beside
+    what the program has.
     """
 
     here: Counts = field(default_factory=dict)
@@ -49,7 +47,6 @@ class Work:
     answered: int = 0
     sent: int = 0
     memory: int = 0
-    beside: Counts = field(default_factory=dict)
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -62,12 +59,11 @@ class Work:
             self.answered + other.answered,
             self.sent + other.sent,
             self.memory + other.memory,
-            added(self.beside, other.beside),
         )
 
     @property
     def counts(self) -> Counts:
-        return added(added(self.here, self.there), self.beside)
+        return added(self.here, self.there)
 
 
 NOTHING = Work()
@@ -98,14 +94,14 @@ class Prices:
         return max(waiting, self.timings.of(decrypting)) + self.timings.of(rest)
 
     def _there(self, work: Work) -> float:
-        """Services of this process pack no results: nothing is saved by it."""
+        """Services of this process pack no results: nothing is saved by it. What they do side by side takes as long as
+        one after the other, since all cores are at work.
+        """
         if not work.calls:
             return 0.0
         if not self.elsewhere:
             done: Counts = {each: count for each, count in work.there.items() if each is not Operation.PACK}
-            sums = self.timings.of(done) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
-            encrypting: Counts = {each: work.here.get(each, 0) for each in _ENCRYPTING}
-            return max(sums, self.timings.of(work.beside) - self.timings.of(encrypting))
+            return self.timings.of(done) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
         return (
             self._busy(work) / min(work.calls, SIDE_BY_SIDE) + ROUND_TRIP + (work.answered + work.sent) / NETWORK_BYTES
         )
@@ -115,7 +111,7 @@ class Prices:
         return (
             work.calls * SERVICE_SECONDS
             + work.linked / SERVICE_BYTES
-            + self.timings.of(added(work.there, work.beside), cores=1)
+            + self.timings.of(work.there, cores=1)
         )
 
     def _dollars(self, work: Work) -> float:

@@ -37,6 +37,7 @@ class Operation(StrEnum):
     # of services
     PLAIN = "plain"  # a question to the plain service
     PLAIN_VALUE = "plain value"  # of a value that it reads
+    PLAIN_ROW = "plain row"  # of a row of a file that it is asked of: sorted and written here, loaded there
     SUMS = "sums"  # a question to the sensitive service about totals
     ADD = "add"  # of a ciphertext that it loads and adds
     RESULT = "result"  # of a ciphertext of an answer: saved, sent, checked
@@ -59,6 +60,8 @@ SHARED = frozenset(  # by all cores
         Operation.MASK,
         Operation.MULTIPLY,
         Operation.PACK,
+        Operation.PLAIN_VALUE,
+        Operation.PLAIN_ROW,
     }
 )
 
