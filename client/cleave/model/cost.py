@@ -108,11 +108,7 @@ class Prices:
 
     def _busy(self, work: Work) -> float:
         """Seconds of functions, of one processor each."""
-        return (
-            work.calls * SERVICE_SECONDS
-            + work.linked / SERVICE_BYTES
-            + self.timings.of(work.there, cores=1)
-        )
+        return work.calls * SERVICE_SECONDS + work.linked / SERVICE_BYTES + self.timings.of(work.there, cores=1)
 
     def _dollars(self, work: Work) -> float:
         dollars = 0.0
