@@ -29,7 +29,9 @@ def warm(
     ] = None,
     use: Annotated[
         Literal["query", "put"],
-        typer.Option("--for", help="What they are for: questions over files (query, shell, Python), or put."),
+        typer.Option(
+            "--for", help="What they are for: questions over files (query, shell, Python), or put and key rotate."
+        ),
     ] = "query",
     show: Annotated[bool, typer.Option("--show", help="Make none, only show what there is.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete all there is, for either use.")] = False,
