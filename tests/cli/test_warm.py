@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,22 @@ def test_a_damaged_file_costs_time_and_a_note_but_no_answer(ready: Cli, table: P
 
 
 def test_off_uses_none(ready: Cli, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, store = tmp_path / "new.json", ("--store", tmp_path / "store")
+    ready.run("key", "new", "--key", new, "--no-passphrase")
     ready.run("warm", "--values", ROWS)
+    ready.run("warm", "--for", "put", "--values", ROWS)
+    ready.run("warm", "--for", "put", "--values", ROWS, "--key", new)
+    before = packs(tmp_path)
     monkeypatch.setenv(pool.VARIABLE, "off")
     answer, _ = asked(ready, table)
     assert answer["plan"]["chunks_made_ahead"] == 0
-    assert "CLEAVE_POOL is off" in ready.run("warm").stderr
-    monkeypatch.setenv(pool.VARIABLE, str(tmp_path / "pool"))
-    assert packs(tmp_path)
+    assert ready.run("put", table, "--table", "rows", "--by", "g", *store).exit_code == 0
+    assert ready.run("key", "rotate", "rows", "--new-key", new, *store).exit_code == 0
+    stored = ready.run("query", "rows", EXACT, "--json", "--key", new, *store)
+    assert json.loads(stored.stdout)["rows"] == answer["rows"]
+    assert packs(tmp_path) == before
+    for option in ("--values=1", "--show", "--drop"):
+        assert "CLEAVE_POOL is off" in ready.fails(3, "warm", option)
 
 
 def test_a_put_uses_its_own(ready: Cli, table: Path, tmp_path: Path) -> None:
@@ -124,3 +134,26 @@ def test_a_folder_others_may_use_is_refused(ready: Cli, tmp_path: Path) -> None:
     for each in (tmp_path / "pool").rglob("coefficients"):
         each.chmod(0o755)
     assert "others may use this folder" in ready.fails(3, "warm", "--values", 1_000_000)
+
+
+@pytest.mark.parametrize("harmed", [False, True])
+def test_a_rotation_uses_those_of_the_new_key_and_says_what_is_wrong_with_them(
+    ready: Cli, table: Path, tmp_path: Path, key_file: Path, *, harmed: bool
+) -> None:
+    new, store = tmp_path / "new.json", ("--store", tmp_path / "store")
+    ready.run("key", "new", "--key", new, "--no-passphrase")
+    ready.run("put", table, "--table", "rows", "--by", "g", *store)
+    for each in (key_file, new):
+        ready.run("warm", "--for", "put", "--values", ROWS, "--key", each)
+    before = packs(tmp_path)
+    for each in before if harmed else ():
+        os.truncate(each, each.stat().st_size - 1)
+    rotated = ready.run("key", "rotate", "rows", "--new-key", new, *store)
+    assert rotated.exit_code == 0, rotated.output
+    assert rotated.stderr.startswith("note: a file of encryptions made ahead was damaged") == harmed
+    gone = {*before} - {*packs(tmp_path)}
+    assert len(gone) > 1
+    assert {each.parts[-3] for each in gone} == {describe_key(new).key_id}
+    assert ready.run("verify", "rows", "--key", new, *store).exit_code == 0
+    stored = ready.run("query", "rows", EXACT, "--json", "--key", new, *store)
+    assert json.loads(stored.stdout)["rows"] == asked(ready, table)[0]["rows"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,21 +12,7 @@ from cleave.cli.group import Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd
 from cleave.printable import printable
 from cleave.quantities import counted, sized
-from cleave.session import DEFAULT_KEY
-
-if TYPE_CHECKING:
-    from cleave.ckks.cipher import Form
-
-_SECONDS = 86_400.0
-
-
-class Use(StrEnum):
-    QUERY = "query"
-    PUT = "put"
-
-    @property
-    def form(self) -> Form:
-        return "coefficients" if self is Use.QUERY else "ntt"
+from cleave.session import DEFAULT_KEY, Access
 
 
 def warm(
@@ -43,8 +28,11 @@ def warm(
         ),
     ] = None,
     use: Annotated[
-        Use, typer.Option("--for", help="What they are for: questions over files (query, shell, Python), or put.")
-    ] = Use.QUERY,
+        Literal["query", "put"],
+        typer.Option(
+            "--for", help="What they are for: questions over files (query, shell, Python), or put and key rotate."
+        ),
+    ] = "query",
     show: Annotated[bool, typer.Option("--show", help="Make none, only show what there is.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete all there is, for either use.")] = False,
     key: KeyPath = DEFAULT_KEY,
@@ -56,46 +44,35 @@ def warm(
     Encryptions of zero are kept in ~/.cache/cleave/pool, sealed under the key; each is used once, and none after this
     machine was started anew. CLEAVE_POOL names another folder; CLEAVE_POOL=off uses none.
     """
-    from cleave.ckks import pool  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
-    from cleave.ckks.filling import chunks_of, fill, seconds_saved  # noqa: PLC0415
-    from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
-    from cleave.transport.deadline import Deadline  # noqa: PLC0415
+    from cleave.warming import VALUES, KeyPool  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
 
     if drop and (show or values is not None):
         raise typer.BadParameter("--drop deletes, and makes and shows nothing")
     if show and values is not None:
         raise typer.BadParameter("--show makes nothing: leave --values out")
     settings: Settings = ctx.obj
-    known = describe_key(key)
-    folder = pool.folder_of(known.key_id)
-    if folder is None:
-        raise typer.BadParameter("CLEAVE_POOL is off, or this account has no home directory: there is no pool")
+    pool = KeyPool(Access(key, passphrase.current(passphrase_fd)))
     if drop:
-        dropped = pool.drop(known.key_id)
+        dropped = pool.drop()
         if not settings.quiet:
             console.say(f"{counted(dropped, 'encryption')} made ahead deleted")
         return
-    secret = open_key(key, passphrase.current(passphrase_fd))
     if not show:
-        wanted = chunks_of(values or 4_000_000, known.profile)
-        pool.sweep(known.key_id)
-        with console.progress(quiet=settings.quiet) as progress:
-            advance = progress.stage("encrypt zeros", max(0, wanted - pool.count(known.key_id, use.form)))
-            fill(pool.Pool(folder, secret), secret, use.form, wanted, Deadline(_SECONDS), advance)
-    facts = []
-    for each in Use:
-        there = pool.count(known.key_id, each.form)
-        saves = seconds_saved(secret, each.form) * there if there else 0.0
-        facts.append((each, there, pool.size(known.key_id, each.form), saves))
+        pool.fill(VALUES if values is None else values, use, lambda: console.progress(quiet=settings.quiet))
+    found = [pool.there("query"), pool.there("put")]
     if as_json:
-        found = {
-            str(each): {"ciphertexts": there, "bytes": size, "cpu_seconds_saved": saves}
-            for each, there, size, saves in facts
+        facts = {
+            each.use: {
+                "ciphertexts": each.ciphertexts,
+                "bytes": each.bytes,
+                "cpu_seconds_saved": each.cpu_seconds_saved,
+            }
+            for each in found
         }
-        console.out(json.dumps({"key_id": known.key_id, "folder": str(folder)} | found))
+        console.out(json.dumps({"key_id": pool.key_id, "folder": str(pool.folder)} | facts))
         return
-    for each, there, size, saves in facts:
-        room = f"{there * (known.profile.degree - 16):,} values"
-        saving = f": saves about {saves:.2g} s of one processor" if there else ""
-        console.out(f"for {each}: {counted(there, 'ciphertext')} ({room}), {sized(size)}{saving}")
-    console.out(f"in {printable(str(folder))}")
+    for each in found:
+        saving = f": saves about {each.cpu_seconds_saved:.2g} s of one processor" if each.ciphertexts else ""
+        room = f"{counted(each.ciphertexts, 'ciphertext')} ({each.values:,} values)"
+        console.out(f"for {each.use}: {room}, {sized(each.bytes)}{saving}")
+    console.out(f"in {printable(str(pool.folder))}")

@@ -17,6 +17,7 @@ import numpy as np
 
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
+from cleave.ckks.pool import open_pool, total
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
@@ -30,6 +31,7 @@ from cleave.store.lanes import Integers
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest, Object, Segment, Totals, new_id
 from cleave.store.opening import Place, open_lane
+from cleave.store.putting import Say
 from cleave.store.segment import Begun, SegmentWriter
 from cleave.store.storage import ConflictError
 from cleave.store.stored_lanes import columns_of_rows, lanes_of, marks_of, total_label, total_lanes
@@ -51,8 +53,10 @@ class Keyed:
     key: SecretKey
 
 
-def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progress) -> Opened:
+def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progress, say: Say = lambda _: None) -> Opened:
     """`table` as it is under the key of `new`; under that of `old` nothing of it can be opened any more.
+
+    Encryptions made ahead for the new key are used up; `say` is told what was wrong with them.
 
     Raises InputError where there is another table of that name under the new key, or contributors have put what was
     not taken in; CheckFailed for what is damaged.
@@ -67,7 +71,7 @@ def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progres
             return new.tables.open(table)
         opened = old.tables.open(table)
         _require_settled(stores, old.key, opened.manifest)
-        made = _Rotation(stores, old, new, opened, progress).run()
+        made = _Rotation(stores, old, new, opened, progress, say).run()
         try:
             old.tables.close_as_moved(opened, new.key.key_id)
         except ConflictError:
@@ -89,19 +93,21 @@ def _require_settled(stores: Stores, key: SecretKey, manifest: Manifest) -> None
 class _Rotation:
     """Of one version of the old table."""
 
-    def __init__(self, stores: Stores, old: Keyed, new: Keyed, opened: Opened, progress: Progress) -> None:
+    def __init__(self, stores: Stores, old: Keyed, new: Keyed, opened: Opened, progress: Progress, say: Say) -> None:
         self._stores = stores
         self._old = old
         self._new = new
         self._opened = opened
         self._progress = progress
+        self._say = say
         self._source = opened.manifest
         self._table_id = new.key.tag(f"rotated {opened.manifest.table_id}")  # the same each time it is tried
         self._vault = Vault(new.key, self._table_id)
         self._folder = new.tables.folder(self._source.table)
         self._cipher = Cipher(old.key)
+        self._new_cipher = Cipher(new.key, open_pool(new.key))
         self._writer = SegmentWriter(
-            stores.sensitive, stores.plain, self._vault, Cipher(new.key), new.key.profile, self._folder
+            stores.sensitive, stores.plain, self._vault, self._new_cipher, new.key.profile, self._folder
         )
 
     def run(self) -> Opened:
@@ -123,6 +129,9 @@ class _Rotation:
                 known[_content(made)] = made
                 done.append(made)
                 drafts.save(self._draft(asked, there.head if there else None, done))
+            tally = total([*encryptors.said, self._new_cipher.told()])
+        for note in tally.notes:
+            self._say(f"note: {note}")
         committed = self._commit(tuple(known[_content(each)] for each in self._source.segments), there)
         drafts.delete()
         self._new.tables.sweep(committed)
