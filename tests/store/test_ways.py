@@ -149,6 +149,27 @@ def test_rows_are_fetched_where_that_is_quicker(
         assert [each.source for each in session.plan("SELECT SUM(x) FROM trial").outputs] == ["encrypted"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "cells", "values"),
+    [
+        ("SELECT SUM(bill) FROM trial", 0, 0),
+        ("SELECT SUM(bill) FROM trial WHERE ward < 'N'", 1, 0),
+        ("SELECT ward, SUM(bill) FROM trial WHERE ward < 'N' GROUP BY ward", 1, 0),
+        ("SELECT admitted, SUM(bill) FROM trial WHERE ward < 'N' GROUP BY admitted", 1, 1),
+        ("SELECT ward, SUM(bill) FROM trial GROUP BY ward", 1, 1),
+        ("SELECT ward, admitted, SUM(bill) FROM trial GROUP BY ALL", 1, 2),
+        ("SELECT SUM(bill) FILTER (WHERE ward < 'N') FROM trial", 1, 1),
+    ],
+)
+def test_what_is_read_of_the_cells_is_counted(session: StoredSession, sql: str, cells: int, values: int) -> None:
+    with session:
+        plan = session.plan(sql, cloud_only=True)
+        chooser = session.chooser()
+        counts = chooser.candidate(plan, pad=False).work.counts
+        assert counts.get(Operation.CELL, 0) == cells * len(chooser.stored.cells)
+        assert counts.get(Operation.LISTED, 0) == values * len(chooser.stored.cells)
+
+
 def test_prices() -> None:
     """A bucket's requests and bytes cost money and round trips, a folder's nothing; nor do services in this process."""
     bucket, folder = (Prices(of_bucket, False, SHIPPED) for of_bucket in (True, False))

@@ -17,7 +17,7 @@ from cleave.model.operations import Operation
 from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import StoredPlan
 from cleave.store.packed import answer_bytes
-from cleave.store.pruning import cells_of, cells_of_whole
+from cleave.store.pruning import cells_of, cells_of_whole, columns_of
 from cleave.store.rowwise import parts_of
 from cleave.store.scan import lanes_of_parts, plain_columns, results_of
 from cleave.store.sources import Part
@@ -38,9 +38,10 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     work = _ANY + _fetched(stored, plan, pad=pad)
     if plan.scans:
         return work + scan_work(stored, plan, groups if plan.keys else 1)
-    if plan.over_cells:
-        listed = float(len(stored.cells))
-        work += Work({Operation.CELL: listed, Operation.LISTED: 0.0 if plan.where else listed})
+    if plan.over_cells and plan.tells_cells_apart:
+        count, known = float(len(stored.cells)), columns_of(plan.where)
+        more = [name for name in stored.manifest.by if name in plan.cell_columns and name not in known]
+        work += Work({Operation.CELL: count, Operation.LISTED: count * len(more)})
     if plan.parts:
         work += totals_work(stored, plan.parts, services=services)
     if plan.asks_plain:
