@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from botocore.session import Session
 
 from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
@@ -226,4 +227,21 @@ def test_one_place_or_two(tmp_path: Path) -> None:
     both.close()
     one = open_stores(str(tmp_path / "a"), aws_session)
     assert one.sensitive is one.plain
+
+
+def test_two_buckets_are_opened_in_one_session_and_two_folders_in_none() -> None:
+    made = []
+
+    def session() -> Session:
+        made.append(aws_session())
+        return made[-1]
+
+    open_stores("a,b", session).close()
+    assert not made
+    for count in (1, 2):  # nor is it kept for whoever opens stores next
+        open_stores(f"s3://{BUCKET}/x,s3://{BUCKET}/y", session).close()
+        assert len(made) == count
+
+
+def test_a_folder_may_be_below_the_home_folder() -> None:
     assert isinstance(open_store("~/x", aws_session), Folder)
