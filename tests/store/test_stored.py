@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from cleave.session import Silent
+from cleave.store.put import put
+from cleave.table.schema import load_schema
+from cleave.table.table import open_table
+from cleave_shared.errors import InputError
 from tests.store.trial import World, check, truth
 
 QUESTIONS = [
@@ -65,3 +72,22 @@ def test_some_columns_come_back(world: World, names: list[str]) -> None:
         selected = ", ".join(names) or "1"
         found = table.connection.execute(f"SELECT {selected} FROM {table.relation} ORDER BY ALL").fetchall()
     assert found == truth(f"SELECT {selected} FROM trial ORDER BY ALL")
+
+
+@pytest.mark.parametrize("kind", ["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "name", ["Number of the cell", "cell of the row", "whether the row is fetched", "row of the segment"]
+)
+def test_names_that_tables_have_here_are_refused(world: World, tmp_path: Path, name: str, kind: str) -> None:
+    """A cell's number was read in the place of such a column's value."""
+    (tmp_path / "t.csv").write_text(f"g,{name}\n1,20\n1,30\n")
+    (tmp_path / "t.schema.toml").write_text(
+        f"""[columns.g]\nkind = "plain"\ntype = "INTEGER"\n[columns."{name}"]\nkind = "{kind}"\ntype = "INTEGER"\n"""
+    )
+    with (
+        open_table([tmp_path / "t.csv"], load_schema(tmp_path / "t.schema.toml")) as table,
+        pytest.raises(InputError, match=f"column '{name}'") as refused,
+    ):
+        put(world.tables, world.stores, world.key, table, "t", [name], Silent())
+    assert refused.value.hint is not None
+    assert list(world.tables.all()) == []

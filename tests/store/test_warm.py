@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.store.cellwise import NUMBER
 from cleave.store.folder import Folder
+from cleave.store.names import NUMBER
 from cleave.store.stored import _compact
 from tests.store.asking import ask
 from tests.store.trial import World, check, truth

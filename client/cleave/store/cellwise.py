@@ -20,12 +20,11 @@ from cleave.sql.sets import Members
 from cleave.store.kept import KeptTotals
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Manifest, Measure
+from cleave.store.names import NUMBER
 from cleave.store.rowwise import SummedRows
 from cleave.store.sources import Part, Source
 from cleave.table.duck import identifier
 from cleave.table.table import Table
-
-NUMBER = "number of the cell"  # a column of the table of cells, beside the by columns
 
 
 @dataclass(frozen=True)

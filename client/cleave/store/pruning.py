@@ -20,7 +20,7 @@ from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.fidelity import same_statement
 from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
 from cleave.sql.plan import LocalPlan
-from cleave.store.cellwise import NUMBER
+from cleave.store.names import NUMBER
 from cleave.store.stored import Stored
 from cleave.table.duck import identifier, private
 from cleave_shared import duckdb

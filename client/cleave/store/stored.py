@@ -15,10 +15,10 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Result
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells, load_cells
-from cleave.store.cellwise import NUMBER
 from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes
 from cleave.store.manifest import Object, Segment
+from cleave.store.names import NUMBER
 from cleave.store.packed import Room
 from cleave.store.remote import Remote
 from cleave.store.rows import Rows
