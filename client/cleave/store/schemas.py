@@ -90,12 +90,27 @@ def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
     return [pair for spelled, pair in found.items() if spelled not in columns]
 
 
+def _difference(mine: Schema, stored: Schema) -> str:
+    """The first of two schemas that are not alike."""
+    found = {column.name.lower(): column for column in mine.columns}
+    for column in stored.columns:
+        other = found.pop(column.name.lower(), None)
+        if other is None:
+            return f"column {column.name!r} is missing"
+        if (other.kind, other.type) != (column.kind, column.type):
+            return f"column {column.name!r} is {other.kind} {other.type}, and {column.kind} {column.type} there"
+    return f"column {next(iter(found.values())).name!r} is none of its columns"
+
+
 def check_fits(mine: Schema, stored: Schema, name: str) -> None:
     """Raises InputError unless rows of `mine` may be added to stored table `name`: it has the same columns, and they
     hold no value or NULL that its fields were not made for.
     """
     if mine.hash() != stored.hash():
-        raise InputError(f"the schema is not that of stored table {name!r}", hint=f"`cleave show {name}` has it")
+        raise InputError(
+            f"the schema is not that of stored table {name!r}: {_difference(mine, stored)}",
+            hint=f"`cleave show {name}` has it",
+        )
     for column in stored.columns:
         other = mine.column(column.name)
         below = column.lower is not None and (other.lower is None or other.lower < column.lower)
