@@ -11,7 +11,7 @@ from cleave.table.table import Table
 from cleave_shared import limits
 
 # Bytes, fitted to the peaks of 22 commands (`make bench-model` compares):
-_TABLE_VALUE = 10.3  # of a value of the table, in DuckDB
+TABLE_VALUE = 10.3  # of a value of the table, in DuckDB; 9 of a number, 11 and more of a text
 _MADE_VALUE = 15  # of an encrypted column's value on its way: read, encoded, and as the process that has it forks
 _FIGURE = 620  # of a figure of a group
 _PLAIN, _PLAIN_ROW = 14_000_000, 31  # of the plain half: its process, and a row of it at both ends
@@ -58,7 +58,7 @@ def work_of_files(
         there[Operation.PLAIN] = float(len(plain_parts))
         there[Operation.PLAIN_VALUE] = float(sent_rows * max(1, len(plan.plain_columns)))
     sent = packing.chunks * one + sent_plain
-    memory = table.rows * len(table.schema.columns) * _TABLE_VALUE + packing.rows * columns * _MADE_VALUE
+    memory = table.rows * len(table.schema.columns) * TABLE_VALUE + packing.rows * columns * _MADE_VALUE
     memory += groups * len(plan.outputs) * _FIGURE + _COPIES * min(_UNDER_WAY, sent)
     if plain_parts:
         memory += _PLAIN + _PLAIN_ROW * sent_rows
@@ -81,7 +81,7 @@ def work_here(table: Table, plan: LocalPlan | QueryPlan) -> Work:
         **_read(table),
         Operation.LOCAL: float(table.rows * max(1, len(plan.outputs))),
     }
-    return Work(counts, memory=int(read * _TABLE_VALUE))
+    return Work(counts, memory=int(read * TABLE_VALUE))
 
 
 def _read(table: Table) -> dict[Operation, float]:

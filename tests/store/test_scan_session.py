@@ -19,6 +19,7 @@ from cleave.store.cellwise import StoredPlan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
+from cleave.store.packing_key import PackingKeys
 from cleave.store.put import put
 from cleave.store.services import Services
 from cleave.store.session import StoredSession, open_tables
@@ -83,6 +84,11 @@ class Opened:
         tables, key = open_tables(stores, Access(self.key_file, no_passphrase), self.memory())
         stored = Stored(tables, tables.open("trial"), key)
         return next((each.reason for each in verify_packing_key(stores, tables.folder("trial"), stored)), "")
+
+    def key_files(self) -> list[Path]:
+        """Of what services pack results with: keys and the note that tells of one."""
+        found = (self.folder / "s" / "keys").rglob("*")
+        return [each for each in found if each.is_file() and (len(each.name) == 32 or each.name == "head")]
 
     def session(self, *, scan: bool = True, services: bool = True) -> StoredSession:
         access = Access(self.key_file, no_passphrase)
@@ -218,7 +224,7 @@ def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
     session = opened.session()
     plan = session.plan(MANY, cloud_only=True)
     session.ask(plan)
-    (path,) = [each for each in (opened.folder / "s" / "keys").rglob("*") if len(each.name) == 32 and each.is_file()]
+    (path,) = [each for each in opened.key_files() if each.name != "head"]
     harmed = harm(path.read_bytes())
     path.unlink()
     if harmed is not None:
@@ -236,4 +242,27 @@ def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
     whole = head.read_bytes()
     head.write_bytes(_flipped(whole))
     assert opened.packing_key_is().startswith("damaged")
-    head.write_bytes(whole)
+    session.ask(plan)
+    assert opened.packing_key_is() == ""
+    assert len(opened.key_files()) == 2, "what it named is deleted"
+
+
+def test_of_two_packing_keys_made_at_once_one_is_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second uses the first's."""
+    for each in opened.key_files():
+        each.unlink()
+    stores = opened.stores()
+    tables, key = open_tables(stores, Access(opened.key_file, no_passphrase), opened.memory())
+    stored = Stored(tables, tables.open("trial"), key)
+    first, second = (PackingKeys(stores.sensitive, tables.folder("trial"), stored) for _ in range(2))
+    write, made = stores.sensitive.write, []
+
+    def late(name: str, content: bytes) -> None:
+        write(name, content)
+        monkeypatch.undo()
+        made.append(first.key())
+
+    monkeypatch.setattr(stores.sensitive, "write", late)
+    assert second.key() == made[0] is not None
+    assert sorted(each.name for each in opened.key_files()) == sorted([made[0].name.rpartition("/")[2], "head"])
+    assert opened.packing_key_is() == ""

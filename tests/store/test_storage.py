@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from botocore.session import Session
 
 from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
@@ -226,4 +229,61 @@ def test_one_place_or_two(tmp_path: Path) -> None:
     both.close()
     one = open_stores(str(tmp_path / "a"), aws_session)
     assert one.sensitive is one.plain
+
+
+def test_a_file_where_a_folder_should_be_is_told(tmp_path: Path) -> None:
+    """By a listing, too: such a store seemed to be empty."""
+    (tmp_path / "file").write_bytes(b"x")
+    for store in (Folder(tmp_path / "file"), Folder(tmp_path / "file" / "below")):
+        for ask in (
+            lambda store=store: store.read("t/a"),
+            lambda store=store: store.write("t/a", b"y"),
+            lambda store=store: store.replace("t/head", b"y", None),
+            lambda store=store: list(store.names("t")),
+        ):
+            with pytest.raises(StoreError, match="Not a directory") as failed:
+                ask()
+            assert failed.value.hint == "there is a file where a folder should be: name another place"
+    assert list(Folder(tmp_path / "nowhere").names("")) == []
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the store's own name, and nothing is left behind."""
+    store = Folder(tmp_path / "s")
+    store.write("t/a", b"x")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for ask in (lambda: store.write("t/b", b"y"), lambda: store.replace("t/head", b"y", None)):
+        with pytest.raises(StoreError) as failed:
+            ask()
+        assert failed.value.message == f"{tmp_path / 's'}: an object cannot be written (No space left on device)"
+        assert failed.value.hint is not None
+        assert failed.value.hint.startswith("make room there")
+    assert list(store.names("")) == ["t/a"]
+
+
+def test_links_in_a_loop_name_no_store(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="its links lead nowhere"):
+        Folder(tmp_path / "loop")
+
+
+def test_two_buckets_are_opened_in_one_session_and_two_folders_in_none() -> None:
+    made = []
+
+    def session() -> Session:
+        made.append(aws_session())
+        return made[-1]
+
+    open_stores("a,b", session).close()
+    assert not made
+    for count in (1, 2):  # nor is it kept for whoever opens stores next
+        open_stores(f"s3://{BUCKET}/x,s3://{BUCKET}/y", session).close()
+        assert len(made) == count
+
+
+def test_a_folder_may_be_below_the_home_folder() -> None:
     assert isinstance(open_store("~/x", aws_session), Folder)

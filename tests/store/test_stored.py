@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+
 import pytest
 
-from tests.store.trial import World, check, truth
+from cleave.session import Silent
+from cleave.store.put import put
+from cleave.store.schemas import check_fits
+from cleave.table.schema import load_schema, read_schema
+from cleave.table.table import open_table
+from cleave_shared.errors import InputError
+from tests.store.trial import SAMPLE, World, check, truth
 
 QUESTIONS = [
     "SELECT ward, COUNT(*), SUM(bill), AVG(age), STDDEV(weight) FROM trial GROUP BY ward ORDER BY ward",
@@ -65,3 +75,49 @@ def test_some_columns_come_back(world: World, names: list[str]) -> None:
         selected = ", ".join(names) or "1"
         found = table.connection.execute(f"SELECT {selected} FROM {table.relation} ORDER BY ALL").fetchall()
     assert found == truth(f"SELECT {selected} FROM trial ORDER BY ALL")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("ward", "wing", "column 'ward' is missing"),
+        ('"DATE"', '"TIMESTAMP"', "column 'admitted' is plain TIMESTAMP, and plain DATE there"),
+        (
+            '[columns.ward]\nkind = "plain"',
+            '[columns.ward]\nkind = "sealed"',
+            "column 'ward' is sealed VARCHAR, and plain",
+        ),
+        (
+            "[columns.ward]",
+            '[columns.bed]\nkind = "plain"\ntype = "INTEGER"\n[columns.ward]',
+            "column 'bed' is none of",
+        ),
+    ],
+)
+def test_the_column_is_named_that_rows_cannot_be_added_for(before: str, after: str, told: str) -> None:
+    text = (SAMPLE / "patients.schema.toml").read_text()
+    assert before in text
+    mine, stored = (
+        read_schema(tomllib.loads(each, parse_float=Decimal), "it") for each in (text.replace(before, after), text)
+    )
+    with pytest.raises(InputError, match=f"not that of stored table 't': {told}"):
+        check_fits(mine, stored, "t")
+
+
+@pytest.mark.parametrize("kind", ["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "name", ["Number of the cell", "cell of the row", "whether the row is fetched", "row of the segment"]
+)
+def test_names_that_tables_have_here_are_refused(world: World, tmp_path: Path, name: str, kind: str) -> None:
+    """A cell's number was read in the place of such a column's value."""
+    (tmp_path / "t.csv").write_text(f"g,{name}\n1,20\n1,30\n")
+    (tmp_path / "t.schema.toml").write_text(
+        f"""[columns.g]\nkind = "plain"\ntype = "INTEGER"\n[columns."{name}"]\nkind = "{kind}"\ntype = "INTEGER"\n"""
+    )
+    with (
+        open_table([tmp_path / "t.csv"], load_schema(tmp_path / "t.schema.toml")) as table,
+        pytest.raises(InputError, match=f"column '{name}'") as refused,
+    ):
+        put(world.tables, world.stores, world.key, table, "t", [name], Silent())
+    assert refused.value.hint is not None
+    assert list(world.tables.all()) == []

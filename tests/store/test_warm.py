@@ -9,8 +9,10 @@ import numpy as np
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.folder import Folder
+from cleave.store.names import NUMBER
 from cleave.store.stored import _compact
-from tests.store.trial import World
+from tests.store.asking import ask
+from tests.store.trial import World, check, truth
 
 SQL = "SELECT ward, SUM(age), AVG(age) FROM trial GROUP BY ward ORDER BY ward"
 
@@ -36,11 +38,51 @@ def test_the_table_of_cells_is_made_once_and_closed(key: SecretKey, tmp_path: Pa
     world.put("ward")
     stored = world.stored()
     before = len(os.listdir("/proc/self/fd"))
-    assert stored.cell_table() is stored.cell_table()
+    assert stored.cell_table(["ward"]) is stored.cell_table(["ward"])
     assert len(os.listdir("/proc/self/fd")) > before
     stored.close()
     stored.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_table_of_cells_has_what_was_read_of_them(key: SecretKey, tmp_path: Path) -> None:
+    """Whatever came first; and none is made where all cells are in one group."""
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward", "admitted", "insured")
+    stored = world.stored()
+    for sql, columns in (
+        ("SELECT COUNT(*), SUM(age), AVG(bill) FROM trial", None),
+        ("SELECT admitted, SUM(age) FROM trial GROUP BY admitted ORDER BY 1", ["admitted"]),
+        ("SELECT SUM(age) FILTER (WHERE ward = 'Surgery') AS s FROM trial", ["admitted", "ward"]),
+        ("SELECT ward, admitted, SUM(age) FROM trial GROUP BY ALL ORDER BY ALL", ["admitted", "ward"]),
+        ("SELECT COUNT(admitted) FROM trial WHERE 1 = 1", ["admitted", "ward"]),
+        (
+            "SELECT insured, ward, COUNT(*) FROM trial GROUP BY CUBE (1, 2) ORDER BY ALL",
+            ["admitted", "insured", "ward"],
+        ),
+    ):
+        answer = ask(stored, sql).result
+        check(answer.rows, answer.bounds, truth(sql))
+        table = stored._cell_table
+        if columns is None:
+            assert table is None
+        else:
+            assert table is not None
+            held = table.connection.execute(f"SELECT * FROM {table.relation} LIMIT 0").description
+            assert sorted(name for name, *_ in held if name != NUMBER) == columns
+    stored.close()
+
+
+def test_cells_without_rows_are_in_no_group(key: SecretKey, tmp_path: Path) -> None:
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward", "admitted")
+    stored = world.stored()
+    emptied = next(cell for cell, (_, day) in enumerate(stored.cells.keys) if day == "2025-01-14")
+    kept = len(set(stored.cells.keys)) - 1
+    stored.cells.rows[emptied] = 0
+    assert ask(stored, "SELECT COUNT(*) FROM trial").result.rows == [[sum(stored.cells.rows)]]
+    assert len(ask(stored, "SELECT ward, admitted, COUNT(*) FROM trial GROUP BY ALL").result.rows) == kept
+    stored.close()
 
 
 def test_totals_keep_their_values_in_eight_bytes_or_as_they_are() -> None:

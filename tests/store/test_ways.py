@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cleave.cli.report import plan_json, plan_text
+from cleave.estimate import TABLE_VALUE
 from cleave.local.embedded import embedded_services
 from cleave.model import cost
 from cleave.model.cost import Prices, Work
@@ -16,11 +17,12 @@ from cleave.model.timings import SHIPPED
 from cleave.pipeline import Options
 from cleave.session import Access, Silent
 from cleave.sql.plan import LocalPlan
-from cleave.store import choice
+from cleave.store import choice, works
 from cleave.store import put as putting
 from cleave.store.cellwise import StoredPlan
 from cleave.store.memory import Memory
 from cleave.store.session import StoredSession
+from cleave.store.works import rows_work
 from cleave.table.lazy import of_files
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from tests.conftest import no_passphrase
@@ -147,6 +149,41 @@ def test_rows_are_fetched_where_that_is_quicker(
         assert isinstance(session.plan("SELECT id FROM trial"), LocalPlan)
         take(monkeypatch, {Operation.TOTAL: 0.0})
         assert [each.source for each in session.plan("SELECT SUM(x) FROM trial").outputs] == ["encrypted"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "cells", "values"),
+    [
+        ("SELECT SUM(bill) FROM trial", 0, 0),
+        ("SELECT SUM(bill) FROM trial WHERE ward < 'N'", 1, 0),
+        ("SELECT ward, SUM(bill) FROM trial WHERE ward < 'N' GROUP BY ward", 1, 0),
+        ("SELECT admitted, SUM(bill) FROM trial WHERE ward < 'N' GROUP BY admitted", 1, 1),
+        ("SELECT ward, SUM(bill) FROM trial GROUP BY ward", 1, 1),
+        ("SELECT ward, admitted, SUM(bill) FROM trial GROUP BY ALL", 1, 2),
+        ("SELECT SUM(bill) FILTER (WHERE ward < 'N') FROM trial", 1, 1),
+    ],
+)
+def test_what_is_read_of_the_cells_is_counted(session: StoredSession, sql: str, cells: int, values: int) -> None:
+    with session:
+        plan = session.plan(sql, cloud_only=True)
+        chooser = session.chooser()
+        counts = chooser.candidate(plan, pad=False).work.counts
+        assert counts.get(Operation.CELL, 0) == cells * len(chooser.stored.cells)
+        assert counts.get(Operation.LISTED, 0) == values * len(chooser.stored.cells)
+
+
+def test_the_memory_of_what_is_on_its_way_is_that_of_two_segments(world: World) -> None:
+    world.put("ward", segment_rows=100)
+    stored = world.stored()
+    sizes = [segment.rows for segment in stored.manifest.segments]
+    assert sizes == [100] * 6
+
+    for names, ordered, under_way in (
+        (["age"], False, works._FETCHED_VALUE),
+        (["age"], True, works._FETCHED_VALUE + works._FETCHED_PLACE),
+        (["admitted"], False, works._FETCHED_PLACE),
+    ):
+        assert rows_work(stored, names, None, ordered=ordered).memory == int(600 * TABLE_VALUE) + 200 * under_way
 
 
 def test_prices() -> None:

@@ -31,8 +31,8 @@ class Operation(StrEnum):
     PLACE = "place"  # of a row that is brought into its place in the other half
     # of totals
     TOTALS = "totals"  # one for a question that reads any
-    CELL = "cell"  # of a cell that is selected and grouped here
-    LISTED = "listed"  # of a cell, where planning has made no table of them: it does for WHERE
+    CELL = "cell"  # of a cell that is selected and grouped here, where not all are in one group
+    LISTED = "listed"  # of a cell's value of a by column that planning has not looked at: it does for WHERE
     TOTAL = "total"  # of a cell's total: decoded, and added to its group's
     # of services
     PLAIN = "plain"  # a question to the plain service

@@ -124,7 +124,7 @@ def _asked(
 
 
 def _selection(stored: Stored, plan: StoredPlan) -> Selection:
-    return Selection(stored.cell_table(), stored.cells.rows, plan)
+    return Selection(stored.cell_table(plan.cell_columns) if plan.tells_cells_apart else None, stored.cells.rows, plan)
 
 
 def _fetched(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cleave.sql.rejoin import Texts
-from cleave.table.duck import create_of_texts
+from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared import duckdb
 from cleave_shared.errors import CheckFailed
@@ -45,24 +45,37 @@ class Cells:
         return Cells(list(self.keys), list(self.rows))
 
     def create(
-        self, connection: duckdb.DuckDBPyConnection, relation: str, number: str, by: Sequence[tuple[int, Column]]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        relation: str,
+        number: str,
+        by: Sequence[tuple[int, Column]] = (),
     ) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`, and `by`: (place in the keys,
         column).
 
         Raises CheckFailed for a key that is not of its column's type.
         """
-        columns: list[tuple[str, str, list[str | None]]] = [
-            (number, "BIGINT", [str(cell) for cell, rows in enumerate(self.rows) if rows])
-        ]
-        columns += [
+        filled = [cell for cell, rows in enumerate(self.rows) if rows]
+        numbers, given = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
+        connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [given])
+        if by:
+            self.extend(connection, relation, by)
+
+    def extend(self, connection: duckdb.DuckDBPyConnection, relation: str, by: Sequence[tuple[int, Column]]) -> None:
+        """Add columns `by` to `relation`, which `create` made of the same cells. Raises CheckFailed as it does."""
+        columns = [
             (each.name, each.type, [key[place] for key, rows in zip(self.keys, self.rows, strict=True) if rows])
             for place, each in by
         ]
         try:
-            create_of_texts(connection, relation, columns)
+            create_of_texts(connection, "more", columns)
         except duckdb.Error as error:  # its message may quote values
             raise CheckFailed("stored", f"a cell's key is not of its type ({type(error).__name__})") from None
+        connection.execute(  # DuckDB keeps the order that rows were put in
+            f"CREATE TABLE extended AS FROM {relation} POSITIONAL JOIN more; DROP TABLE more; "
+            f"DROP TABLE {relation}; ALTER TABLE extended RENAME TO {relation}"
+        )
 
     def dump(self) -> bytes:
         return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +15,16 @@ from numpy.typing import NDArray
 from cleave.aggregates.base import Figure
 from cleave.split import Halves
 from cleave.sql.plan import Argument, EncryptedAggregate, QueryPlan
+from cleave.sql.rejoin import Texts
 from cleave.sql.sets import Members
 from cleave.store.kept import KeptTotals
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Manifest, Measure
+from cleave.store.names import NUMBER
 from cleave.store.rowwise import SummedRows
 from cleave.store.sources import Part, Source
 from cleave.table.duck import identifier
 from cleave.table.table import Table
-
-NUMBER = "number of the cell"  # a column of the table of cells, beside the by columns
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,27 @@ class StoredPlan(QueryPlan):
     def fetched_columns(self) -> tuple[str, ...]:
         """Of the rows that are fetched."""
         return tuple(dict.fromkeys([*self.selecting, *(name for each in self.local for name in each.columns)]))
+
+    @property
+    def filters(self) -> list[str]:
+        """SQL over by columns."""
+        return list(dict.fromkeys(source.filter for source in self.sources if source.filter is not None))
+
+    @property
+    def tells_cells_apart(self) -> bool:
+        """Whether, of a question over cells, anything but their totals is asked: all are in one group otherwise."""
+        return bool(self.where or self.keys or self.filters)
+
+    @property
+    def cell_columns(self) -> frozenset[str]:
+        """What WHERE, the keys and the filters read, and may be by columns."""
+        filtered = zip(self.arguments, self.sources, strict=True)
+        return frozenset(
+            (
+                *self.selecting,
+                *(name for each, source in filtered if source.filter is not None for name in each.columns),
+            )
+        )
 
 
 def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, manifest: Manifest) -> StoredPlan:
@@ -99,23 +119,34 @@ def _figure(
 
 
 class Selection:
-    """The cells a plan selects, by group."""
+    """The cells a plan selects, by group.
 
-    def __init__(self, cells: Table, rows: Sequence[int], plan: StoredPlan) -> None:
+    `cells`: as a table, with all columns that the plan reads of them; None where it tells none of them apart.
+    """
+
+    def __init__(self, cells: Table | None, rows: Sequence[int], plan: StoredPlan) -> None:
         self._plan = plan
-        filters = list(dict.fromkeys(source.filter for source in plan.sources if source.filter is not None))
+        self._rows = np.asarray(rows, np.int64)
+        self.cells: NDArray[np.int64] = np.flatnonzero(self._rows)
+        self._kept: dict[str, NDArray[np.bool_]] = {}
+        self._ends = np.array([0, len(self.cells)])
+        self.keys: list[Texts] = [()]
+        if cells is not None:
+            self._select(cells)
+        self.counts = self._sums(self._rows, None)
+
+    def _select(self, cells: Table) -> None:
+        plan = self._plan
         number = Argument(identifier(NUMBER), "BIGINT", 0, (), lower=0, upper=cells.rows, nullable=False)
         flags = [
-            Argument(f"(({each}) IS TRUE)", "BOOLEAN", 0, (), lower=0, upper=1, nullable=False) for each in filters
+            Argument(f"(({each}) IS TRUE)", "BOOLEAN", 0, (), lower=0, upper=1, nullable=False) for each in plan.filters
         ]
         halves = Halves(cells, replace(plan, arguments=(number, *flags), plain=(), plain_columns=(), local=()))
         numbers, *kept = halves.values()
-        self.cells: NDArray[np.int64] = numbers.values.astype(np.int64)
-        self._kept = {each: flag.values.astype(bool) for each, flag in zip(filters, kept, strict=True)}
+        self.cells = numbers.values.astype(np.int64)
+        self._kept = {each: flag.values.astype(bool) for each, flag in zip(plan.filters, kept, strict=True)}
         self._ends = np.concatenate([[0], np.cumsum(halves.counts)])
         self.keys = halves.keys
-        self._rows = np.asarray(rows, object)
-        self.counts = [int(total) for total in self._sums(self._rows, None)]
         halves.close()
 
     def figures(
@@ -133,10 +164,8 @@ class Selection:
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
         """Of `entries` (cells,) over every group's cells."""
-        taken = entries[self.cells] if len(self.cells) else np.zeros(0, object)
+        taken = entries[self.cells] if len(self.cells) else np.zeros(0, entries.dtype)
         if filter_ is not None:
             taken = np.where(self._kept[filter_], taken, 0)
-        running = np.concatenate([np.zeros(1, object), np.cumsum(taken)]) if len(taken) else np.zeros(1, object)
-        return [
-            cast(int, running[stop] - running[start]) for start, stop in zip(self._ends, self._ends[1:], strict=False)
-        ]
+        running = np.concatenate([np.zeros(1, entries.dtype), np.cumsum(taken)])
+        return [int(running[stop] - running[start]) for start, stop in zip(self._ends, self._ends[1:], strict=False)]

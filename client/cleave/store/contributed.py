@@ -16,6 +16,7 @@ from cleave.store.cells import Cells
 from cleave.store.contribution import MOST_SEALED, Contributed
 from cleave.store.halves import half_of, is_text_in_parquet
 from cleave.store.manifest import Count, Manifest, Measure, Object, Segment
+from cleave.store.names import NUMBER
 from cleave.store.stored_lanes import OBJECT_CHUNKS, lanes_of
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
@@ -51,7 +52,6 @@ class _IndexMembers(BaseModel):
     rows: list[Count]
 
 
-_NUMBER = "number of the cell"
 _Members = TypeVar("_Members", bound=BaseModel)
 
 
@@ -112,9 +112,9 @@ def check_half(content: bytes, half: str, manifest: Manifest, schema: Schema, un
             ((rows,),) = table.connection.execute("SELECT count(*) FROM contributed").fetchall()
             if found != wanted or rows != len(cells):
                 raise _wrong("a file of its columns has others than the table, or another number of rows")
-            table.connection.register("numbers", {_NUMBER: cells})
+            table.connection.register("numbers", {NUMBER: cells})
             pairs = table.connection.execute(
-                f"SELECT DISTINCT {identifier(_NUMBER)}{texts} FROM contributed POSITIONAL JOIN numbers"
+                f"SELECT DISTINCT {identifier(NUMBER)}{texts} FROM contributed POSITIONAL JOIN numbers"
             ).fetchall()
         except duckdb.Error as error:  # its message may quote values
             raise _wrong(f"a file of its columns cannot be read ({type(error).__name__})") from None
@@ -164,9 +164,9 @@ def _check_keys(keys: list[Texts], by: Sequence[Column]) -> None:
     if not by:
         return
     with no_table("contributed", Schema((), CsvDialect())) as table:
-        Cells(keys, [1] * len(keys)).create(table.connection, "keys", "number of the cell", list(enumerate(by)))
+        Cells(keys, [1] * len(keys)).create(table.connection, "keys", NUMBER, list(enumerate(by)))
         texts = ", ".join(f"CAST({identifier(each.name)} AS VARCHAR)" for each in by)
-        found = table.connection.execute(f'SELECT {texts} FROM keys ORDER BY "number of the cell"').fetchall()
+        found = table.connection.execute(f"SELECT {texts} FROM keys ORDER BY {identifier(NUMBER)}").fetchall()
     if found != keys:
         raise _wrong("a key of its cells is not written as the table's are")
 

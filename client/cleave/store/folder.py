@@ -18,9 +18,17 @@ from pathlib import Path
 
 from cleave.files import write_atomically
 from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked
+from cleave_shared.errors import InputError
 
 LOCK_SECONDS = 30.0
 _LOCK = ".lock"
+_HINTS = {
+    errno.ENOTDIR: "there is a file where a folder should be: name another place",
+    errno.ENOSPC: "make room there, then run the command again: the table is as it was",
+    errno.EDQUOT: "make room there, then run the command again: the table is as it was",
+    errno.EROFS: "it can be asked there, but not changed",
+}
+_HINT = "see that it is a folder this user may read, and write where the table is changed"
 
 
 class Folder:
@@ -28,7 +36,10 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)
-        self._root = root.resolve()
+        try:
+            self._root = root.resolve()
+        except (OSError, RuntimeError):
+            raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself") from None
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         path = self._path(name)
@@ -52,8 +63,7 @@ class Folder:
         path = self._path(name)
         if path.exists():
             raise ConflictError(f"{self.location}: an object of that name is there already")
-        write_atomically(path, content, error=StoreError, mode=0o600, draft_name=_draft_name(path))
-        self._settle(path)
+        self._write(path, content, overwrite=False)
 
     def copy(self, name: str, to: str) -> None:
         self.write(to, self.read(name))
@@ -64,13 +74,12 @@ class Folder:
             found = self.read_versioned(name)
             if (found[1] if found else None) != expected:
                 raise ConflictError(f"{self.location}: the table was changed by somebody else meanwhile")
-            write_atomically(path, content, error=StoreError, mode=0o600, overwrite=True, draft_name=_draft_name(path))
-            self._settle(path)
+            self._write(path, content, overwrite=True)
         return _version(content)
 
     def names(self, prefix: str) -> Iterator[str]:
         top = self._path(prefix) if prefix else self._root
-        for folder, _, files in os.walk(top):
+        for folder, _, files in os.walk(top, onerror=self._unlisted):
             for file in files:
                 name = str((Path(folder) / file).relative_to(self._root))
                 with contextlib.suppress(StoreError):  # locks are not objects
@@ -97,6 +106,20 @@ class Folder:
 
     def _path(self, name: str) -> Path:
         return self._root / checked(name)
+
+    def _unlisted(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # else a store would seem to be empty
+            raise self._failed("listed", error)
+
+    def _write(self, path: Path, content: bytes, *, overwrite: bool) -> None:
+        try:
+            write_atomically(
+                path, content, error=StoreError, mode=0o600, overwrite=overwrite, draft_name=_draft_name(path)
+            )
+        except StoreError as error:
+            cause = error.__context__
+            raise self._failed("written", cause) if isinstance(cause, OSError) else error from None
+        self._settle(path)
 
     def _settle(self, path: Path) -> None:
         """Flush the folders too: a name that is on no disk is lost with the power."""
@@ -136,7 +159,8 @@ class Folder:
             os.close(handle)
 
     def _failed(self, what: str, error: OSError) -> StoreError:
-        return StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})")
+        hint = _HINTS.get(error.errno or 0, _HINT)
+        return StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})", hint=hint)
 
 
 def _draft_name(path: Path) -> str:

@@ -82,7 +82,8 @@ class PackingKeys:
                 f"{error.message}; it is deleted", hint="ask again: another is made", status=error.status
             ) from None
 
-    def _made(self, expected: str | None) -> PackingKey:
+    def _made(self, expected: str | None) -> PackingKey | None:
+        """One in the place of the head that is of version `expected`; or another asker's, whose came first."""
         levels = limits.MAX_PACKING_LEVELS
         content = self._stored.new_packing_key(levels)
         digest = hashlib.sha256(content).hexdigest()
@@ -90,8 +91,14 @@ class PackingKeys:
         self._storage.write(name, content)
         made = PackingKey(name=name, bytes=len(content), sha256=digest, key_id=self._stored.key_id, levels=levels)
         sealed = self._stored.vault.seal(self._head, made.model_dump_json().encode())
-        with contextlib.suppress(ConflictError):  # another asker's came first: either will do
+        try:
             self._storage.replace(self._head, sealed, expected)
+        except ConflictError:
+            self._storage.delete([name])
+            found = self._storage.read_versioned(self._head)
+            return self._opened(found[0]) if found else None
+        others = (each for each in self._storage.names(self._folder) if each not in (name, self._head))
+        self._storage.delete(list(others))  # what no head tells of any more, or did not yet: its asker uses this one
         return made
 
     def _opened(self, sealed: bytes) -> PackingKey | None:

@@ -20,7 +20,7 @@ from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.fidelity import same_statement
 from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
 from cleave.sql.plan import LocalPlan
-from cleave.store.cellwise import NUMBER
+from cleave.store.names import NUMBER
 from cleave.store.stored import Stored
 from cleave.table.duck import identifier, private
 from cleave_shared import duckdb
@@ -34,6 +34,11 @@ _UNSTEADY = UNSTEADY | CLOCK | ABOUT_DATABASE
 def cells_of(stored: Stored, where: str | None) -> NDArray[np.bool_] | None:
     """By number, the cells that WHERE, as a QueryPlan has it, leaves; None: all."""
     return _left(stored, parsed(where), frozenset()) if where else None
+
+
+def columns_of(where: str | None) -> frozenset[str]:
+    """What WHERE, as a QueryPlan has it, reads: where these are by columns, planning looks at them of every cell."""
+    return frozenset(column.name for column in parsed(where).find_all(exp.Column)) if where else frozenset()
 
 
 def cells_of_whole(stored: Stored, plan: LocalPlan) -> NDArray[np.bool_] | None:
@@ -71,12 +76,12 @@ def _understood(sql: str, select: exp.Select) -> bool:
 
 
 def _left(stored: Stored, where: exp.Expression, qualifiers: Collection[str]) -> NDArray[np.bool_] | None:
-    by = {name.lower() for name in stored.manifest.by}
+    by = {name.lower(): name for name in stored.manifest.by}
     conjuncts = [each for each in _conjuncts(where) if _is_of_cells(each, by, qualifiers)]
     if not conjuncts:
         return None
     left = np.ones(len(stored.cells), np.bool_)
-    table = stored.cell_table()
+    table = stored.cell_table({by[column.name.lower()] for each in conjuncts for column in each.find_all(exp.Column)})
     for each in conjuncts:
         for column in each.find_all(exp.Column):
             column.set("table", None)

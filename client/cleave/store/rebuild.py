@@ -19,7 +19,7 @@ from cleave.store.halves import half_of, is_text_in_parquet
 from cleave.store.index import Index
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Manifest, Measure
-from cleave.store.segment import ROW
+from cleave.store.names import CELL, ROW, THERE
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.table import Table
@@ -28,8 +28,6 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 NO_COLUMN = '" " BOOLEAN'  # DuckDB has no table without columns
-_CELL = "cell of the row"
-_THERE = "whether the row is fetched"
 _ENCRYPTED, _CELLS = "stored_encrypted", "stored_cells"
 _DIGITS_AT_ONCE = 18  # of a DECIMAL that DuckDB multiplies without leaving 38
 
@@ -69,7 +67,7 @@ class Rebuilding:
         places = {name: place for place, name in enumerate(self._manifest.by)}
         if self._by:
             by = [(places[each.name], each) for each in self._by]
-            self._cells.create(self._table.connection, _CELLS, _CELL, by)
+            self._cells.create(self._table.connection, _CELLS, CELL, by)
 
     def end(self) -> None:
         self._table.connection.execute(f"DROP TABLE IF EXISTS {_CELLS}")
@@ -89,9 +87,9 @@ class Rebuilding:
                     raise _apart()
                 sources += f" POSITIONAL JOIN stored_{half} AS {half}"
         if self._by:
-            sources += f" JOIN {_CELLS} AS c ON e.{identifier(_CELL)} = c.{identifier(_CELL)}"
-        if _THERE in arrays:
-            sources += f" WHERE e.{identifier(_THERE)}"
+            sources += f" JOIN {_CELLS} AS c ON e.{identifier(CELL)} = c.{identifier(CELL)}"
+        if THERE in arrays:
+            sources += f" WHERE e.{identifier(THERE)}"
         if self._ordered:
             sources += f" ORDER BY e.{identifier(ROW)}"
         selected = ", ".join(self._value(each) for each in self._table.schema.columns)
@@ -116,7 +114,7 @@ class Rebuilding:
         arrays = self._values(piece)
         if self._by or not arrays:
             cells = np.repeat(index.cells, index.rows).astype(np.int32)
-            arrays[_CELL] = cells if rows is None else cells[rows]
+            arrays[CELL] = cells if rows is None else cells[rows]
         if order is None:
             return arrays, count
         places = np.frombuffer(order, np.uint32)
@@ -128,7 +126,7 @@ class Rebuilding:
             there[places] = True
         arrays = {name: _placed(values, places, segment.rows) for name, values in arrays.items()}
         if rows is not None:
-            arrays[_THERE] = there
+            arrays[THERE] = there
         if self._ordered:
             arrays[ROW] = np.arange(segment.rows, dtype=np.int32)
         return arrays, count

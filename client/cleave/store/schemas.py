@@ -12,25 +12,42 @@ from cleave.sql.canonical import canonical, parsed
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.manifest import Manifest
+from cleave.store.names import RESERVED
 from cleave.table.derived import Derived
 from cleave.table.duck import identifier
-from cleave.table.schema import Kind, Schema, read_schema
+from cleave.table.schema import Column, Kind, Schema, read_schema
 from cleave.table.types import FLOATS
 from cleave_shared.errors import InputError, QueryRefused
 
 
 def stored_schema(schema: Schema, name: str) -> Schema:
-    """What is stored of a schema: columns of kind local stay here and are not part of the stored table."""
+    """What is stored of a schema: columns of kind local stay here and are not part of the stored table.
+
+    Raises InputError for one that cannot be stored.
+    """
     columns = tuple(column for column in schema.columns if column.kind is not Kind.LOCAL)
     if not columns:
         raise InputError(
             "every column is local: nothing may be stored", hint="make the others plain, encrypted or sealed"
         )
+    _refuse_reserved(columns)
     return replace(schema.only({column.name for column in columns}), table=name)
 
 
 def load_stored_schema(manifest: Manifest) -> Schema:
-    return read_schema(tomllib.loads(manifest.schema_toml, parse_float=Decimal), f"stored table {manifest.table!r}")
+    shown = f"stored table {manifest.table!r}"
+    schema = read_schema(tomllib.loads(manifest.schema_toml, parse_float=Decimal), shown)
+    _refuse_reserved(schema.columns)
+    return schema
+
+
+def _refuse_reserved(columns: Sequence[Column]) -> None:
+    for column in columns:
+        if column.name.lower() in RESERVED:
+            raise InputError(
+                f"column {column.name!r}: stored tables keep this name for themselves",
+                hint="rename it in the file and in its schema, or leave it here: kind local",
+            )
 
 
 def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
@@ -73,12 +90,27 @@ def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
     return [pair for spelled, pair in found.items() if spelled not in columns]
 
 
+def _difference(mine: Schema, stored: Schema) -> str:
+    """The first of two schemas that are not alike."""
+    found = {column.name.lower(): column for column in mine.columns}
+    for column in stored.columns:
+        other = found.pop(column.name.lower(), None)
+        if other is None:
+            return f"column {column.name!r} is missing"
+        if (other.kind, other.type) != (column.kind, column.type):
+            return f"column {column.name!r} is {other.kind} {other.type}, and {column.kind} {column.type} there"
+    return f"column {next(iter(found.values())).name!r} is none of its columns"
+
+
 def check_fits(mine: Schema, stored: Schema, name: str) -> None:
     """Raises InputError unless rows of `mine` may be added to stored table `name`: it has the same columns, and they
     hold no value or NULL that its fields were not made for.
     """
     if mine.hash() != stored.hash():
-        raise InputError(f"the schema is not that of stored table {name!r}", hint=f"`cleave show {name}` has it")
+        raise InputError(
+            f"the schema is not that of stored table {name!r}: {_difference(mine, stored)}",
+            hint=f"`cleave show {name}` has it",
+        )
     for column in stored.columns:
         other = mine.column(column.name)
         below = column.lower is not None and (other.lower is None or other.lower < column.lower)

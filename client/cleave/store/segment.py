@@ -26,6 +26,7 @@ from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_spa
 from cleave.store.halves import columns_by_half, plain_parquet, sealed_parquet
 from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
+from cleave.store.names import ROW
 from cleave.store.storage import Storage
 from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows, row_lanes, total_label, total_lanes
 from cleave.store.tables import now
@@ -34,8 +35,6 @@ from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
-
-ROW = "row of the segment"  # the column that numbers a segment's rows; no schema's column has its type
 
 
 class Sealing(Protocol):

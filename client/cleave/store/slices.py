@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.segment import ROW
+from cleave.store.names import ROW
 from cleave.table.batches import Batch
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,10 +15,10 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Result
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells, load_cells
-from cleave.store.cellwise import NUMBER
 from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes
 from cleave.store.manifest import Object, Segment
+from cleave.store.names import NUMBER
 from cleave.store.packed import Room
 from cleave.store.remote import Remote
 from cleave.store.rows import Rows
@@ -57,6 +57,7 @@ class Stored:
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._row_lanes: dict[bool, Lanes] = {}
         self._cell_table: Table | None = None
+        self._cell_columns: set[str] = set()  # of by columns, those that it has
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
@@ -175,22 +176,33 @@ class Stored:
         """All that `totals` stands on."""
         return self._totals.objects(parts)
 
-    def cell_table(self) -> Table:
-        """The cells as rows: their numbers and their by columns' values. It is made once, and closed with this."""
+    def cell_table(self, names: Collection[str]) -> Table:
+        """The cells as rows: their numbers, and the values of the by columns `names` and of those asked for before.
+
+        It is kept, and closed with this. Raises CheckFailed.
+        """
         if self._cell_table is None:
             self._cell_table = self._new_cell_table()
-        return self._cell_table
+        table = self._cell_table
+        more = [
+            (place, self.schema.column(name))
+            for place, name in enumerate(self.manifest.by)
+            if name in names and name not in self._cell_columns
+        ]
+        if more:
+            self.cells.extend(table.connection, table.relation, more)
+            self._cell_columns |= {column.name for _, column in more}
+        return table
 
     def close(self) -> None:
-        table, self._cell_table = self._cell_table, None
+        table, self._cell_table, self._cell_columns = self._cell_table, None, set()
         if table is not None:
             table.__exit__(None, None, None)
 
     def _new_cell_table(self) -> Table:
         table = no_table(self.manifest.table, self.schema, len(self.cells))
-        by = [(place, self.schema.column(name)) for place, name in enumerate(self.manifest.by)]
         try:
-            self.cells.create(table.connection, table.relation, NUMBER, by)
+            self.cells.create(table.connection, table.relation, NUMBER)
         except BaseException:
             table.__exit__(None, None, None)
             raise

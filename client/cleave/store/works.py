@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.packing import bytes_of_chunk
+from cleave.estimate import TABLE_VALUE
 from cleave.model.cost import NOTHING, Work
 from cleave.model.operations import Operation
 from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import StoredPlan
 from cleave.store.packed import answer_bytes
-from cleave.store.pruning import cells_of, cells_of_whole
+from cleave.store.pruning import cells_of, cells_of_whole, columns_of
 from cleave.store.rowwise import parts_of
 from cleave.store.scan import lanes_of_parts, plain_columns, results_of
 from cleave.store.sources import Part
@@ -25,7 +26,9 @@ from cleave.store.stored import Stored
 from cleave_shared import limits
 
 Cells = NDArray[np.bool_]
-_FETCHED_VALUE, _TABLE_VALUE = 40, 12  # bytes of a value on its way, and in DuckDB's table, about
+# Bytes of what is on its way, of two segments at most, about: an encrypted value, and a row's place in the other half.
+# With them 32 questions over 0.5 to 6 million rows of seven types are foreseen to within 23% of what they took.
+_FETCHED_VALUE, _FETCHED_PLACE = 25, 30
 _ANY = Work({Operation.STORED: 1.0})
 LEAST_OF_A_SCAN = Work({Operation.SELECT: 1.0}, (), {Operation.SCAN: 1.0}, 2)
 
@@ -38,9 +41,10 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     work = _ANY + _fetched(stored, plan, pad=pad)
     if plan.scans:
         return work + scan_work(stored, plan, groups if plan.keys else 1)
-    if plan.over_cells:
-        listed = float(len(stored.cells))
-        work += Work({Operation.CELL: listed, Operation.LISTED: 0.0 if plan.where else listed})
+    if plan.over_cells and plan.tells_cells_apart:
+        count, known = float(len(stored.cells)), columns_of(plan.where)
+        more = [name for name in stored.manifest.by if name in plan.cell_columns and name not in known]
+        work += Work({Operation.CELL: count, Operation.LISTED: count * len(more)})
     if plan.parts:
         work += totals_work(stored, plan.parts, services=services)
     if plan.asks_plain:
@@ -94,7 +98,9 @@ def rows_work(
         Operation.LOCAL: float(rows * locals_),
     }
     wanted = len(needed.encrypted) + len(needed.plain) + len(needed.sealed) + len(needed.by)
-    memory = rows * (len(needed.encrypted) * _FETCHED_VALUE + wanted * _TABLE_VALUE)
+    under_way = min(rows, sum(sorted(each.rows for each in stored.manifest.segments)[-2:]))
+    memory = int(rows * wanted * TABLE_VALUE)
+    memory += under_way * (len(needed.encrypted) * _FETCHED_VALUE + needed.order * _FETCHED_PLACE)
     return Work(counts, [each.bytes for each in reads], memory=memory)
 
 
