@@ -221,8 +221,9 @@ def run_query(
             responses = plain.result()
     from cleave.ckks.figures import Figures  # noqa: PLC0415 - see import_finish
     from cleave.sql.finish import finish  # noqa: PLC0415
+    from cleave.sql.finish.uncollected import uncollected  # noqa: PLC0415
 
-    with clock.stage("finish"):
+    with clock.stage("finish"), uncollected():
         groups = rejoin(plan, responses, halves.keys, halves.counts.tolist())
         halves.close()
         answered = _with_local(regroup(plan, groups, responses), halves)
@@ -317,8 +318,9 @@ def _run_grouped(table: Table, plan: QueryPlan, options: Options, clock: _Clock)
     with clock.stage("split"):
         halves = Halves(table, plan)
     from cleave.sql.finish import finish  # noqa: PLC0415 - see import_finish
+    from cleave.sql.finish.uncollected import uncollected  # noqa: PLC0415
 
-    with clock.stage("finish"):
+    with clock.stage("finish"), uncollected():
         groups = rejoin(plan, [], halves.keys, halves.counts.tolist())
         halves.close()
         answered = _with_local(regroup(plan, groups, []), halves)

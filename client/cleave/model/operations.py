@@ -32,6 +32,7 @@ class Operation(StrEnum):
     # of totals
     TOTALS = "totals"  # one for a question that reads any
     CELL = "cell"  # of a cell that is selected and grouped here, where not all are in one group
+    LIST = "list"  # the table of cells, where planning has made none
     LISTED = "listed"  # of a cell's value of a by column that planning has not looked at: it does for WHERE
     TOTAL = "total"  # of a cell's total: decoded, and added to its group's
     # of services

@@ -15,6 +15,7 @@ from cleave.aggregates.base import Figure
 from cleave.pipeline import Options, Progress, Result, Usage, within
 from cleave.split import Halves
 from cleave.sql.finish import finish
+from cleave.sql.finish.uncollected import uncollected
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Texts, merge, places_of, rejoin
 from cleave.sql.sets import regroup
@@ -61,17 +62,18 @@ def answer(
     rows = _fetched(stored, plan, selection, options, deadline, progress, seen) if plan.fetches else None
     scanned = ask_scan(plan) if ask_scan and plan.scans else None
     responses, totals = ([scanned.response], {}) if scanned else _asked(stored, plan, ask_plain)
-    groups = _groups(plan, selection, rows, responses)
-    answered = regroup(plan, groups, responses)
-    answered = replace(answered, groups=replace(answered.groups, local=rows.local if rows else []))
-    figures: list[list[Figure]] = [[] for _ in answered.members]
-    if selection and plan.encrypted:
-        figures = selection.figures(totals, stored.manifest.measures, answered.members)
-    elif scanned and plan.encrypted:
-        sums = _in_order(plan, groups, scanned)
-        figures = figures_of(plan, sums, stored.manifest.measures, answered.members)
-    kept, shown, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
-    result = finish(plan, kept, shown)
+    with uncollected():
+        groups = _groups(plan, selection, rows, responses)
+        answered = regroup(plan, groups, responses)
+        answered = replace(answered, groups=replace(answered.groups, local=rows.local if rows else []))
+        figures: list[list[Figure]] = [[] for _ in answered.members]
+        if selection and plan.encrypted:
+            figures = selection.figures(totals, stored.manifest.measures, answered.members)
+        elif scanned and plan.encrypted:
+            sums = _in_order(plan, groups, scanned)
+            figures = figures_of(plan, sums, stored.manifest.measures, answered.members)
+        kept, shown, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
+        result = finish(plan, kept, shown)
     hides = options.min_group > 0
     usage = Usage(
         profile=stored.manifest.profile,

@@ -6,7 +6,7 @@ moments the sum of theirs. The cells are a small table here; DuckDB selects and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -102,20 +102,27 @@ def figures_of(
     plan: StoredPlan, sums: Sequence[Sums], measures: Sequence[Measure], members: Sequence[Members]
 ) -> list[list[Figure]]:
     """Of all that `members` says which groups it is made of, the encrypted aggregates; `sums` by argument."""
-    return [[_figure(plan, each, of, sums, measures) for each in plan.encrypted] for of in members]
+    figures = [_figure(plan, each, sums[each.arguments[0]], measures) for each in plan.encrypted]
+    return [[figure(of) for figure in figures] for of in members]
 
 
 def _figure(
-    plan: StoredPlan, asked: EncryptedAggregate, members: Members, sums: Sequence[Sums], measures: Sequence[Measure]
-) -> Figure:
+    plan: StoredPlan, asked: EncryptedAggregate, sums: Sums, measures: Sequence[Measure]
+) -> Callable[[Members], Figure]:
+    """An aggregate's, of whichever groups taken together; `sums` are its argument's."""
     (place,) = asked.arguments
     source = plan.sources[place]
-    count = sum(sums[place][None][group] for group in members)
-    total = {
-        part: sum(entries[group] for group in members) for part, entries in sums[place].items() if part is not None
-    }
-    facts = source.facts(plan.arguments[place], measures)
-    return asked.aggregate.finish(count, source.moments(asked.aggregate, total, count, measures), [facts])
+    facts = [source.facts(plan.arguments[place], measures)]
+    moments = source.moments(asked.aggregate, measures)
+    counts = sums[None]
+    totals = [(part, entries) for part, entries in sums.items() if part is not None]
+
+    def figure(members: Members) -> Figure:
+        count = sum(counts[group] for group in members)
+        total = {part: sum(entries[group] for group in members) for part, entries in totals}
+        return asked.aggregate.finish(count, moments(total, count), facts)
+
+    return figure
 
 
 class Selection:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from sqlglot import exp
 
-from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment
+from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment, Reading
 from cleave.sql.canonical import canonical
 from cleave.sql.kept import Types
 from cleave.sql.plan import Argument
@@ -17,6 +17,7 @@ from cleave.store.manifest import Measure
 from cleave_shared.dataclass import dataclass
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
+ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +57,50 @@ class Source:
             centre += factor * of_measures.facts(measures[number]).centre
         return Facts(argument.domain, centre)
 
-    def moments(
-        self, aggregate: Aggregate, total: Mapping[Part, int], count: int, measures: Sequence[Measure]
-    ) -> dict[Moment, Estimate]:
-        """Of `count` values whose totals are `total`."""
-        found: dict[Moment, Estimate] = {}
+    def moments(self, aggregate: Aggregate, measures: Sequence[Measure]) -> ReadMoments:
+        """How its moments follow from totals."""
+        readings = {}
         for moment in aggregate.moments:
             part = of_measures.part_of(moment) or ""
-            value, bound = (self.constant * count if part == "sum" else Fraction(0)), Fraction(0)
-            for number, factor in self.terms:
-                taken = of_measures.reading(measures[number], part).estimate(
-                    Estimate(Fraction(total[number, part])), count
+            terms = tuple(
+                (
+                    (number, part),
+                    of_measures.reading(measures[number], part),
+                    factor if part == "sum" else factor**2,
                 )
-                scale = factor if part == "sum" else factor**2
-                value, bound = value + scale * taken.value, bound + abs(scale) * taken.bound
-            found[moment] = Estimate(value, bound + self._rounded(part, count, measures))
-        return found
+                for number, factor in self.terms
+            )
+            constant = self.constant if part == "sum" else Fraction(0)
+            readings[moment] = _Reading(terms, constant, self._rounded(part, measures))
+        return lambda total, count: {moment: each.estimate(total, count) for moment, each in readings.items()}
 
-    def _rounded(self, part: str, count: int, measures: Sequence[Measure]) -> Fraction:
-        """How far DuckDB's roundings of single values may lead."""
+    def _rounded(self, part: str, measures: Sequence[Measure]) -> Fraction:
+        """How far DuckDB's rounding of a single value may lead."""
         if not self.each or part == "sum":
-            return self.each * count
+            return self.each
         reach = sum((abs(factor) * of_measures.reach(measures[number]) for number, factor in self.terms), Fraction(0))
-        return (2 * reach + self.each) * self.each * count
+        return (2 * reach + self.each) * self.each
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Of one moment: totals, how each is read and what it is multiplied with; `constant`, `rounded` of each value."""
+
+    terms: tuple[tuple[Part, Reading, Fraction], ...]
+    constant: Fraction
+    rounded: Fraction
+
+    def estimate(self, total: Mapping[Part, int], count: int) -> Estimate:
+        """Fractions are slow, and most of these are 1 or 0."""
+        value = bound = Fraction(0)
+        for place, (part, reading, scale) in enumerate(self.terms):
+            taken = reading.estimate(Estimate(Fraction(total[part])), count)
+            if scale != 1:
+                taken = Estimate(scale * taken.value, abs(scale) * taken.bound)
+            value, bound = (value + taken.value, bound + taken.bound) if place else (taken.value, taken.bound)
+        if self.constant:
+            value += self.constant * count
+        return Estimate(value, bound + self.rounded * count if self.rounded else bound)
 
 
 def source_of(node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:

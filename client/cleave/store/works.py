@@ -44,7 +44,8 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     if plan.over_cells and plan.tells_cells_apart:
         count, known = float(len(stored.cells)), columns_of(plan.where)
         more = [name for name in stored.manifest.by if name in plan.cell_columns and name not in known]
-        work += Work({Operation.CELL: count, Operation.LISTED: count * len(more)})
+        here = {Operation.CELL: count, Operation.LIST: 0.0 if known else 1.0, Operation.LISTED: count * len(more)}
+        work += Work(here)
     if plan.parts:
         work += totals_work(stored, plan.parts, services=services)
     if plan.asks_plain:

@@ -16,7 +16,6 @@ from cleave.sql.finish.certify import published
 from cleave.sql.finish.failed import failed
 from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.result import ResultTable
-from cleave.sql.finish.uncollected import uncollected
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import private
@@ -34,7 +33,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence
     Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
     plain figures that are not of their types.
     """
-    with private() as connection, precision(), uncollected():
+    with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
         evaluated = bare.evaluated(plan)
         table = GroupTable(connection)
