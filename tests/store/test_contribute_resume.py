@@ -64,6 +64,9 @@ def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) 
         if put(place, at=at, made=made):
             break
         before = objects(place)
+        if {f"{folder(place)}/head", f"{folder(place)}/draft"} & before == {f"{folder(place)}/head"}:
+            check(place, ROWS)  # nothing was left to be done but to say so
+            break
         assert put(place)
         (told,) = place.said or [""]
         if "are stored already" in told:
