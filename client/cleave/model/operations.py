@@ -35,6 +35,7 @@ class Operation(StrEnum):
     LIST = "list"  # the table of cells, where planning has made none
     LISTED = "listed"  # of a cell's value of a by column that planning has not looked at: it does for WHERE
     TOTAL = "total"  # of a cell's total: decoded, and added to its group's
+    FIGURE = "figure"  # of a group's figure: made of totals, or of sums of a scan
     # of services
     PLAIN = "plain"  # a question to the plain service
     PLAIN_VALUE = "plain value"  # of a value that it reads

@@ -51,6 +51,7 @@ SHIPPED = Timings(
         Operation.LIST: 13e-3,
         Operation.LISTED: 0.9e-6,
         Operation.TOTAL: 1.8e-9,
+        Operation.FIGURE: 8e-6,
         Operation.PLAIN: 0.027,
         Operation.PLAIN_VALUE: 12.4e-9,
         Operation.PLAIN_ROW: 200e-9,

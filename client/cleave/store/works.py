@@ -23,6 +23,7 @@ from cleave.store.rowwise import parts_of
 from cleave.store.scan import lanes_of_parts, plain_columns, results_of
 from cleave.store.sources import Part
 from cleave.store.stored import Stored
+from cleave.table.duck import identifier
 from cleave_shared import limits
 
 Cells = NDArray[np.bool_]
@@ -33,14 +34,18 @@ _ANY = Work({Operation.STORED: 1.0})
 LEAST_OF_A_SCAN = Work({Operation.SELECT: 1.0}, (), {Operation.SCAN: 1.0}, 2)
 
 
-def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services: bool, groups: int = 1) -> Work:
-    """Of answering `plan`; `groups`: of a scan, where its keys make more than one."""
+def work_of(
+    stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services: bool, groups: int | None = None
+) -> Work:
+    """Of answering `plan`; None: its `groups` are not known yet. A scan is taken to have one then."""
     if isinstance(plan, LocalPlan):
         cells = None if pad else cells_of_whole(stored, plan)
         return _ANY + rows_work(stored, plan.columns, cells, ordered=True)
-    work = _ANY + _fetched(stored, plan, pad=pad)
+    made = float(_most_groups(stored, plan) if groups is None else groups)
+    finishing = {Operation.GROUP: made * len(plan.outputs), Operation.FIGURE: made * len(plan.encrypted)}
+    work = _ANY + Work(finishing) + _fetched(stored, plan, pad=pad)
     if plan.scans:
-        return work + scan_work(stored, plan, groups if plan.keys else 1)
+        return work + scan_work(stored, plan, groups or 1 if plan.keys else 1)
     if plan.over_cells and plan.tells_cells_apart:
         count, known = float(len(stored.cells)), columns_of(plan.where)
         more = [name for name in stored.manifest.by if name in plan.cell_columns and name not in known]
@@ -51,6 +56,12 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     if plan.asks_plain:
         work += _plain_work(stored, len(plan.plain_columns))
     return work
+
+
+def _most_groups(stored: Stored, plan: StoredPlan) -> int:
+    """As many as there are cells, where every cell is a group; else few, as far as is known."""
+    keys = {each.lower() for each in plan.keys}
+    return len(stored.cells) if keys and {identifier(each).lower() for each in stored.manifest.by} <= keys else 1
 
 
 def least_of_rows(stored: Stored) -> Work:
