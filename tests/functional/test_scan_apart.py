@@ -9,17 +9,18 @@ import pytest
 
 from cleave.store.scanned import question
 from cleave_services.room import Room
-from cleave_services.sensitive import apart, scan_stored
+from cleave_services.sensitive import apart, scan_stored, scan_work
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.scan import ScanResponse
 from tests.functional.test_apart import workers
 from tests.functional.test_scan_services import numbers, rows, scan
 from tests.functional.test_stored_services import Store, store
+from tests.functional.test_workers import forks
 from tests.store.scanning import Rows
 
-__all__ = ["rows", "store"]  # fixtures
+__all__ = ["forks", "rows", "store"]  # fixtures
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +53,23 @@ def test_a_worker_scans_request_after_request(store: Store, rows: Rows) -> None:
         assert workers() == {worker}
 
 
-def test_a_large_scan_is_divided_by_the_worker(store: Store, rows: Rows) -> None:
+@pytest.mark.parametrize(("chunks", "forked"), [(1, 3), (2, 1)])
+def test_a_scan_of_many_chunks_is_divided(
+    store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch, forks: list[Child], chunks: int, forked: int
+) -> None:
+    """Between two processes, whose sums a third adds up, however few groups there are: of three chunks here."""
+    monkeypatch.setattr(apart, "_wanted", False)
+    monkeypatch.setattr(scan_work, "_CHUNKS", chunks)
     assert asked(store, rows, 3).status_code == 200
+    assert len(forks) == forked
+
+
+def test_a_scan_of_few_chunks_is_not_however_many_groups_it_has(store: Store, rows: Rows, forks: list[Child]) -> None:
+    assert asked(store, rows, 16).status_code == 200
     (worker,) = workers()
     assert asked(store, rows, 16).status_code == 200
-    assert workers() == {worker}  # those it forked are gone
+    assert workers() == {worker}
+    assert not forks
 
 
 def test_a_scan_that_is_late_ends(store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,11 +78,6 @@ class MaskedSums:
         self._evaluator = evaluator
         self._wanted = wanted
 
-    @property
-    def chunk_work(self) -> int:
-        """Ciphertexts loaded and masks made for one chunk, at most."""
-        return self._wanted.lanes + len(self._wanted.cuts) + self._wanted.first
-
     def evaluate(self, chunks: Iterable[ScanChunk]) -> Totals:
         """Files by lane * results + result."""
         clock, sums = Clock(), Sums(self._evaluator)
