@@ -89,20 +89,6 @@ def test_packed_scans_answer_as_duckdb_does(world: World) -> None:
     assert not stored_keys(world)
 
 
-def test_any_packing_key_of_the_owners_will_do(world: World) -> None:
-    world.put("insured", scan=True)
-    one, other = keys_of(world), keys_of(world)
-    other._folder = f"keys/{'f' * 32}"
-    other._head = f"{other._folder}/head"
-    assert one.key()
-    other_key = other.key()
-    assert other_key
-    assert keys_of(world).key() == one.key()
-    stored = world.stored()
-    answer = ask_plan(stored, Services(world.stores), scan_plan(stored, SQL), keys=lambda: other_key).result
-    check(answer.rows, answer.bounds, truth(SQL))
-
-
 def test_a_note_that_is_damaged_is_written_anew(world: World) -> None:
     world.put("insured", scan=True)
     assert keys_of(world).key()

@@ -132,6 +132,12 @@ def world(key: SecretKey, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the ciphertexts of these small tables, but of one or two."""
+    monkeypatch.setattr(decryptors, "MIN_CHUNKS_TO_FORK", 12)
+
+
+@pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
     before = children()  # a fork server of other tests may be there
     yield

@@ -65,6 +65,7 @@ FILES: tuple[tuple[int, int, tuple[str, ...]], ...] = (  # rows, encrypted colum
         ),
     ),
     (600_000, 4, ("SELECT SUM(x0), SUM(x1), SUM(x2), SUM(x3) FROM made", "SELECT g, SUM(x0) FROM made GROUP BY g")),
+    (1_500_000, 2, ("SELECT g, SUM(x0), SUM(x1) FROM made GROUP BY g", "SELECT AVG(x0) FROM made WHERE p % 3 = 0")),
 )
 _KEY = "SELECT {} AS k, SUM(x0), AVG(x1) FROM made GROUP BY k"
 STORES: tuple[tuple[tuple[int, ...], str, tuple[str, ...]], ...] = (  # rows of each segment, by, questions
