@@ -206,7 +206,7 @@ def _made(folder: Path, rows: int, columns: int, name: str = "file") -> tuple[Pa
     kinds = {"g": "plain", "h": "plain", "p": "plain"} | {f"x{each}": "encrypted" for each in range(columns)}
     schema.write_text(
         "".join(
-            f'[columns.{column}]\nkind = "{kind}"\ntype = "INTEGER"\nlower = 0\nupper = 1000000\nnullable = false\n'
+            f'[columns.{column}]\nkind = "{kind}"\ntype = "INTEGER"\nlower = 0\nupper = 2000000\nnullable = false\n'
             for column, kind in kinds.items()
         )
     )
