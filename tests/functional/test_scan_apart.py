@@ -9,7 +9,7 @@ import pytest
 
 from cleave.store.scanned import question
 from cleave_services.room import Room
-from cleave_services.sensitive import apart, scan_stored, scan_work
+from cleave_services.sensitive import apart, scan_stored
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Bounds, Channel, Child
@@ -59,7 +59,7 @@ def test_a_scan_of_many_chunks_is_divided(
 ) -> None:
     """Between two processes, whose sums a third adds up, however few groups there are: of three chunks here."""
     monkeypatch.setattr(apart, "_wanted", False)
-    monkeypatch.setattr(scan_work, "_CHUNKS", chunks)
+    monkeypatch.setattr(limits, "SCAN_CHUNKS_OF_A_PROCESS", chunks)
     assert asked(store, rows, 3).status_code == 200
     assert len(forks) == forked
 

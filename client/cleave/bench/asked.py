@@ -92,7 +92,7 @@ STORES: tuple[tuple[tuple[int, ...], str, tuple[str, ...]], ...] = (  # rows of 
         ),
     ),
     (
-        (80_000,),
+        (240_000,),
         "h",
         (
             "SELECT SUM(x0), AVG(x1) FROM made",

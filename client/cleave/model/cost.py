@@ -47,6 +47,7 @@ class Work:
     answered: int = 0
     sent: int = 0
     memory: int = 0
+    at_once: int = 0  # of the services' processes; 0: as many as there are cores
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -59,6 +60,7 @@ class Work:
             self.answered + other.answered,
             self.sent + other.sent,
             self.memory + other.memory,
+            max(self.at_once, other.at_once),
         )
 
     @property
@@ -101,7 +103,8 @@ class Prices:
             return 0.0
         if not self.elsewhere:
             done: Counts = {each: count for each, count in work.there.items() if each is not Operation.PACK}
-            return self.timings.of(done) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
+            cores = min(self.timings.cores(), work.at_once or self.timings.cores())
+            return self.timings.of(done, cores) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
         return (
             self._busy(work) / min(work.calls, SIDE_BY_SIDE) + ROUND_TRIP + (work.answered + work.sent) / NETWORK_BYTES
         )

@@ -24,6 +24,7 @@ class Operation(StrEnum):
     # of rows that are fetched
     FETCH = "fetch"  # one for a question: processes, a table, a thread for each
     SEGMENT = "segment"  # of a segment: its index, a round of DuckDB's
+    INDEXED = "indexed"  # of a cell in a segment's index: read, and its rows found
     DECRYPT = "decrypt"  # of a ciphertext: loaded, decrypted, its fields taken apart
     VALUE = "value"  # of an encrypted value: decoded, and into its column
     BESIDE = "beside"  # of a plain or sealed value: read, and into its column

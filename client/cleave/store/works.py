@@ -104,6 +104,7 @@ def rows_work(
         Operation.DECRYPT: _scale(stored) * (encrypted // bytes_of_chunk(stored.profile)),
         Operation.VALUE: float(rows * len(needed.encrypted)),
         Operation.BESIDE: float(halves * (len(needed.plain) + len(needed.sealed)) + rows * len(needed.by)),
+        Operation.INDEXED: float(sum(each.cells for each in stored.manifest.segments)),
         Operation.PLACE: float(rows if needed.order else 0),
         Operation.CELLS: 1.0 if needed.by else 0.0,
         Operation.CELL: float(2 * len(stored.cells) * len(needed.by)),  # whose values are found by cell
@@ -148,7 +149,13 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
     told = 2 * sum((each.rows // 8) * groups.bit_length() for each in segments) * len(wanted)
     order = [segment.order.bytes for segment in segments if segment.order]
     answered = sum(map(answer_bytes, each_result)) + told
-    return Work(here, order, there, 1 + calls, linked + plain, len(parts) + len(segments), answered)
+    at_once = sum(
+        max(1, stored.row_lanes(segment).chunks(segment.rows) // limits.SCAN_CHUNKS_OF_A_PROCESS)
+        for segment in segments
+    )
+    return Work(
+        here, order, there, 1 + calls, linked + plain, len(parts) + len(segments), answered, at_once=max(1, at_once)
+    )
 
 
 def _plain_work(stored: Stored, columns: int) -> Work:

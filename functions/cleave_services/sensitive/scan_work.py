@@ -16,6 +16,7 @@ from cleave_services.sensitive.evaluate import Totals
 from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_services.sensitive.workers import MIN_WORK, SPARE, evaluate_in_parallel, processes
+from cleave_shared import limits
 from cleave_shared.children import limit_time
 from cleave_shared.chunks import split
 from cleave_shared.dataclass import dataclass
@@ -24,7 +25,6 @@ from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS
 from cleave_shared.rowsets import Numbers, size, unpack
 
-_CHUNKS = 60  # so many pay for a process that masks: 80,000 rows by 3 groups take 27 ms in one and 43 in two
 _rooms: defaultdict[int, Room] = defaultdict(Room)  # by lane, of a process that scans; the next request's as well
 
 
@@ -77,10 +77,8 @@ class _Scanning:
         self._sums = MaskedSums(mask_evaluator(work.profile), work.wanted)
 
     def work(self, places: Sequence[int]) -> int:
-        """In chunks that are added, of which MIN_WORK pay for a process: however many masks a chunk takes, so many more
-        results are saved, read and added once more.
-        """
-        return MIN_WORK * len(places) // _CHUNKS
+        """In chunks that are added, of which MIN_WORK pay for a process."""
+        return MIN_WORK * len(places) // limits.SCAN_CHUNKS_OF_A_PROCESS
 
     def evaluate(self, places: Sequence[int]) -> Totals:
         return self._sums.evaluate(self._chunks(places))
