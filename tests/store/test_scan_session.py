@@ -142,7 +142,7 @@ def test_no_scan_is_planned_where_none_may_be(opened: Opened, given: dict[str, b
 
 def test_many_groups_are_fetched_instead(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many there are is told by the plain service alone."""
-    take(monkeypatch, {Operation.FETCH: 1.0, Operation.MULTIPLY: 0.01})
+    take(monkeypatch, {Operation.FETCH: 1.0, Operation.MULTIPLY: 0.003})
     sql = "SELECT bed, SUM(bill) FROM trial GROUP BY bed ORDER BY bed"
     session = opened.session()
     plan = session.plan(sql)
@@ -169,7 +169,7 @@ def test_too_many_groups_are_refused_where_no_row_may_be_fetched(
 
 def test_the_plan_tells_what_a_scan_tells(opened: Opened) -> None:
     session = opened.session()
-    description = session.describe(session.plan(BY_DAY))
+    description = session.describe(session.plan(BY_DAY, cloud_only=True))
     assert any("--no-scan" in lesson for lesson in description.leakage.sensitive)
     assert any("which of its rows are in which group" in lesson for lesson in description.leakage.plain)
     fetched = opened.session(scan=False)
