@@ -142,7 +142,7 @@ def test_no_scan_is_planned_where_none_may_be(opened: Opened, given: dict[str, b
 
 def test_many_groups_are_fetched_instead(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many there are is told by the plain service alone."""
-    take(monkeypatch, {Operation.FETCH: 1.0, Operation.MULTIPLY: 0.003})
+    take(monkeypatch, {Operation.FETCH: 1.0, Operation.MULTIPLY: 1e-3})
     sql = "SELECT bed, SUM(bill) FROM trial GROUP BY bed ORDER BY bed"
     session = opened.session()
     plan = session.plan(sql)
