@@ -7,7 +7,7 @@ SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -188,27 +188,19 @@ class Columns:
 
     def finished(self, groups: Iterable[Moments]) -> list[list[Figure]]:
         """Every aggregate's figure of each group."""
-        asked = [
-            (
-                each.aggregate.finish,
-                presence,
-                [(moment, self._key(each, moment)) for moment in each.aggregate.moments],
-                [
-                    self._known.get((place, presence), Facts(self._domains[place], Fraction(0)))
-                    for place in each.arguments
-                ],
-            )
-            for each in self._asked
-            for presence in [self._presence(each)]
+        figures = [self._figure(each) for each in self._asked]
+        return [[figure(moments) for figure in figures] for moments in groups]
+
+    def _figure(self, asked: Asked) -> Callable[[Moments], Figure]:
+        """An aggregate's, with all that is the same for every group looked up."""
+        presence = self._presence(asked)
+        keys = [(moment, self._key(asked, moment)) for moment in asked.aggregate.moments]
+        facts = [
+            self._known.get((place, presence), Facts(self._domains[place], Fraction(0))) for place in asked.arguments
         ]
-        return [
-            [
-                finish(
-                    moments.counts[presence] if presence else moments.rows,
-                    {moment: moments.estimates[key] for moment, key in keys},
-                    facts,
-                )
-                for finish, presence, keys, facts in asked
-            ]
-            for moments in groups
-        ]
+
+        def figure(moments: Moments) -> Figure:
+            count = moments.counts[presence] if presence else moments.rows
+            return asked.aggregate.finish(count, {moment: moments.estimates[key] for moment, key in keys}, facts)
+
+        return figure
