@@ -2,7 +2,7 @@
 
 Those on ciphertexts are timed one by one, and what others take is guessed from the shipped timings by how this machine
 compares at these. Then questions over files and stored tables that are made for it are asked, by every way there is,
-and all timings fitted to what they took. Half a minute.
+and all timings fitted to what they took. Three quarters of a minute.
 """
 
 from __future__ import annotations

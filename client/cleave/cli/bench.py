@@ -48,7 +48,7 @@ def bench(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     calibrate: Annotated[
         bool,
-        typer.Option("--calibrate", help="Only measure and keep what `cleave plan` estimates with: half a minute."),
+        typer.Option("--calibrate", help="Only measure and keep what `cleave plan` estimates with: 45 seconds."),
     ] = False,
 ) -> None:
     """Measure what Cleave takes on this machine, on data it makes up. Without options: everything, some minutes."""
