@@ -22,6 +22,7 @@ from cleave.local.embedded import embedded_services
 from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store import s3
+from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
@@ -247,8 +248,9 @@ def proxied(
     with Proxy(s3_endpoint) as proxy:
 
         def places(endpoint: str) -> Stores:
-            made: list[Storage] = [
-                s3.Bucket(aws_session(), BUCKET, f"{tmp_path.name}/{half}", endpoint or s3_endpoint) for half in "sp"
+            made: list[Storage] = [  # bounded, as `open_stores` has them
+                Bounded(s3.Bucket(aws_session(), BUCKET, f"{tmp_path.name}/{half}", endpoint or s3_endpoint))
+                for half in "sp"
             ]
             return Stores(*made)
 
