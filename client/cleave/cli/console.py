@@ -56,6 +56,11 @@ def say(text: str) -> None:
         _write(sys.stderr, text + "\n")
 
 
+def saying(*, quiet: bool) -> Callable[[str], None]:
+    """Says what may hold anything, one text a line; nothing where it is to be `quiet`."""
+    return (lambda _: None) if quiet else (lambda text: say(printable(text)))
+
+
 def report_error(message: str, hint: str | None = None) -> None:
     say(f"error: {printable(message)}")
     if hint:

@@ -71,10 +71,7 @@ def contribute(
     if not settings.quiet:
         console.say(_consent(invited.public, invited.schema))
 
-    def say(text: str) -> None:
-        if not settings.quiet:
-            console.say(printable(text))
-
+    say = console.saying(quiet=settings.quiet)
     stores = open_place(store, profile, region)
     try:
         with console.progress(quiet=settings.quiet) as progress, unread.stream() as stream:

@@ -119,15 +119,11 @@ def rotate(
     from cleave.store.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
-    def say(text: str) -> None:
-        if not ctx.obj.quiet:
-            console.say(printable(text))
-
     describe_key(new_key)  # a missing one is told before anything is asked for
     with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
         other = open_key(new_key, passphrase.current_new(new_passphrase_fd))
         new = Keyed(Tables(stores, other, Memory()), other)
         with console.progress(quiet=ctx.obj.quiet) as progress:
-            opened = put_under(stores, Keyed(tables, secret), new, name, progress, say)
+            opened = put_under(stores, Keyed(tables, secret), new, name, progress, console.saying(quiet=ctx.obj.quiet))
     if not ctx.obj.quiet:
         console.say(f"{printable(name)}: version {opened.manifest.version}, under key {other.key_id}")

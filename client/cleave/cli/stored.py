@@ -160,10 +160,7 @@ def put(
     from cleave.store import put as putting  # noqa: PLC0415
     from cleave.table.lazy import of_files  # noqa: PLC0415
 
-    def say(text: str) -> None:
-        if not settings.quiet:
-            console.say(printable(text))
-
+    say = console.saying(quiet=settings.quiet)
     unread = of_files(files, schema, table)
     with (
         opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
