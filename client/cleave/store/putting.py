@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -40,6 +40,12 @@ _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
+
+
+def say_notes(told: Iterable[bytes], say: Say) -> None:
+    """What its user should know of encryptions made ahead, from what ciphers told of them."""
+    for note in total(told).notes:
+        say(f"note: {note}")
 
 
 def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
@@ -142,9 +148,7 @@ class Putting:
                     digests.append(each.digest)
                     cells = each.cells
                     self._save(manifest, added, digests, cells)
-            tally = total([*encryptors.said, cipher.told()])
-        for note in tally.notes:
-            self._say(f"note: {note}")
+        say_notes([*encryptors.said, cipher.told()], self._say)
         if sum(each.rows for each in added) != survey.rows:
             raise changed(stream.name)
         return self._commit(manifest, added, cells)
