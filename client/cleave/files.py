@@ -19,36 +19,46 @@ def write_atomically(
     error: type[CleaveError],
     mode: int = 0o644,
     overwrite: bool = False,
-    draft_name: str | None = None,
 ) -> None:
     """Write `content`, text as UTF-8, by `atomically`."""
-    with atomically(path, error=error, mode=mode, overwrite=overwrite, draft_name=draft_name) as file:
+    with atomically(path, error=error, mode=mode, overwrite=overwrite) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def atomically(
-    path: Path,
-    *,
-    error: type[CleaveError],
-    mode: int = 0o644,
-    overwrite: bool = False,
-    draft_name: str | None = None,
+    path: Path, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
+) -> Iterator[BinaryIO]:
+    """`placed`, for whom an error is to name the file. Raises `error` where `placed` raises OSError."""
+    try:
+        with placed(path, mode=mode, overwrite=overwrite) as file:
+            yield file
+    except ThereError:
+        raise error(f"{path}: is there already", hint="name another file, or move this one away first") from None
+    except OSError as cause:
+        shown = path.resolve() if overwrite else path
+        raise error(f"{shown}: cannot be written ({cause.strerror})") from None
+
+
+class ThereError(FileExistsError):
+    """The file that was to be made, and not overwritten."""
+
+
+@contextmanager
+def placed(
+    path: Path, *, mode: int = 0o644, overwrite: bool = False, draft_name: str | None = None
 ) -> Iterator[BinaryIO]:
     """A file beside `path`, which is flushed to disk and moved into place at the end; through a link, in the place of
     the file it names.
 
-    The folder, if it has to be made, is as private as the file. Raises `error` if the file exists and `overwrite` is
-    not set, or if it cannot be written; nothing is left behind, unless this process is killed: then what it wrote so
-    far, as `draft_name`, or hidden.
+    The folder, if it has to be made, is as private as the file. Raises ThereError if the file exists and `overwrite` is
+    not set, OSError if it cannot be written; nothing is left behind, unless this process is killed: then what it wrote
+    so far, as `draft_name`, or hidden.
     """
     if overwrite:
         path = path.resolve()  # else what the link names would stay as it was: a key under its old passphrase
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
-        handle, draft = _open_draft(path, draft_name)
-    except OSError as cause:
-        raise error(f"{path}: cannot be written ({cause.strerror})") from None
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
+    handle, draft = _open_draft(path, draft_name)
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(handle, mode)
@@ -58,13 +68,17 @@ def atomically(
         if overwrite:
             os.replace(draft, path)
         else:
-            os.link(draft, path)  # fails if the file is there, without a moment between look and leap
-    except FileExistsError:
-        raise error(f"{path}: is there already", hint="name another file, or move this one away first") from None
-    except OSError as cause:
-        raise error(f"{path}: cannot be written ({cause.strerror})") from None
+            _link(draft, path)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def _link(draft: str, path: Path) -> None:
+    """Fails if the file is there, without a moment between look and leap."""
+    try:
+        os.link(draft, path)
+    except FileExistsError as error:
+        raise ThereError(error.errno, error.strerror, str(path)) from None
 
 
 def _open_draft(path: Path, name: str | None) -> tuple[int, str]:

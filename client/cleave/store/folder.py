@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cleave.files import write_atomically
+from cleave.files import placed
 from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked
 from cleave_shared.errors import InputError
 
@@ -113,12 +113,10 @@ class Folder:
 
     def _write(self, path: Path, content: bytes, *, overwrite: bool) -> None:
         try:
-            write_atomically(
-                path, content, error=StoreError, mode=0o600, overwrite=overwrite, draft_name=_draft_name(path)
-            )
-        except StoreError as error:
-            cause = error.__context__
-            raise self._failed("written", cause) if isinstance(cause, OSError) else error from None
+            with placed(path, mode=0o600, overwrite=overwrite, draft_name=_draft_name(path)) as file:
+                file.write(content)
+        except OSError as error:
+            raise self._failed("written", error) from None
         self._settle(path)
 
     def _settle(self, path: Path) -> None:
