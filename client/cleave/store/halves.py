@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind
+from cleave.table.stream import portable
 from cleave.table.table import Table
 from cleave.table.types import is_number
 
@@ -24,19 +24,9 @@ def columns_by_half(table: Table) -> dict[str, list[str]]:
     return found
 
 
-def plain_parquet(table: Table, names: Sequence[str]) -> bytes:
-    return table.parquet(f"SELECT {', '.join(map(identifier, names))} FROM {table.relation}")
-
-
-def sealed_parquet(table: Table, names: Sequence[str]) -> bytes:
+def portable_parquet(table: Table, names: Sequence[str]) -> bytes:
     """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
-    columns = [table.schema.column(name) for name in names]
-    selected = ", ".join(
-        f"CAST({identifier(each.name)} AS VARCHAR) AS {identifier(each.name)}"
-        if is_text_in_parquet(each)
-        else identifier(each.name)
-        for each in columns
-    )
+    selected = ", ".join(portable(table.schema.column(name)) for name in names)
     return table.parquet(f"SELECT {selected} FROM {table.relation}")
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
 from cleave.pipeline import Progress
+from cleave.store.halves import portable_parquet
 from cleave.store.stored import Stored
-from cleave.table.duck import connect_reading, identifier
+from cleave.table.duck import connect_reading
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
@@ -77,17 +78,10 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
 
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
     """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
-    selected = ", ".join(_as_parquet_has_it(schema, each.name) for each in schema.columns)
     file = _unnamed(folder)
-    file.write(table.parquet(f"SELECT {selected} FROM {table.relation}"))
+    file.write(portable_parquet(table, [each.name for each in schema.columns]))
     file.flush()
     return file
-
-
-def _as_parquet_has_it(schema: Schema, name: str) -> str:
-    """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
-    quoted = identifier(name)
-    return f"CAST({quoted} AS VARCHAR) AS {quoted}" if schema.column(name).type == "INTERVAL" else quoted
 
 
 def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:

@@ -23,7 +23,7 @@ from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.chunks import directory, joined
 from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half, plain_parquet, sealed_parquet
+from cleave.store.halves import columns_by_half, portable_parquet
 from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
 from cleave.store.names import ROW
@@ -109,7 +109,7 @@ class RowsWriter:
         del parts, values
         rows = numbers.values.astype(np.uint32)[order.rows].tobytes()
         halves_of = columns_by_half(table)
-        plain = halves_of["plain"]
+        plain, sealed = halves_of["plain"], halves_of["sealed"]
         return Begun(
             words=words,
             cells=[found[group] for group in order.groups],
@@ -120,9 +120,9 @@ class RowsWriter:
                 rows=table.rows,
                 cells=len(cells),
                 totals=totals,
-                sealed=self._seal(sealed_parquet(table, halves_of["sealed"])) if halves_of["sealed"] else None,
+                sealed=self._seal(portable_parquet(table, sealed)) if sealed else None,
                 order=self._seal(rows),
-                plain=self._write(self._plain, plain_parquet(table, plain)) if plain else None,
+                plain=self._write(self._plain, table.parquet_of(plain)) if plain else None,
             ),
         )
 

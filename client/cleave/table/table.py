@@ -42,8 +42,7 @@ class Table:
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both."""
         relation = f"other{len(self.others)}"
-        names = [identifier(column.name) for column in other.schema.columns]
-        self.take(relation, other.parquet(f"SELECT {', '.join(names)} FROM {other.relation}"))
+        self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
         self.others[name] = relation
         self.derived_of_others[name] = other.schema.derived
 
@@ -58,6 +57,10 @@ class Table:
         found = Table(self.name, self.schema, self.connection, rows, self._scratch)
         found.relation = relation
         return found
+
+    def parquet_of(self, names: Sequence[str]) -> bytes:
+        """Columns of it, as `parquet` has them."""
+        return self.parquet(f"SELECT {', '.join(map(identifier, names))} FROM {self.relation}")
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
