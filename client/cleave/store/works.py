@@ -42,7 +42,7 @@ def work_of(
     if isinstance(plan, LocalPlan):
         cells = None if pad else cells_of_whole(stored, plan)
         return _ANY + rows_work(stored, plan.columns, cells, ordered=True)
-    made = float(_most_groups(stored, plan) if groups is None else groups)
+    made = float(_groups_known(stored, plan) if groups is None else groups)
     finishing = {Operation.GROUP: made * len(plan.outputs), Operation.FIGURE: made * len(plan.encrypted)}
     work = _ANY + Work(finishing) + _fetched(stored, plan, pad=pad)
     if plan.scans:
@@ -59,7 +59,7 @@ def work_of(
     return work
 
 
-def _most_groups(stored: Stored, plan: StoredPlan) -> int:
+def _groups_known(stored: Stored, plan: StoredPlan) -> int:
     """As many as there are cells, where every cell is a group; else few, as far as is known."""
     keys = {each.lower() for each in plan.keys}
     return len(stored.cells) if keys and {identifier(each).lower() for each in stored.manifest.by} <= keys else 1
@@ -154,9 +154,7 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
         max(1, stored.row_lanes(segment).chunks(segment.rows) // limits.SCAN_CHUNKS_OF_A_PROCESS)
         for segment in segments
     )
-    return Work(
-        here, order, there, 1 + calls, linked + plain, len(parts) + len(segments), answered, at_once=max(1, at_once)
-    )
+    return Work(here, order, there, 1 + calls, linked + plain, len(parts) + len(segments), answered, at_once=at_once)
 
 
 def _plain_work(stored: Stored, columns: int) -> Work:
