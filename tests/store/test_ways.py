@@ -13,7 +13,7 @@ from cleave.local.embedded import embedded_services
 from cleave.model import cost
 from cleave.model.cost import Prices, Work
 from cleave.model.operations import Operation
-from cleave.model.timings import SHIPPED
+from cleave.model.timings import SHIPPED, Timings
 from cleave.pipeline import Options
 from cleave.session import Access, Silent
 from cleave.sql.plan import LocalPlan
@@ -22,10 +22,11 @@ from cleave.store import put as putting
 from cleave.store.cellwise import StoredPlan
 from cleave.store.memory import Memory
 from cleave.store.session import StoredSession
-from cleave.store.works import rows_work
+from cleave.store.works import rows_work, work_of
 from cleave.table.lazy import of_files
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from tests.conftest import no_passphrase
+from tests.store.scan_asking import scan_plan
 from tests.store.timed import take
 from tests.store.trial import World
 
@@ -170,6 +171,38 @@ def test_what_is_read_of_the_cells_is_counted(session: StoredSession, sql: str, 
         counts = chooser.candidate(plan, pad=False).work.counts
         assert counts.get(Operation.CELL, 0) == cells * len(chooser.stored.cells)
         assert counts.get(Operation.LISTED, 0) == values * len(chooser.stored.cells)
+        assert counts.get(Operation.LIST, 0) == (cells > 0 and " trial WHERE" not in sql)
+
+
+def test_of_a_scan_by_keys_a_few_groups_are_taken_to_be(world: World) -> None:
+    world.put(scan=True, segment_rows=300)
+    stored = world.stored()
+    keyed, alone = (
+        scan_plan(stored, f"SELECT SUM(bill) FROM trial WHERE ward < 'N' {keys}") for keys in ("GROUP BY ward", "")
+    )
+
+    def masks(plan: StoredPlan, groups: int | None) -> float:
+        work = work_of(stored, plan, pad=False, services=True, groups=groups)
+        assert work.at_once == 2, "each of the segments is scanned by one process"
+        return work.counts[Operation.MASK]
+
+    assert masks(keyed, None) == masks(keyed, works._GROUPS) > masks(keyed, 3) > masks(keyed, 1)
+    assert masks(alone, None) == masks(alone, 1) == masks(keyed, 1)
+
+
+def test_what_a_service_does_in_few_processes_is_not_shared_by_more_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timings, "cores", staticmethod(lambda: 4))
+    folder = Prices(False, False, SHIPPED)
+    seconds = [folder.of(Work(there={Operation.MASK: 1e3}, calls=1, at_once=n)).seconds for n in (1, 2, 9, 0)]
+    assert seconds == pytest.approx([4 * seconds[3], 2 * seconds[3], seconds[3], seconds[3]])
+
+
+def test_every_cell_of_a_segments_index_is_counted_where_rows_are_fetched(world: World) -> None:
+    world.put("ward", "admitted", segment_rows=300)
+    stored = world.stored()
+    cells = [each.cells for each in stored.manifest.segments]
+    assert len(cells) == 2
+    assert rows_work(stored, ["age"], None, ordered=False).counts[Operation.INDEXED] == sum(cells)
 
 
 def test_the_memory_of_what_is_on_its_way_is_that_of_two_segments(world: World) -> None:
