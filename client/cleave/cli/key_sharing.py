@@ -124,6 +124,6 @@ def rotate(
         other = open_key(new_key, passphrase.current_new(new_passphrase_fd))
         new = Keyed(Tables(stores, other, Memory()), other)
         with console.progress(quiet=ctx.obj.quiet) as progress:
-            opened = put_under(stores, Keyed(tables, secret), new, name, progress, console.saying(quiet=ctx.obj.quiet))
+            opened = put_under(stores, Keyed(tables, secret), new, name, progress)
     if not ctx.obj.quiet:
         console.say(f"{printable(name)}: version {opened.manifest.version}, under key {other.key_id}")

@@ -114,21 +114,12 @@ def put(
         bool,
         typer.Option("--drop-contributors", help="With --replace: also where rows of contributors are lost by it."),
     ] = False,
-    lossless: Annotated[
-        bool, typer.Option("--lossless", help="Keep every bit of floats: 8 bytes more for each of their values.")
-    ] = False,
     scan: Annotated[
         bool,
         typer.Option(
-            "--scan", help="Let services add up rows by any plain column as well: rows take 1.5 to 2 times the bytes."
-        ),
-    ] = False,
-    scan_moments: Annotated[
-        bool,
-        typer.Option(
-            "--scan-moments",
-            help="As --scan, and let them answer VAR and STDDEV and what the schema derives: rows hold that as well, "
-            "and take 3 to 5 times the bytes.",
+            "--scan",
+            help="Store the rows as ciphertexts as well, which services add up by any plain column without their being "
+            "fetched: for slow networks and very large tables.",
         ),
     ] = False,
     public_key: PublicKeyFile = None,
@@ -146,7 +137,7 @@ def put(
     added to another's table, whose owner alone can read them.
     """
     if public_key is not None:
-        if append or by is not None or lossless or scan or scan_moments or drop_contributors:
+        if append or by is not None or scan or drop_contributors:
             raise typer.BadParameter("--public-key goes by what its owner's table was put with: leave the others out")
         contribute(ctx.obj, files, table, store, public_key, identity, fingerprint, schema, profile, region, replace)
         return
@@ -154,7 +145,7 @@ def put(
         raise typer.BadParameter("--fingerprint goes with --public-key")
     if drop_contributors and not replace:
         raise typer.BadParameter("--drop-contributors goes with --replace")
-    if append and (replace or by is not None or lossless or scan or scan_moments):
+    if append and (replace or by is not None or scan):
         raise typer.BadParameter("--append goes by what the table was put with: leave the other options out")
     settings: Settings = ctx.obj
     from cleave.store import put as putting  # noqa: PLC0415
@@ -171,7 +162,7 @@ def put(
             opened = putting.append(tables, stores, secret, rows, table, progress, say=say)
         else:
             columns = None if by is None else [word.strip() for word in by.split(",") if word.strip()]
-            kept = {"lossless": lossless, "scan": scan, "scan_moments": scan_moments, "replace": replace}
+            kept = {"scan": scan, "replace": replace}
             kept["drop_contributors"] = drop_contributors
             opened = putting.put(tables, stores, secret, rows, table, columns, progress, say=say, **kept)
         swept = tables.sweep(opened)
@@ -232,7 +223,7 @@ def show(
 
     with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
         opened = tables.open(name)
-        cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, opened.manifest.cells)).rows)
+        cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, "cells", opened.manifest.cells)).rows)
         places = (stores.sensitive.location, stores.plain.location)
         table_set = tables.folder(name).removeprefix("tables/")
     manifest = opened.manifest
@@ -240,7 +231,7 @@ def show(
         console.out(json.dumps(_facts(manifest) | {"key_id": secret.key_id, "set": table_set, "cells": cells}))
         return
     schema = load_stored_schema(manifest)
-    squares = {each.name: each.square for each in manifest.measures}
+    measures = {each.name for each in manifest.measures}
     columns = [
         [
             each.name,
@@ -250,7 +241,7 @@ def show(
                 word
                 for word, said in (
                     ("by", each.name in manifest.by),
-                    ("sums" + (" and squares" if squares.get(each.name) else ""), each.name in squares),
+                    ("totals", each.name in measures),
                 )
                 if said
             ),
@@ -401,22 +392,24 @@ def _facts(manifest: Manifest) -> dict[str, object]:
         "bytes": manifest.bytes,
         "segments": len(manifest.segments),
         "by": list(manifest.by),
-        "measures": [
-            each.model_dump(include={"name", "sql", "type", "square", "derived"}) for each in manifest.measures
-        ],
+        "measures": [each.model_dump(include={"name", "sql", "type", "derived"}) for each in manifest.measures],
         "contributors": [each.model_dump(include={"name", "key", "added"}) for each in manifest.contributors],
         "history": [each.model_dump() for each in manifest.history],
     }
 
 
 def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
-    ciphertexts = sum(len(lane) for each in manifest.segments for lane in each.lanes)
+    totals = sum(len(each.lanes) for segment in manifest.segments for each in segment.totals)
+    columns = len(manifest.sealed) * len(manifest.segments)
+    scans = sum(len(lane) for each in manifest.segments if each.scan for lane in each.scan.lanes)
     held = any(each.plain for each in manifest.segments)
     return [
         f"What {sensitive} holds\n"
-        f"  - {counted(ciphertexts, 'object')} of ciphertexts, which tell the number of rows and about that of cells\n"
-        "  - sealed objects: schema, names, cells, sealed columns, order of the rows; their sizes, which tell\n"
-        "    how many cells there are and about how well sealed values compress\n"
+        f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
+        "    declared bounds, and about how well texts compress\n"
+        f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
+        + (f"  - {counted(scans, 'object')} of encrypted rows for scans\n" if scans else "")
+        + "  - sealed objects: schema, names, cells, order of the rows\n"
         f"  - a head in the clear: the key's id and that this is version {manifest.version} of a table\n"
         "  - when it was changed, which objects are read when, and under whose credentials",
         f"What {plain} holds\n"

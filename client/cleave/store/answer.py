@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cleave.aggregates.base import Figure
 from cleave.pipeline import Options, Progress, Result, Usage, within
 from cleave.split import Halves
@@ -33,7 +30,6 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 from cleave_shared.wire import PlainResponse
 
-Cells = NDArray[np.bool_]
 AskPlain = Callable[[QueryPlan], Sequence[PlainResponse]]
 AskScan = Callable[[StoredPlan], ScanAnswer]
 
@@ -59,7 +55,7 @@ def answer(
 ) -> Result:
     """`seen` is told the table that DuckDB is at work on. Raises CheckFailed where two sources tell of other groups."""
     selection = _selection(stored, plan) if plan.over_cells else None
-    rows = _fetched(stored, plan, selection, options, deadline, progress, seen) if plan.fetches else None
+    rows = _fetched(stored, plan, options, deadline, progress, seen) if plan.fetches else None
     scanned = ask_scan(plan) if ask_scan and plan.scans else None
     responses, totals = ([scanned.response], {}) if scanned else _asked(stored, plan, ask_plain)
     with uncollected():
@@ -132,13 +128,12 @@ def _selection(stored: Stored, plan: StoredPlan) -> Selection:
 def _fetched(
     stored: Stored,
     plan: StoredPlan,
-    selection: Selection | None,
     options: Options,
     deadline: Deadline,
     progress: Progress,
     seen: Callable[[Table | None], None],
 ) -> _Rows:
-    cells = cells_read(stored, plan, selection, options)
+    cells = None if options.pad else cells_of(stored, plan.where)
     ordered = not all(each.exact for each in plan.local)
     fetched = stored.rows.table(
         plan.fetched_columns, ordered=ordered, progress=progress, cells=cells, deadline=deadline
@@ -156,17 +151,6 @@ def _fetched(
             return within(deadline, grouped)
         finally:
             seen(None)
-
-
-def cells_read(stored: Stored, plan: StoredPlan, selection: Selection | None, options: Options) -> Cells | None:
-    """The cells whose rows are fetched, by number; None: of all, so that nobody sees how many a question selects."""
-    if options.pad:
-        return None
-    if selection is None:
-        return cells_of(stored, plan.where)
-    chosen = np.zeros(len(stored.cells), np.bool_)
-    chosen[selection.cells] = True
-    return chosen
 
 
 def _groups(

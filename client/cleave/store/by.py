@@ -75,17 +75,18 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
 
 
 def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:
-    """One line: cells, what of the totals' ciphertexts they fill, and bytes stored for every encrypted value."""
-    measures = manifest.measures
-    kept = row_lanes(manifest, profile)
-    totals = total_lanes(measures, profile)
+    """One line: cells, how well they fill the ciphertexts of their totals, and bytes stored for a sealed row."""
+    totals = total_lanes(manifest.measures, profile)
     capacity = profile.degree - SENTINELS
     fill = cells / (capacity * max(1, -(-cells // capacity)))
-    stored = (_chunks(kept, rows) + _chunks(totals, cells)) * bytes_of_chunk(profile)
-    values = max(1, rows * max(1, len(measures)))
+    chunks = _chunks(totals, cells) + (_chunks(row_lanes(manifest, profile), rows) if manifest.scanned else 0)
+    fixed = sum(each.width + each.nullable / 8 for each in manifest.sealed)
+    texts = sum(not each.width for each in manifest.sealed)
+    row = fixed + chunks * bytes_of_chunk(profile) / max(1, rows)
     return (
         f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
-        f"{stored / values:.1f} bytes for each of {values:,} encrypted values"
+        f"{row:.1f} bytes for each of {counted(rows, 'row')}"
+        + (f", and {counted(texts, 'column')} of text compressed" if texts else "")
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from cleave.quantities import counted
 from cleave.store.cells import Cells, load_cells
+from cleave.store.index import load_index
 from cleave.store.manifest import Contributor, Event, Manifest, Segment
 from cleave.store.tables import Opened, Tables, now
 from cleave_shared.errors import InputError
@@ -47,7 +47,7 @@ def without(tables: Tables, opened: Opened, manifest: Manifest, gone: list[Segme
     """`manifest` without some of its segments, whose rows its cells then no longer count."""
     if not gone:
         return manifest
-    cells = load_cells(tables.unseal(opened.vault, manifest.cells))
+    cells = load_cells(tables.unseal(opened.vault, "cells", manifest.cells))
     for segment in gone:
         for cell, rows in rows_of_cells(tables, opened, segment):
             cells.rows[cell] -= rows
@@ -55,15 +55,15 @@ def without(tables: Tables, opened: Opened, manifest: Manifest, gone: list[Segme
     return manifest.model_copy(
         update={
             "segments": tuple(each for each in manifest.segments if each.id not in ids),
-            "cells": tables.seal(tables.folder(manifest.table), opened.vault, cells.dump()),
+            "cells": tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump()),
         }
     )
 
 
 def rows_of_cells(tables: Tables, opened: Opened, segment: Segment) -> list[tuple[int, int]]:
     """Each cell of a segment, and its rows there."""
-    index = json.loads(tables.unseal(opened.vault, segment.index))
-    return list(zip(index["cells"], index["rows"], strict=True))
+    index = load_index(tables.unseal(opened.vault, "cells", segment.index), segment)
+    return list(zip(index.cells.tolist(), index.rows.tolist(), strict=True))
 
 
 def contributed(manifest: Manifest) -> str:
@@ -101,7 +101,7 @@ def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
     if name.lower() not in {*whose, OWNER}:
         contributor_of(manifest, name)
     chosen = tuple(each for each in manifest.segments if (each.contributor or OWNER).lower() == name.lower())
-    cells = load_cells(tables.unseal(opened.vault, manifest.cells))
+    cells = load_cells(tables.unseal(opened.vault, "cells", manifest.cells))
     cells.rows = [0] * len(cells)
     for segment in chosen:
         for cell, rows in rows_of_cells(tables, opened, segment):

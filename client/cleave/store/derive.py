@@ -66,7 +66,7 @@ def _derive(
         with stored.rows.table({*argument.columns, *manifest.by}, segments=[segment]) as rows:
             halves = Halves(rows, selection(manifest, [argument]))
             (values,) = halves.values()
-            measure = measure or of_measures.measure_of(name, argument, values, square=True, derived=True)
+            measure = measure or of_measures.measure_of(name, argument, values, derived=True)
             parts = of_measures.values_of(measure, values)
             numbers = [places[each] for each in halves.keys]
             totals = writer.totals(segment.id, [measure], number, [parts], halves.counts, numbers, segment.cells)

@@ -124,7 +124,7 @@ def _takes(ways: Sequence[Way], *, elsewhere: bool) -> Takes | None:
 
 def orders(stored: Stored) -> list[Object]:
     """What a scan reads here."""
-    return [segment.order for segment in stored.manifest.segments if segment.order is not None]
+    return [segment.scan.order for segment in stored.manifest.segments if segment.scan is not None]
 
 
 def _totals(stored: Stored, plan: StoredPlan | LocalPlan) -> list[Object]:
@@ -148,6 +148,6 @@ def _fetched(
     if cells is None:
         return columns, ["which of the stored columns are fetched, all of their rows"]
     return columns, [
-        "which of the stored columns are fetched, and which of their ciphertexts: those with rows of the cells that "
-        "WHERE leaves, so about how many rows that are, and whether another question read the same (--pad reads all)"
+        "which of the stored columns are fetched, and which of their blocks of 65,536 rows: those that the condition on "
+        "plain by columns leaves (--pad reads all)"
     ]

@@ -11,19 +11,19 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cleave.store.cells import Cells
-from cleave.store.manifest import Hex, Measure, Segment
+from cleave.store.manifest import Hex, Measure, SealedColumn, Segment
 from cleave.store.tables import Tables
 
 
 class Draft(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     asked: str  # digest of what was asked for
     head: str | None  # of the table it adds to, or replaces
     table_id: Hex
     measures: tuple[Measure, ...]
-    window: int
+    sealed: tuple[SealedColumn, ...]
     segments: tuple[Segment, ...]  # those that were added
     digests: tuple[str, ...]  # of the rows of each
     keys: tuple[tuple[str | None, ...], ...]  # of the table's cells, and their rows, those added included

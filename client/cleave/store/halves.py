@@ -24,10 +24,13 @@ def columns_by_half(table: Table) -> dict[str, list[str]]:
     return found
 
 
-def portable_parquet(table: Table, names: Sequence[str]) -> bytes:
-    """Parquet counts intervals in milliseconds: they go as text, which has every microsecond."""
+def portable_parquet(table: Table, names: Sequence[str], order: str = "") -> bytes:
+    """Parquet of the columns `names`, in the order `order` (SQL; empty: as the rows are).
+
+    Parquet counts intervals in milliseconds: they go as text, which has every microsecond.
+    """
     selected = ", ".join(portable(table.schema.column(name)) for name in names)
-    return table.parquet(f"SELECT {selected} FROM {table.relation}")
+    return table.parquet(f"SELECT {selected} FROM {table.relation}" + (f" ORDER BY {order}" if order else ""))
 
 
 def is_text_in_parquet(column: Column) -> bool:

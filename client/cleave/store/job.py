@@ -173,7 +173,7 @@ class Job:
         except NotStoredError:
             return None
         try:
-            return _State.model_validate_json(self._vault.open(self._state_name, sealed))
+            return _State.model_validate_json(self._vault.open("job", self._state_name, sealed))
         except ValidationError:
             raise InputError("the job was started by another release", hint="end it with --stop-job") from None
 
@@ -181,7 +181,9 @@ class Job:
         written: list[str] = []
         try:
             state = self._written(calls, counts, window, key, written)
-            self._storage.write(self._state_name, self._vault.seal(self._state_name, state.model_dump_json().encode()))
+            self._storage.write(
+                self._state_name, self._vault.seal("job", self._state_name, state.model_dump_json().encode())
+            )
         except BaseException as error:
             self._storage.delete(written)
             if isinstance(error, ConflictError) and (there := self._load()):

@@ -20,6 +20,7 @@ from cleave.store.scan import Call, Scan, ScanAnswer, request_of, select
 from cleave.store.scanned import Sums, total_of, weights_of
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
+from cleave.store.stored_lanes import SCAN_ROWS
 from cleave.transport.deadline import Deadline
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.stored import Linked
@@ -72,7 +73,7 @@ def scan_by_job(
         advance(now - done)
         done = now
 
-    for answer in job.run(calls, rows, stored.manifest.window, key, deadline, show):
+    for answer in job.run(calls, rows, SCAN_ROWS, key, deadline, show):
         layouts.add(answer)
     totals = {
         (filter_, part): [
@@ -96,8 +97,8 @@ class _Layouts:
         self._segments = {each.id: each for each in stored.manifest.segments}
         self._lanes: list[Lanes] = []
         self.number: dict[str, int] = {}
-        for name, segment in self._segments.items():
-            lanes = stored.row_lanes(segment)
+        for name in self._segments:
+            lanes = stored.row_lanes
             same = (at for at, each in enumerate(self._lanes) if each.layout == lanes.layout)
             self.number[name] = at = next(same, len(self._lanes))
             if at == len(self._lanes):

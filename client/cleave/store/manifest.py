@@ -1,14 +1,14 @@
-"""What a stored table consists of, as its sealed manifest tells it.
+"""The parts of a stored table, as its sealed manifest lists them.
 
-    head        in the clear, the one object that changes: which manifest is the table's, marked by the owner
-    manifest    sealed: schema, by columns, measures, segments and what each consists of
+    head        in the clear, the one object that changes: names the manifest, marked by the owner
+    manifest    sealed: schema, by columns, measures, segments and the objects of each
     cells       sealed: the by columns' values of every cell, and its rows
-    segment     index  sealed: its cells' rows and where each chunk lies
-                lanes  CKKS: the rows' values, one object per lane and range of chunks
-                totals CKKS: every measure's totals of every cell
-                sealed sealed: Parquet of the columns of kind sealed
-                order  sealed: which row of the plain half each row is
-                plain  Parquet, in the plain store
+    segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
+                columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
+                plain   Parquet of the plain columns, in the plain store; its rows have the same order
+                totals  CKKS: every measure's totals of every cell
+                scan    after `put --scan`: the rows of every measure as CKKS ciphertexts in a secret order, and that
+                        order, sealed
 
 Every object but the head is written once, under a random name, before the manifest that names it. So a reader sees the
 table as it was or as it is.
@@ -23,8 +23,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FORMAT = 1
-WINDOW = 64  # ciphertexts of a lane that may be added up, position by position
+FORMAT = 2
+WINDOW = 64  # segments whose totals may be added up, position by position
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -47,7 +47,7 @@ class Measure(Part):
 
     `sql` over the table's columns. An exact one (`decimals` not None) is counted in units of its last decimal within
     `lower`..`upper`; of a double x the totals are of round((x - centre) * 2^exponent), of its square
-    as many bits are kept. `square` False: only sums are kept.
+    as many bits are kept.
     """
 
     name: str
@@ -57,7 +57,6 @@ class Measure(Part):
     lower: int | float | None
     upper: int | float | None
     nullable: bool
-    square: bool
     derived: bool  # no column of the table: only its totals are kept
     centre: float = 0.0
     exponent: int = 0
@@ -77,6 +76,30 @@ class Totals(Part):
     weighted: tuple[int, ...]
 
 
+class SealedColumn(Part):
+    """A column whose rows are sealed. `width`: bytes of a value; 0 for values of variable length."""
+
+    name: str
+    id: Hex
+    type: str  # DuckDB's
+    width: Literal[0, 1, 2, 4, 8, 16]
+    nullable: bool
+
+
+class Sealed(Part):
+    """The object of a sealed column in one segment. `lengths`: of its blocks, where values vary in length."""
+
+    object: Object
+    lengths: tuple[Count, ...] = ()
+
+
+class Scan(Part):
+    """Rows of a segment as ciphertexts that a service adds up, in a secret order of their own."""
+
+    order: Object  # sealed: the row of the segment that each of these rows is
+    lanes: tuple[tuple[Object, ...], ...]  # by lane, then by range of chunks
+
+
 class Segment(Part):
     """Rows that were stored together."""
 
@@ -85,21 +108,22 @@ class Segment(Part):
     rows: Count
     cells: Count  # of the table when it was written: its totals have an entry for each
     index: Object
-    lanes: tuple[tuple[Object, ...], ...]  # by lane, then by range of chunks
+    columns: tuple[Sealed, ...]  # one for each of the manifest's sealed columns
     totals: tuple[Totals, ...]  # of all measures there were, then of each that was derived later
-    sealed: Object | None
-    order: Object | None
     plain: Object | None
+    scan: Scan | None = None
     contributor: str | None = None  # whose rows they are; None: the owner's
-    # The key of the sentinels of ciphertexts that a contributor made with the public key; None: the owner made them
-    sentinels: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
     def parts(self) -> Iterator[Object]:
         """All objects it consists of, in either store."""
         yield self.index
+        yield from (each.object for each in self.columns)
         yield from (lane for each in self.totals for lane in each.lanes)
-        yield from (part for part in (self.sealed, self.order, self.plain) if part is not None)
-        yield from (part for lane in self.lanes for part in lane)
+        if self.plain is not None:
+            yield self.plain
+        if self.scan is not None:
+            yield self.scan.order
+            yield from (part for lane in self.scan.lanes for part in lane)
 
 
 class Taken(Part):
@@ -128,7 +152,7 @@ class Event(Part):
 
 
 class Manifest(Part):
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     table: str
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
@@ -136,11 +160,8 @@ class Manifest(Part):
     schema_toml: str
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
-    lossless: bool
-    window: Annotated[int, Field(ge=1)] = WINDOW  # values that a field of the rows' lanes may be the sum of
-    # Of so many measures, the first ones, rows hold the squares as well, and what is derived: for scans. Guards of
-    # contributors' rows take sums of many. None: the table was put for no scan, or by an earlier release
-    scanned: Count | None = None
+    sealed: tuple[SealedColumn, ...]
+    scanned: Count = 0  # the first measures, of which segments have rows that services may add up
     cells: Object
     segments: tuple[Segment, ...]
     history: tuple[Event, ...]

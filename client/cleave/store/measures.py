@@ -33,7 +33,7 @@ _ULP = Fraction(1, 1 << 53)
 _SUM, _SQUARE = Sum(), Square()
 
 
-def unscaled(name: str, argument: Argument, *, square: bool = True, derived: bool = False) -> Measure:
+def unscaled(name: str, argument: Argument, *, derived: bool = False) -> Measure:
     """All that is known of a measure before a value is read."""
     return Measure(
         name=name,
@@ -43,14 +43,13 @@ def unscaled(name: str, argument: Argument, *, square: bool = True, derived: boo
         lower=argument.lower,
         upper=argument.upper,
         nullable=argument.nullable,
-        square=square,
         derived=derived,
     )
 
 
-def measure_of(name: str, argument: Argument, values: Values, *, square: bool, derived: bool = False) -> Measure:
+def measure_of(name: str, argument: Argument, values: Values, *, derived: bool = False) -> Measure:
     """The measure of `argument`, whose values in the first segment are `values`: they choose a double's scale."""
-    made = unscaled(name, argument, square=square, derived=derived)
+    made = unscaled(name, argument, derived=derived)
     if argument.decimals is not None:
         return made
     domain = argument.domain
@@ -102,9 +101,8 @@ def columns_of(measures: Sequence[Measure], first: int = 0) -> list[Column]:
         if measure.nullable:
             found.append(Column(number, "count", 1))
         found.append(Column(number, "sum", domain.width if domain.is_exact else 2 << BITS))
-        if measure.square:
-            reach = domain.upper - domain.middle
-            found.append(Column(number, "square", reach**2 if domain.is_exact else 1 << BITS))
+        reach = domain.upper - domain.middle
+        found.append(Column(number, "square", reach**2 if domain.is_exact else 1 << BITS))
     return found
 
 
@@ -119,9 +117,8 @@ def values_of(measure: Measure, values: Values) -> dict[str, Words]:
     parts = {"count": flags}
     if domain.is_exact:
         parts["sum"] = taken.above
-        if measure.square:
-            squares, _ = _SQUARE.encode([taken])
-            parts["square"] = squares.astype(np.uint64, copy=False)
+        squares, _ = _SQUARE.encode([taken])
+        parts["square"] = squares.astype(np.uint64, copy=False)
         return parts
     moved = _about(taken, measure)
     counts = np.rint(np.ldexp(moved, measure.exponent))
@@ -131,9 +128,8 @@ def values_of(measure: Measure, values: Values) -> dict[str, Words]:
             hint="declare lower and upper in the schema, and put the table anew with --replace",
         )
     parts["sum"] = (counts.astype(np.int64) + (1 << BITS)).astype(np.uint64)[None] * flags
-    if measure.square:
-        scaled = np.ldexp(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
-        parts["square"] = np.rint(np.ldexp(np.square(scaled), BITS)).astype(np.uint64)[None]
+    scaled = np.ldexp(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
+    parts["square"] = np.rint(np.ldexp(np.square(scaled), BITS)).astype(np.uint64)[None]
     return parts
 
 

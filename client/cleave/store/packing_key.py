@@ -90,7 +90,7 @@ class PackingKeys:
         name = f"{self._folder}/{digest[:32]}"
         self._storage.write(name, content)
         made = PackingKey(name=name, bytes=len(content), sha256=digest, key_id=self._stored.key_id, levels=levels)
-        sealed = self._stored.vault.seal(self._head, made.model_dump_json().encode())
+        sealed = self._stored.vault.seal("job", self._head, made.model_dump_json().encode())
         try:
             self._storage.replace(self._head, sealed, expected)
         except ConflictError:
@@ -104,7 +104,7 @@ class PackingKeys:
     def _opened(self, sealed: bytes) -> PackingKey | None:
         """None for what is not this key's, or of another release, or damaged."""
         try:
-            known = PackingKey.model_validate_json(self._stored.vault.open(self._head, sealed))
+            known = PackingKey.model_validate_json(self._stored.vault.open("job", self._head, sealed))
         except (CheckFailed, ValidationError):
             return None
         fits = known.key_id == self._stored.key_id and known.levels == limits.MAX_PACKING_LEVELS

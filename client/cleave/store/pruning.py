@@ -1,7 +1,8 @@
-"""Which cells the rows that a WHERE selects may lie in, so that rows of others need not be fetched.
+"""Cells whose rows a WHERE may select, so that blocks of others need not be read.
 
-A row is selected where every conjunct of WHERE is TRUE. Those that read by columns alone are the same for all rows of a
-cell: where one of them is not TRUE, no row of the cell is selected. What cannot be evaluated rules nothing out.
+A row is selected where every conjunct of WHERE is TRUE. Conjuncts that read plain by columns alone are the same for all
+rows of a cell: where one of them is not TRUE, no row of the cell is selected. By columns of other kinds rule nothing
+out, for what is read would then depend on their values; nor does what cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cleave.sql.plan import LocalPlan
 from cleave.store.names import NUMBER
 from cleave.store.stored import Stored
 from cleave.table.duck import identifier, private
+from cleave.table.schema import Kind
 from cleave_shared import duckdb
 
 _SIMPLE = frozenset(
@@ -76,7 +78,8 @@ def _understood(sql: str, select: exp.Select) -> bool:
 
 
 def _left(stored: Stored, where: exp.Expression, qualifiers: Collection[str]) -> NDArray[np.bool_] | None:
-    by = {name.lower(): name for name in stored.manifest.by}
+    plain = {each.name for each in stored.schema.columns if each.kind is Kind.PLAIN}
+    by = {name.lower(): name for name in stored.manifest.by if name in plain}
     conjuncts = [each for each in _conjuncts(where) if _is_of_cells(each, by, qualifiers)]
     if not conjuncts:
         return None

@@ -13,10 +13,12 @@ from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells, load_cells
+from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
 from cleave.store.halves import half_of
 from cleave.store.locate import Stores
-from cleave.store.manifest import Manifest, Measure, new_id
+from cleave.store.manifest import FORMAT, Manifest, Measure, SealedColumn, new_id
+from cleave.store.names import ROW
 from cleave.store.putting import Putting, Say
 from cleave.store.schemas import (
     arguments_of,
@@ -26,17 +28,16 @@ from cleave.store.schemas import (
     load_stored_schema,
     stored_schema,
 )
-from cleave.store.stored_lanes import window_of
 from cleave.store.tables import Opened, Tables
 from cleave.table.duck import identifier
-from cleave.table.schema import Column, Schema, dump_schema
+from cleave.table.schema import Column, Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
 
 
-def _nobody(_: str) -> None:
-    """Whom nothing is told."""
+def _silent(_: str) -> None:
+    """Print nothing."""
 
 
 def put(
@@ -48,17 +49,15 @@ def put(
     by: Sequence[str] | None,
     progress: Progress,
     *,
-    lossless: bool = False,
     scan: bool = False,
-    scan_moments: bool = False,
     replace: bool = False,
     drop_contributors: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
-    say: Say = _nobody,
+    say: Say = _silent,
 ) -> Opened:
     """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
 
-    `scan`: services may add up rows by any plain column; `scan_moments`: squares of theirs and what is derived as well.
+    `scan`: the rows are stored as ciphertexts too, which services may add up by any plain column.
     Where a put of the same rows was killed, its segments are kept. `say` is told what will be stored before it is.
     Raises InputError for a table that is there and not to be replaced, or has contributors that are not to be dropped
     with it, and for rows that do not fit the schema; ConflictError where somebody else puts the same table.
@@ -74,10 +73,8 @@ def put(
             chosen = check_by(propose(stream, survey.rows), schema)
         found = count_cells(stream, chosen)
         measures = measures_of(schema, survey, stream)
-        scan = scan or scan_moments
-        window = window_of(measures, key.profile, lossless=lossless, scan=scan)
         manifest = Manifest.model_construct(
-            format=1,
+            format=FORMAT,
             table=name,
             table_id=there.manifest.table_id if there else new_id(),
             version=there.manifest.version + 1 if there else 1,
@@ -85,9 +82,8 @@ def put(
             schema_toml=dump_schema(schema),
             by=chosen,
             measures=measures,
-            lossless=lossless,
-            window=window,
-            scanned=(len(measures) if scan_moments else 0) if scan else None,
+            sealed=sealed_columns(schema, chosen),
+            scanned=len(measures) if scan else 0,
             segments=(),
             history=there.manifest.history if there else (),
         )
@@ -123,7 +119,7 @@ def append(
     progress: Progress,
     *,
     segment_rows: int = of_measures.SEGMENT_ROWS,
-    say: Say = _nobody,
+    say: Say = _silent,
 ) -> Opened:
     """More rows for a stored table, whose schema `rows` must have. Otherwise as `put`."""
     there = tables.open(name)
@@ -133,7 +129,7 @@ def append(
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
         manifest = there.manifest.model_copy(update={"version": there.manifest.version + 1})
-        cells = load_cells(tables.unseal(there.vault, there.manifest.cells))
+        cells = load_cells(tables.unseal(there.vault, "cells", there.manifest.cells))
         putting = Putting(tables, stores, key, manifest, cells, there.head, "append", say)
         if putting.is_done(stream, survey):
             return there
@@ -150,6 +146,14 @@ def as_stream(rows: Table | Stream) -> Iterator[Stream]:
             yield stream
 
 
+def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...]:
+    """How the rows of every column that is not plain are stored; row numbers, too, where plain by columns sort them."""
+    found = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
+    if any(schema.column(name).kind is Kind.PLAIN for name in by):
+        found.append(row_numbers(ROW))
+    return tuple(found)
+
+
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:
     """Those of the schema's encrypted columns, then the derived ones; where the doubles lie chooses their centres and
     scales.
@@ -157,15 +161,12 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
     columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
     arguments = arguments_of(schema, [identifier(each.name) for each in columns])
     found = [
-        of_measures.measure_of(
-            column.name, argument, _values(survey.floats.get(column.name)), square=column.moments > 1
-        )
+        of_measures.measure_of(column.name, argument, _values(survey.floats.get(column.name)))
         for column, argument in zip(columns, arguments, strict=True)
     ]
     for each, argument in derived_arguments(schema):
         extent = None if argument.decimals is not None else _extent(stream, each.columns, argument.sql)
-        square = each.moments > 1
-        found.append(of_measures.measure_of(each.name, argument, _values(extent), square=square, derived=True))
+        found.append(of_measures.measure_of(each.name, argument, _values(extent), derived=True))
     return tuple(found)
 
 

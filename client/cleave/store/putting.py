@@ -10,12 +10,11 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.pool import open_pool, total
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.quantities import counted
@@ -40,12 +39,6 @@ _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
-
-
-def say_notes(told: Iterable[bytes], say: Say) -> None:
-    """What its user should know of encryptions made ahead, from what ciphers told of them."""
-    for note in total(told).notes:
-        say(f"note: {note}")
 
 
 def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
@@ -123,7 +116,7 @@ class Putting:
         manifest, cells = self._manifest, self._cells.copy()
         if draft is not None:
             manifest = manifest.model_copy(
-                update={"table_id": draft.table_id, "measures": draft.measures, "window": draft.window}
+                update={"table_id": draft.table_id, "measures": draft.measures, "sealed": draft.sealed}
             )
             cells = draft.cells
         schema = load_stored_schema(manifest)
@@ -132,7 +125,7 @@ class Putting:
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
         stores, folder = self._stores, self._tables.folder(manifest.table)
-        cipher = Cipher(self._key, open_pool(self._key))
+        cipher = Cipher(self._key)
         writer = SegmentWriter(stores.sensitive, stores.plain, vault, cipher, self._key.profile, folder)
         with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
             if not are_those(slices, [each.rows for each in added], digests, advance):
@@ -148,7 +141,6 @@ class Putting:
                     digests.append(each.digest)
                     cells = each.cells
                     self._save(manifest, added, digests, cells)
-        say_notes([*encryptors.said, cipher.told()], self._say)
         if sum(each.rows for each in added) != survey.rows:
             raise changed(stream.name)
         return self._commit(manifest, added, cells)
@@ -160,7 +152,7 @@ class Putting:
                 head=self._head,
                 table_id=manifest.table_id,
                 measures=manifest.measures,
-                window=manifest.window,
+                sealed=manifest.sealed,
                 segments=tuple(added),
                 digests=tuple(digests),
                 keys=tuple(cells.keys),
@@ -176,7 +168,7 @@ class Putting:
             manifest.model_copy(
                 update={
                     "segments": (*manifest.segments, *added),
-                    "cells": self._tables.seal(folder, vault, cells.dump()),
+                    "cells": self._tables.seal(folder, vault, "cells", cells.dump()),
                     "history": (*manifest.history, event),
                 }
             ),
@@ -189,8 +181,8 @@ class Putting:
         """Digest of what makes a second put the same as a first, but for the rows."""
         manifest = self._manifest
         exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-        asked = [self._what, manifest.schema_toml, manifest.by, manifest.lossless, manifest.profile, exact]
-        return hashlib.sha256(json.dumps([*asked, manifest.window, manifest.scanned]).encode()).hexdigest()
+        asked = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact]
+        return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
 
 
 def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:

@@ -1,106 +1,116 @@
-"""A stored table's rows, or the columns of them that a question reads, decrypted into a table of this process."""
+"""Read a stored table's rows, or just the columns of them that a question reads, into DuckDB in this process.
+
+Ranges of blocks are read and opened by threads, one segment ahead of what DuckDB takes in. Sealed columns and the plain
+half have the same order, so row meets row without a join.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks.cipher import Cipher
-from cleave.ckks.secret_key import SecretKey
-from cleave.store.cells import Cells
-from cleave.store.fetching import Wanted, fetched
-from cleave.store.halves import half_of
-from cleave.store.index import Index, Part, load_index, parts_of
-from cleave.store.lanes import Lanes
-from cleave.store.manifest import Manifest, Object, Segment
-from cleave.store.opening import Place
-from cleave.store.rebuild import Piece, Rebuilding
-from cleave.store.stored_lanes import columns_of_rows, lanes_of, marks_of
+from cleave.store.columns import Opened, value_of
+from cleave.store.halves import is_text_in_parquet
+from cleave.store.index import Blocks, Index, load_index
+from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
+from cleave.store.names import ROW
+from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
-from cleave.table.schema import Column, Schema
+from cleave.table.duck import identifier
+from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table, no_table
 from cleave.transport.deadline import Deadline
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
 
-Selected = NDArray[np.bool_]  # by the number of the cell
-PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where nobody says how long a question may take
+Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
+PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
+_READERS = 8  # requests to the store at once; what they read is opened by the same threads
+_AHEAD = 2  # segments that are read at once
+_OPENED, _PLAIN = "stored_sealed", "stored_plain"
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What has to be fetched for some columns: of which kinds they are, and whether rows must be told apart."""
+    """What has to be read for some columns."""
 
-    encrypted: tuple[int, ...]  # measures
-    by: tuple[Column, ...]
+    sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
     plain: tuple[Column, ...]
-    sealed: tuple[Column, ...]
-    ordered: bool
-
-    @property
-    def order(self) -> bool:
-        """Whether rows of one half must be found in another."""
-        return self.ordered or bool(self.plain or self.sealed)
+    ordered: bool  # whether rows must come as they were put, and are stored otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What is read of an object: `bytes` of it, all or a part."""
+    """One request: `bytes` of an object, all or a part."""
 
     object: Object
     bytes: int
 
 
-class Rows:
-    """Fetches rows of one version of a table. `cells` below: the rows of the selected cells at least, None: all."""
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Blocks of one sealed column of a segment, in bytes `start`..`stop` of its object."""
 
-    def __init__(
-        self, tables: Tables, vault: Vault, key: SecretKey, manifest: Manifest, schema: Schema, cells: Cells
-    ) -> None:
+    column: int
+    blocks: Blocks
+    sizes: list[int]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """A segment under way: its opened blocks by column and range, and its plain half."""
+
+    segment: Segment
+    blocks: list[Blocks]
+    opened: list[list[Future[list[Block]]]]
+    plain: Future[bytes] | None
+
+
+class Rows:
+    """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
+
+    def __init__(self, tables: Tables, vault: Vault, manifest: Manifest, schema: Schema) -> None:
         self._tables = tables
         self._vault = vault
-        self._key = key
         self._manifest = manifest
         self._schema = schema
-        self._cells = cells
         self._indexes: dict[str, Index] = {}
-        self._lanes: dict[str | None, Lanes] = {}
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
+        places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         wanted = [column for column in self._schema.columns if column.name in names]
-        by = set(self._manifest.by)
-        measures = {measure.name: number for number, measure in enumerate(self._manifest.measures)}
+        ordered = ordered and ROW in places
+        sealed = [places[each.name] for each in wanted if each.kind is not Kind.PLAIN]
         return Needed(
-            encrypted=tuple(
-                measures[each.name] for each in wanted if half_of(each) == "encrypted" and each.name not in by
-            ),
-            by=tuple(each for each in wanted if each.name in by),
-            plain=tuple(each for each in wanted if half_of(each) == "plain" and each.name not in by),
-            sealed=tuple(each for each in wanted if half_of(each) == "sealed" and each.name not in by),
+            sealed=(*sealed, *([places[ROW]] if ordered else [])),
+            plain=tuple(each for each in wanted if each.kind is Kind.PLAIN),
             ordered=ordered,
         )
-
-    def objects(self, needed: Needed, cells: Selected | None = None) -> list[Object]:
-        """All of which `table` reads something. Reads the segments' indexes where `cells` are given."""
-        return list({each.object.name: each.object for each in self.reads(needed, cells)}.values())
 
     def reads(self, needed: Needed, cells: Selected | None = None) -> list[Read]:
         """All that `table` reads, one request each. Reads the segments' indexes where `cells` are given."""
         found = []
         for segment in self._manifest.segments:
-            found.append(Read(segment.index, segment.index.bytes))
-            numbers = self._numbers(segment, cells)
-            if len(numbers):
-                found += [Read(part.object, part.size) for part in self._parts(segment, needed, numbers, cells)]
-                found += [Read(each, each.bytes) for each in _extras(segment, needed).values()]
+            if cells is not None:
+                found.append(Read(segment.index, segment.index.bytes))
+            blocks = self._blocks(segment, cells)
+            for column in needed.sealed if blocks else ():
+                which = segment.columns[column].object
+                found += [Read(which, each.stop - each.start) for each in self._ranges(segment, column, blocks)]
+            if needed.plain and blocks and segment.plain is not None:
+                found.append(Read(segment.plain, segment.plain.bytes))
         return found
 
     def table(
@@ -118,14 +128,13 @@ class Rows:
         Raises CheckFailed, StoreError, and what `deadline` raises.
         """
         needed = self.needed(names, ordered=ordered)
-        table = self._no_table(names)
+        table = no_table(self._manifest.table, self._schema.only(names))
         try:
-            rebuilding = self._rebuilding(table, needed)
-            rebuilding.begin()
-            with closing(self._pieces(needed, segments, cells, progress, deadline)) as pieces:
-                for piece in pieces:
-                    table.rows += rebuilding.append(piece)
-            rebuilding.end()
+            filling = _Filling(table, self._manifest, needed)
+            with closing(self._coming(needed, segments, cells, progress, deadline)) as coming:
+                for each, wait in coming:
+                    filling.append(each, wait)
+            filling.end()
         except BaseException:
             table.__exit__(None, None, None)
             raise
@@ -138,97 +147,167 @@ class Rows:
         ordered: bool = False,
         progress: Progress | None = None,
         segments: Sequence[Segment] | None = None,
-        cells: Selected | None = None,
         deadline: Deadline | None = None,
     ) -> Generator[Table, None, None]:
-        """The same, a table for each segment, while the next is fetched. Each is gone once the next is asked for."""
+        """The same, a table for each segment, while the next is read. Each is closed when the next is taken."""
         needed = self.needed(names, ordered=ordered)
-        with closing(self._pieces(needed, segments, cells, progress, deadline)) as pieces:
-            for piece in pieces:
-                with self._no_table(names) as table:
-                    rebuilding = self._rebuilding(table, needed)
-                    rebuilding.begin()
-                    table.rows = rebuilding.append(piece)
-                    rebuilding.end()
-                    del piece
+        with closing(self._coming(needed, segments, None, progress, deadline)) as coming:
+            for each, wait in coming:
+                with no_table(self._manifest.table, self._schema.only(names)) as table:
+                    filling = _Filling(table, self._manifest, needed)
+                    filling.append(each, wait)
+                    filling.end()
                     yield table
 
-    @cached_property
-    def _cipher(self) -> Cipher:
-        return Cipher(self._key)
+    def index(self, segment: Segment) -> Index:
+        if segment.id not in self._indexes:
+            content = self._tables.unseal(self._vault, "cells", segment.index)
+            self._indexes[segment.id] = load_index(content, segment)
+        return self._indexes[segment.id]
 
-    def _place(self, segment: Segment) -> Place:
-        """What the ciphertexts of a segment are known by; of all that are the owner's the lanes are the same."""
-        whose = segment.sentinels
-        if whose not in self._lanes:
-            self._lanes[whose] = lanes_of(self._manifest, segment, self._key.profile)
-        return Place(bytes.fromhex(segment.id), self._lanes[whose], marks_of(segment, self._cipher))
+    def open_all(self, segment: Segment, column: int) -> list[Block]:
+        """Read and open every block of a sealed column. Raises CheckFailed, StoreError."""
+        blocks = (0, -(-segment.rows // BLOCK_ROWS))
+        return [block for each in self._ranges(segment, column, [blocks]) for block in self._opened(segment, each)]
 
-    def _no_table(self, names: Collection[str]) -> Table:
-        return no_table(self._manifest.table, self._schema.only(names))
-
-    def _rebuilding(self, table: Table, needed: Needed) -> Rebuilding:
-        kept = columns_of_rows(self._manifest)
-        parts = {
-            number: {each.part: at for at, each in enumerate(kept) if each.measure == number and each.value}
-            for number in needed.encrypted
-        }
-        return Rebuilding(table, self._manifest, parts, self._cells, needed.by, ordered=needed.ordered)
-
-    def _pieces(
+    def _coming(
         self,
         needed: Needed,
         segments: Sequence[Segment] | None,
         cells: Selected | None,
         progress: Progress | None,
         deadline: Deadline | None,
-    ) -> Generator[Piece, None, None]:
-        wanted = []
-        for segment in self._manifest.segments if segments is None else segments:
-            numbers = self._numbers(segment, cells)
-            if len(numbers):
-                extras: Mapping[str, Callable[[], bytes]] = {
-                    name: partial(self._extra, name, each) for name, each in _extras(segment, needed).items()
-                }
-                parts = self._parts(segment, needed, numbers, cells)
-                wanted.append(Wanted(segment, self._place(segment), numbers, parts, extras))
-        total = sum(len(part.numbers) for each in wanted for part in each.parts)
-        advance = progress.stage("fetch and decrypt", total, "ciphertexts") if progress and total else lambda _: None
+    ) -> Generator[tuple[_Coming, Deadline], None, None]:
+        wanted = list(self._manifest.segments if segments is None else segments)
+        advance = progress.stage("fetch and open", sum(each.rows for each in wanted), "rows") if progress else None
         deadline = deadline or Deadline(PULL_SECONDS)
-        with closing(fetched(self._tables, self._cipher, wanted, deadline, advance)) as found:
-            for each in found:
-                index = self._index(each.wanted.segment)
-                yield Piece(each, index, None if cells is None else index.rows_of(cells))
+        pool = ThreadPoolExecutor(_READERS, "rows")
+        try:
+            under_way: deque[_Coming] = deque()
+            for segment in [*wanted, *[None] * _AHEAD]:
+                if segment is not None:
+                    under_way.append(self._begin(pool, needed, segment, self._blocks(segment, cells)))
+                if under_way and (segment is None or len(under_way) > _AHEAD):
+                    each = under_way.popleft()
+                    yield each, deadline
+                    if advance:
+                        advance(each.segment.rows)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
 
-    def _extra(self, name: str, which: Object) -> bytes:
-        return self._tables.read(which, plain=True) if name == "plain" else self._tables.unseal(self._vault, which)
+    def _begin(self, pool: ThreadPoolExecutor, needed: Needed, segment: Segment, blocks: list[Blocks]) -> _Coming:
+        opened = [
+            [pool.submit(self._opened, segment, each) for each in self._ranges(segment, column, blocks)]
+            for column in needed.sealed
+        ]
+        plain = None
+        if needed.plain and blocks:
+            if segment.plain is None:
+                raise _apart()
+            plain = pool.submit(self._tables.read, segment.plain, plain=True)
+        return _Coming(segment, blocks, opened, plain)
 
-    def _index(self, segment: Segment) -> Index:
-        if segment.id not in self._indexes:
-            self._indexes[segment.id] = load_index(self._tables.unseal(self._vault, segment.index), segment)
-        return self._indexes[segment.id]
+    def _blocks(self, segment: Segment, cells: Selected | None) -> list[Blocks]:
+        """The blocks that are read of a segment."""
+        if cells is not None:
+            return self.index(segment).blocks_of(cells)
+        return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []
 
-    def _numbers(self, segment: Segment, cells: Selected | None) -> NDArray[np.int64]:
-        """Of the ciphertexts that hold rows which are wanted."""
-        lanes = self._place(segment).lanes
-        if cells is None:
-            return np.arange(lanes.chunks(segment.rows))
-        # cells that came with later segments are in none of this one's rows
-        return self._index(segment).numbers_of(cells, lanes.capacity)
+    def _place(self, segment: Segment, column: int) -> Place:
+        which = segment.columns[column].object
+        return Place(self._manifest.table_id, which.name[-32:], segment.id, self._manifest.sealed[column], segment.rows)
 
-    def _parts(
-        self, segment: Segment, needed: Needed, numbers: NDArray[np.int64], cells: Selected | None
-    ) -> list[Part]:
-        of, kept = self._place(segment).lanes.of, enumerate(columns_of_rows(self._manifest))
-        lanes = {lane for at, each in kept if each.value and each.measure in needed.encrypted for lane in of(at)}
-        return parts_of(segment, sorted(lanes), numbers, None if cells is None else self._index(segment))
+    def _ranges(self, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[_Range]:
+        sizes = self._place(segment, column).sizes(segment.columns[column].lengths)
+        if sum(sizes) != segment.columns[column].object.bytes:
+            raise _apart()
+        ends = np.cumsum([0, *sizes]).tolist()
+        return [_Range(column, (first, stop), sizes[first:stop], ends[first], ends[stop]) for first, stop in blocks]
+
+    def _opened(self, segment: Segment, wanted: _Range) -> list[Block]:
+        """Read and open a range. Runs in one of the threads."""
+        which = segment.columns[wanted.column].object
+        content = self._tables.read_range(which, wanted.start, wanted.stop)
+        key = self._vault.key_of("rows", which.name)
+        return open_blocks(key, self._place(segment, wanted.column), wanted.blocks[0], cut(content, wanted.sizes))
 
 
-def _extras(segment: Segment, needed: Needed) -> dict[str, Object]:
-    """What is read of a segment beside its index and ciphertexts."""
-    parts = {
-        "order": segment.order if needed.order else None,
-        "plain": segment.plain if needed.plain else None,
-        "sealed": segment.sealed if needed.sealed else None,
-    }
-    return {name: part for name, part in parts.items() if part is not None}
+class _Filling:
+    """Makes the relation of `table` of segments' blocks and plain halves, in the order they are appended."""
+
+    def __init__(self, table: Table, manifest: Manifest, needed: Needed) -> None:
+        self._table = table
+        self._needed = needed
+        self._columns = [manifest.sealed[number] for number in needed.sealed]
+        if needed.ordered:
+            self._columns[-1] = self._columns[-1].model_copy(update={"type": "BIGINT", "width": 8})
+        self._opened = Opened(self._columns) if self._columns else None
+        self._before = 0  # rows of the segments before
+        self._plain_rows: int | None = None if needed.plain else 0
+
+    def append(self, coming: _Coming, deadline: Deadline) -> None:
+        """Raises CheckFailed where parts of a segment do not belong together, and what reading raises."""
+        rows = sum(min(stop * BLOCK_ROWS, coming.segment.rows) - first * BLOCK_ROWS for first, stop in coming.blocks)
+        columns = [[block for part in parts for block in deadline.result(part)] for parts in coming.opened]
+        if self._opened is not None:
+            for blocks in zip(*columns, strict=True):
+                self._opened.append(self._numbered(blocks))
+        if coming.plain is not None:
+            self._take(deadline.result(coming.plain), coming, rows)
+        self._table.rows += rows
+        self._before += coming.segment.rows
+
+    def end(self) -> None:
+        """Define the relation over all that was appended."""
+        table = self._table
+        columns = table.schema.columns
+        if self._needed.plain and self._plain_rows is None:
+            described = ", ".join(f"{identifier(each.name)} {each.type}" for each in self._needed.plain)
+            table.connection.execute(f"CREATE TABLE {_PLAIN} ({described})")
+        if not columns:
+            table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({table.rows})")
+            return
+        sealed = {each.name: each for each in self._columns}
+        selected = ", ".join(_value(each, sealed.get(each.name)) for each in columns)
+        if self._opened is None:
+            table.connection.execute(f"CREATE VIEW {table.relation} AS SELECT {selected} FROM {_PLAIN}")
+            return
+        source = f"temp.main.{_OPENED}"
+        if self._needed.plain:
+            source += f" POSITIONAL JOIN memory.main.{_PLAIN}"
+        if not self._needed.ordered:
+            table.show({_OPENED: self._opened}, f"SELECT {selected} FROM {source}")
+            return
+        table.connection.register(_OPENED, self._opened)
+        statement = f"SELECT {selected} FROM {source} ORDER BY {identifier(ROW)}"
+        table.connection.execute(f"CREATE TABLE {table.relation} AS {statement}")
+        table.connection.unregister(_OPENED)
+
+    def _numbered(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        """With row numbers that go on from segment to segment."""
+        if not self._needed.ordered:
+            return blocks
+        numbers = np.frombuffer(blocks[-1].data, np.int32).astype(np.int64) + self._before
+        return [*blocks[:-1], Block(blocks[-1].rows, None, memoryview(numbers.tobytes()), None)]
+
+    def _take(self, content: bytes, coming: _Coming, rows: int) -> None:
+        """Add the rows of a plain half that are in the blocks which are read."""
+        whole = coming.blocks == [(0, -(-coming.segment.rows // BLOCK_ROWS))]
+        ranges = [] if whole else [(first * BLOCK_ROWS, stop * BLOCK_ROWS) for first, stop in coming.blocks]
+        names = [identifier(each.name) for each in self._needed.plain]
+        taken, there = self._table.take_rows(_PLAIN, content, names, ranges, more=self._plain_rows is not None)
+        self._plain_rows = (self._plain_rows or 0) + taken
+        if taken != rows or there != coming.segment.rows:
+            raise _apart()
+
+
+def _value(column: Column, sealed: SealedColumn | None) -> str:
+    """SQL of a column's value in its own type."""
+    name = identifier(column.name)
+    if sealed is not None:
+        return f"{value_of(sealed, name)} AS {name}"
+    return f"CAST({name} AS {column.type}) AS {name}" if is_text_in_parquet(column) else name
+
+
+def _apart() -> CheckFailed:
+    return CheckFailed("stored", "a segment's parts do not have the same rows")

@@ -1,8 +1,8 @@
 """What the services answer of a stored table's rows without giving them out: sums of rows that plain columns select.
 
 Where WHERE, the keys and the filters read plain columns, the plain service knows the groups, and the sensitive one adds
-up the positions it is told of. Rows hold the values of encrypted columns; `put --scan-moments` gives them squares and
-what the schema derives as well.
+up the positions it is given. The rows of `put --scan` hold the values of encrypted columns, their squares, and the
+columns that the schema derives.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ from cleave.store.sources import Part, Source, filtered, source_of
 from cleave.store.stored_lanes import columns_of_rows
 from cleave.table.schema import Schema
 from cleave_shared import limits
-from cleave_shared.moments import SENTINELS
-from cleave_shared.params import PROFILES
-
-MOMENTS = "`put --scan-moments` keeps squares with them"
 
 
 class SummedRows:
@@ -65,10 +61,10 @@ class SummedRows:
         (argument,) = arguments
         source = self._source(argument, types)
         if source is None:
-            return f"rows do not hold {argument.sql}, only columns and what `put --scan-moments` found derived"
+            return f"rows do not hold {argument.sql}, only columns and what was derived when the table was stored"
         parts = source.needs(aggregate, self._measures)
         if isinstance(parts, str) or not self._rows.issuperset(parts):
-            return f"rows hold sums and counts, and {aggregate.names[0]} of {argument.sql} needs more: {MOMENTS}"
+            return f"rows hold sums and counts, and {aggregate.names[0]} of {argument.sql} needs more"
         self.sources[argument.sql] = source
         return ""
 
@@ -86,17 +82,15 @@ class SummedRows:
 
 
 def _why_not(manifest: Manifest) -> str:
-    """Why no rows of a table are added up for whoever asks; "" where they are."""
-    if manifest.window < PROFILES[manifest.profile].degree - SENTINELS:  # one chunk may have so many rows of a group
-        return "its rows are stored too tightly for sums of them: `put --scan` leaves room"
+    """Why services cannot add up rows of a table; "" where they can."""
+    if not manifest.scanned:
+        return "it was stored without --scan"
     if not manifest.segments:
         return "it has no rows"
     if any(each.plain is None for each in manifest.segments):
         return "it has no plain half"
     if len(manifest.segments) > limits.MAX_PLAIN_OBJECTS:
         return f"it has more than {limits.MAX_PLAIN_OBJECTS} segments"
-    if manifest.scanned is None and any(each.sentinels is not None for each in manifest.segments):
-        return "its contributors' rows are stored too tightly for sums of them: `put --scan` leaves room"
     return ""
 
 

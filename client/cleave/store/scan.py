@@ -28,7 +28,7 @@ from cleave.store.rowwise import parts_of
 from cleave.store.scanned import Question, question
 from cleave.store.sources import Part
 from cleave.store.stored import Stored
-from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows
+from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave_shared import rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
@@ -190,12 +190,12 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
     """Ciphertexts that come back of a segment of `rows` rows, about: of each lane a check, and partial sums."""
     filters = len(parts_of(plan.sources, plan.parts))
-    return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // stored.manifest.window)
+    return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
 def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
     """The lanes of rows that hold what `plan` adds up."""
-    lanes, kept = stored.row_lanes(stored.manifest.segments[0]), enumerate(columns_of_rows(stored.manifest))
+    lanes, kept = stored.row_lanes, enumerate(columns_of_rows(stored.manifest))
     return {lane for at, each in kept if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
 
 
@@ -217,8 +217,8 @@ class Scan:
 
     def calls(self) -> Iterator[Call]:
         """All there are, segment after segment, whose order is read when its calls are taken."""
+        lanes = self._stored.row_lanes
         for number, segment in enumerate(self._stored.manifest.segments):
-            lanes = self._stored.row_lanes(segment)
             order = None  # megabytes, for which nothing is read where no row is selected
             for filter_, parts in self.wanted.items():
                 needed = sorted({lane for part in parts for lane in lanes.of(self.columns[part])})
@@ -230,12 +230,12 @@ class Scan:
                 yield from self._cut(segment, filter_, placed, needed)
 
     def _cut(self, segment: Segment, filter_: str | None, placed: Numbers, lanes: list[int]) -> Iterator[Call]:
-        window = self._stored.manifest.window
+        window = SCAN_ROWS
         key = self._keys() if packed.wants(counts_of(placed, self.groups).sum(axis=0), lanes) else None
         if key is None:
             yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
             return
-        for each, packing in packed.cuts(placed, self.groups, lanes, window, self._stored.room(segment)):
+        for each, packing in packed.cuts(placed, self.groups, lanes, window, self._stored.room()):
             yield Call(segment, filter_, question(each, packing=packing), key if packing else None)
 
     def sums(self, send: Send, advance: Callable[[int], None] = lambda _: None) -> list[Sums]:
@@ -288,6 +288,7 @@ class Scan:
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
     cut_, segment, packing = call.question.cut, call.segment, call.question.packing
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.store.rowwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,
@@ -295,7 +296,7 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
         label=call.question.label,
         lanes=[
             [
-                ScanObject(**linked(segment.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
+                ScanObject(**linked(segment.scan.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
                 for place in objects
             ]
             for lane in cut_.lanes

@@ -1,7 +1,8 @@
-"""One segment of a table: its rows and its totals into objects of the store.
+"""Write one segment of a table: its sealed columns, its plain half, its totals, and its rows for scans.
 
-Rows lie in a secret random order: cells in random order, and random within a cell. So where a row of the plain half
-lies among the ciphertexts is known to nobody who has both stores and not the key.
+Rows are sorted by the plain by columns, and within these in the order of the file: both halves alike. Rows for scans
+have a secret random order of their own, so that without the key no one who has both stores can say where a row of the
+plain half is among the ciphertexts.
 """
 
 from __future__ import annotations
@@ -10,171 +11,179 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.columns import Values, Words
+from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
 from cleave.split import Halves
 from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.chunks import directory, joined
-from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_span
+from cleave.store.chunks import joined
+from cleave.store.columns import order_of, read_columns
+from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
 from cleave.store.halves import columns_by_half, portable_parquet
 from cleave.store.lanes import Lane, Lanes
-from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
+from cleave.store.manifest import Manifest, Measure, Object, Scan, Sealed, Segment, Totals, described, new_id
 from cleave.store.names import ROW
+from cleave.store.sealed import Place, Values, seal_column
 from cleave.store.storage import Storage
 from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows, row_lanes, total_label, total_lanes
 from cleave.store.tables import now
-from cleave.store.vault import Vault
+from cleave.store.vault import Purpose, Vault
 from cleave.table.duck import identifier
+from cleave.table.schema import Column, Kind
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
 
-
-class Sealing(Protocol):
-    """What only the owner opens: under the owner's own key (Vault), or to the owner's public key."""
-
-    def seal(self, name: str, content: bytes, /) -> bytes: ...
+THREADS = min(4, len(os.sched_getaffinity(0)))  # AES-GCM lets go of the GIL
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A segment all of which is written but its rows' ciphertexts: the columns `words` of its rows, in their order, and
-    their cells with the rows of each.
+    """A segment that is written except for its rows for scans.
+
+    `words`: these rows' columns in their order; `order`: the row of the segment that each is. Both empty without scans.
     """
 
+    segment: Segment
     words: list[Words]
-    cells: list[int]
-    rows: list[int]
-    segment: Segment  # without index and lanes
+    order: bytes
 
 
-class RowsWriter:
-    """Puts the rows of segments of one table into a store, by whatever key; their totals are the subclass's."""
-
-    public = False  # whether it is the public key
+class SegmentWriter:
+    """Writes segments of one table under its owner's key."""
 
     def __init__(
-        self,
-        sensitive: Storage,
-        plain: Storage,
-        sealing: Sealing,
-        cipher: Encrypting,
-        profile: Profile,
-        folder: str,
+        self, sensitive: Storage, plain: Storage, vault: Vault, cipher: Cipher, profile: Profile, folder: str
     ) -> None:
         self._sensitive = sensitive
         self._plain = plain
-        self._sealing = sealing
+        self._vault = vault
         self._cipher = cipher
         self._profile = profile
         self._folder = folder
 
-    def write(self, table: Table, manifest: Manifest, cells: Cells) -> Segment:
-        """`begin` and `finish` of one segment."""
-        begun = self.begin(table, manifest, cells)
-        with self.encryptors(manifest, table.rows) as encryptors:
-            return self.finish(begun, encryptors)
-
-    def encryptors(self, manifest: Manifest, rows: int) -> RowEncryptors:
-        """What encrypts the rows of segments of at most `rows` rows."""
-        lanes = row_lanes(manifest, self._profile, public=self.public)
+    def encryptors(self, manifest: Manifest, rows: int) -> AbstractContextManager[RowEncryptors | None]:
+        """Processes that encrypt the rows for scans, of segments of at most `rows` rows. None: the table has none."""
+        if not manifest.scanned:
+            return nullcontext()
+        lanes = row_lanes(manifest, self._profile)
         return RowEncryptors(lanes, rows, OBJECT_CHUNKS, self._cipher, self._profile)
 
-    def begin(self, table: Table, manifest: Manifest, cells: Cells) -> Begun:
-        """Put the rows of `table`, which has them all in its column ROW, in their order; `cells` counts them.
+    def begin(
+        self,
+        table: Table,
+        manifest: Manifest,
+        cells: Cells,
+        segment: str | None = None,
+        contributor: str | None = None,
+    ) -> Begun:
+        """Write `table`, whose column ROW numbers its rows in their order, as `segment` (None: a new one).
 
-        All that belongs to them but their ciphertexts is written. Raises InputError for values beyond what the table
-        was made for, StoreError. What was written before an error is named by nothing.
+        `cells` counts its rows.
+
+        Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
+        before an error.
         """
         measures = manifest.measures
         halves = Halves(table, selection(manifest, _arguments(manifest)))
         *values, numbers = halves.values()
         halves.close()
         found = cells.add(halves.keys, halves.counts.tolist())
-        segment = new_id()
-        order = _order(halves.counts)
+        segment = segment or new_id()
         parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        totals = self._totals(segment, measures, parts, halves.counts, found, len(cells))
-        words = [
-            (_pattern(values[each.measure]) if each.part == "bits" else parts[each.measure][each.part])[:, order.rows]
-            for each in columns_of_rows(manifest)
-        ]
+        totals = self.totals(segment, measures, 0, parts, halves.counts, found, len(cells))
+        words: list[Words] = []
+        places = np.zeros(0, np.uint32)
+        if manifest.scanned:
+            secret = _secret_order(halves.counts)
+            words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
+            places = numbers.values.astype(np.uint32)[secret]
         del parts, values
-        rows = numbers.values.astype(np.uint32)[order.rows].tobytes()
-        halves_of = columns_by_half(table)
-        plain, sealed = halves_of["plain"], halves_of["sealed"]
+        by = plain_by(manifest, table.schema.columns)
+        order = order_of(by, ROW) if by else ""
+        sealed = read_columns(table.connection, manifest.sealed, table.relation, order)
+        if by and manifest.scanned:
+            places = _inverse(sealed[-1].data.reshape(-1).view(np.int32))[places]
+        plain = columns_by_half(table)["plain"]
+        index = {
+            "cells": found,
+            "rows": halves.counts.tolist(),
+            "runs": _runs(table, manifest, by, halves.keys, found),
+        }
         return Begun(
-            words=words,
-            cells=[found[group] for group in order.groups],
-            rows=[int(halves.counts[group]) for group in order.groups],
-            segment=Segment.model_construct(
+            Segment(
                 id=segment,
                 added=now(),
                 rows=table.rows,
                 cells=len(cells),
-                totals=totals,
-                sealed=self._seal(portable_parquet(table, sealed)) if sealed else None,
-                order=self._seal(rows),
-                plain=self._write(self._plain, table.parquet_of(plain)) if plain else None,
+                index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
+                columns=self._sealed(segment, manifest, sealed),
+                totals=(totals,),
+                plain=self._write(self._plain, portable_parquet(table, plain, order)) if plain else None,
+                contributor=contributor,
             ),
+            words,
+            places.tobytes(),
         )
 
     def finish(
-        self, begun: Begun, encryptors: RowEncryptors, advance: Callable[[int], None] = lambda _: None
+        self, begun: Begun, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
     ) -> Segment:
-        """Encrypt and write the rows; `advance` is told how many of them that is by and by. Raises StoreError,
-        ProcessDied.
+        """Encrypt and write the rows for scans, if there are any. `advance` gets the rows done since its last call.
+
+        Raises StoreError, ProcessDied.
         """
-        lanes, rows = encryptors.lanes, begun.segment.rows
-        ciphertexts, done, told = lanes.count * lanes.chunks(rows), 0, 0
-        written: dict[Span, tuple[Object, list[tuple[int, str]]]] = {}
+        rows = begun.segment.rows
+        if encryptors is None:
+            advance(rows)
+            return begun.segment
+        lanes = encryptors.lanes
+        ciphertexts, done, shown = lanes.count * lanes.chunks(rows), 0, 0
+        written: dict[Span, Object] = {}
         lock = threading.Lock()
 
         def keep(span: Span, files: Sequence[bytes | memoryview]) -> None:
-            nonlocal done, told
-            made = self._write(self._sensitive, joined(files)), directory(files)
+            nonlocal done, shown
+            made = self._write(self._sensitive, joined(files))
             with lock:
                 written[span] = made
                 done += len(files)
                 so_far = rows * done // ciphertexts
-                advance(so_far - told)
-                told = so_far
+                advance(so_far - shown)
+                shown = so_far
 
         encryptors.each(bytes.fromhex(begun.segment.id), begun.words, keep)
-        advance(rows - told)
+        advance(rows - shown)
         in_order = sorted(written.items(), key=lambda item: item[0].start)
-        of = [[made for span, made in in_order if span.lane == lane] for lane in range(lanes.count)]
-        index = {
-            "cells": begun.cells,
-            "rows": begun.rows,
-            "chunks": [[entry for _, entries in lane for entry in entries] for lane in of],
-        }
-        sealed = self._seal(json.dumps(index, separators=(",", ":")).encode())
-        parts = {"index": sealed, "lanes": tuple(tuple(made for made, _ in lane) for lane in of)}
-        return Segment.model_validate({**begun.segment.__dict__, **parts})
+        of = tuple(tuple(made for span, made in in_order if span.lane == lane) for lane in range(lanes.count))
+        return begun.segment.model_copy(update={"scan": Scan(order=self._seal("rows", begun.order), lanes=of)})
 
-    def _totals(
-        self,
-        segment: str,
-        measures: Sequence[Measure],
-        parts: Sequence[dict[str, Words]],
-        counts: NDArray[np.int64],
-        numbers: Sequence[int],
-        cells: int,
-    ) -> tuple[Totals, ...]:
-        """Keep the totals of a segment; what of them its entry in the manifest holds."""
-        raise NotImplementedError
+    def _sealed(self, segment: str, manifest: Manifest, values: Sequence[Values]) -> tuple[Sealed, ...]:
+        """Seal and write every sealed column."""
 
-    def _seal(self, content: bytes) -> Object:
+        def write(column: int) -> Sealed:
+            name = f"{self._folder}/{new_id()}"
+            place = Place(manifest.table_id, name[-32:], segment, manifest.sealed[column], values[column].rows)
+            blocks = seal_column(self._vault.key_of("rows", name), place, values[column])
+            content = b"".join(blocks)
+            self._sensitive.write(name, content)
+            lengths = () if place.column.width else tuple(map(len, blocks))
+            return Sealed(object=described(name, content), lengths=lengths)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            return tuple(pool.map(write, range(len(values))))
+
+    def _seal(self, purpose: Purpose, content: bytes) -> Object:
         name = f"{self._folder}/{new_id()}"
-        sealed = self._sealing.seal(name, content)
+        sealed = self._vault.seal(purpose, name, content)
         self._sensitive.write(name, sealed)
         return described(name, sealed)
 
@@ -182,16 +191,6 @@ class RowsWriter:
         name = f"{self._folder}/{new_id()}"
         store.write(name, content)
         return described(name, content)
-
-
-class SegmentWriter(RowsWriter):
-    """The owner's: totals encrypted with the secret key, and checks of them that only the owner can make."""
-
-    def __init__(
-        self, sensitive: Storage, plain: Storage, vault: Vault, cipher: Cipher, profile: Profile, folder: str
-    ) -> None:
-        super().__init__(sensitive, plain, vault, cipher, profile, folder)
-        self._vault = vault
 
     def totals(
         self,
@@ -244,16 +243,26 @@ class SegmentWriter(RowsWriter):
             weighted=tuple(weighted for _, weighted in checks),
         )
 
-    def _totals(
-        self,
-        segment: str,
-        measures: Sequence[Measure],
-        parts: Sequence[dict[str, Words]],
-        counts: NDArray[np.int64],
-        numbers: Sequence[int],
-        cells: int,
-    ) -> tuple[Totals, ...]:
-        return (self.totals(segment, measures, 0, parts, counts, numbers, cells),)
+
+def plain_by(manifest: Manifest, columns: Sequence[Column]) -> list[Column]:
+    """The by columns that may order what the plain place sees."""
+    kinds = {each.name: each for each in columns}
+    return [kinds[name] for name in manifest.by if kinds[name].kind is Kind.PLAIN]
+
+
+def _runs(
+    table: Table, manifest: Manifest, by: Sequence[Column], keys: Sequence[Texts], cells: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Runs of rows of equal plain by columns, in their order: one of the cells that each is of, and its rows."""
+    if not by:
+        return []
+    places = [manifest.by.index(each.name) for each in by]
+    cell_of = {tuple(key[place] for place in places): cell for key, cell in zip(keys, cells, strict=True)}
+    names = [identifier(each.name) for each in by]
+    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+    ordered = ", ".join(f"{name} NULLS LAST" for name in names)
+    sql = f"SELECT {texts}, count(*) FROM {table.relation} GROUP BY {', '.join(names)} ORDER BY {ordered}"
+    return [(cell_of[tuple(key)], rows) for *key, rows in table.connection.execute(sql).fetchall()]
 
 
 def lane_checks(vault: Vault, lanes: Lanes, plane: Lane, number: int) -> tuple[int, int]:
@@ -263,28 +272,20 @@ def lane_checks(vault: Vault, lanes: Lanes, plane: Lane, number: int) -> tuple[i
     return int(entries.sum()) if len(entries) else 0, int((entries * weights).sum()) if len(entries) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """`rows`: the rows, sorted by group, in the order they are stored in; `groups`: the order of the groups."""
-
-    rows: NDArray[np.int64]
-    groups: NDArray[np.int64]
-
-
-def _order(counts: NDArray[np.int64]) -> _Order:
-    """Groups in random order and random within each, by the system's generator."""
+def _secret_order(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows, sorted by group, in the order of their ciphertexts: groups in random order, and random within each."""
     total = int(counts.sum())
     groups = np.argsort(np.frombuffer(os.urandom(8 * len(counts)), np.uint64), kind="stable")
     place = np.empty(len(counts), np.int64)
     place[groups] = np.arange(len(counts))
-    rows = np.lexsort((np.frombuffer(os.urandom(8 * total), np.uint64), np.repeat(place, counts)))
-    return _Order(rows, groups)
+    return np.lexsort((np.frombuffer(os.urandom(8 * total), np.uint64), np.repeat(place, counts)))
 
 
-def _pattern(values: Values) -> Words:
-    """The bits of doubles; 0 where there is none."""
-    bits = values.values.astype(np.float64).view(np.uint64)
-    return (bits if values.valid is None else np.where(values.valid, bits, np.uint64(0)))[None]
+def _inverse(numbers: NDArray[np.int32]) -> NDArray[np.uint32]:
+    """Where each number stands in `numbers`, which are 0 to their count."""
+    found = np.empty(len(numbers), np.uint32)
+    found[numbers] = np.arange(len(numbers), dtype=np.uint32)
+    return found
 
 
 def _arguments(manifest: Manifest) -> list[Argument]:

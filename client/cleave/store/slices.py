@@ -20,6 +20,15 @@ MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds th
 _SLICE, _REST, _BATCH = "slice", "rest", "batch"
 
 
+def numbered(table: Table) -> Table:
+    """The rows of `table`, numbered from 0 in their order in the column ROW, as another relation beside it."""
+    table.connection.execute(
+        f"CREATE OR REPLACE TABLE {_SLICE} AS "
+        f"SELECT *, row_number() OVER () - 1 AS {identifier(ROW)} FROM {table.relation}"
+    )
+    return table.of_rows(_SLICE, table.rows)
+
+
 class Slices:
     """The columns of `schema` of a stream, cut. A context manager; a table is good until the next is asked for."""
 

@@ -46,8 +46,6 @@ class Source:
             if part is None or (part == "square" and len(self.terms) > 1):
                 return "sums and squares of single columns do not give it"
             for number, _ in self.terms:
-                if part == "square" and not measures[number].square:
-                    return f"squares of {measures[number].name} are not kept"
                 parts.append((number, part))
         return parts
 

@@ -25,7 +25,7 @@ from cleave.store.rows import Rows
 from cleave.store.scanned import Scanned
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sources import Part
-from cleave.store.stored_lanes import lanes_of, marks_of
+from cleave.store.stored_lanes import row_lanes
 from cleave.store.tables import Opened, Tables
 from cleave.store.totals import TotalsReader
 from cleave.store.vault import Vault
@@ -55,7 +55,6 @@ class Stored:
         self._key = key
         self._totals = TotalsReader(tables, opened.vault, self._cipher, key.profile, opened.manifest)
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
-        self._row_lanes: dict[bool, Lanes] = {}
         self._cell_table: Table | None = None
         self._cell_columns: set[str] = set()  # of by columns, those that it has
         self.remote: Remote | None = None  # the services, for the question under way
@@ -67,7 +66,7 @@ class Stored:
     @property
     def cells(self) -> Cells:
         if self._cells is None:
-            self._cells = load_cells(self._tables.unseal(self._vault, self.manifest.cells))
+            self._cells = load_cells(self._tables.unseal(self._vault, "cells", self.manifest.cells))
         return self._cells
 
     def counted(self, answer: Result) -> Result:
@@ -91,7 +90,7 @@ class Stored:
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self._tables, self._vault, self._key, self.manifest, self.schema, self.cells)
+        return Rows(self._tables, self._vault, self.manifest, self.schema)
 
     @property
     def places(self) -> tuple[str, str]:
@@ -103,29 +102,27 @@ class Stored:
         return self._key.key_id
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
-        """Which row of the plain half each row of a segment is, as they lie in its ciphertexts."""
-        if segment.order is None:
-            raise CheckFailed("stored", "a segment has no order of its rows")
-        order = np.frombuffer(self._tables.unseal(self._vault, segment.order), np.uint32)
+        """The row of the plain half that each row of a segment's ciphertexts is."""
+        if segment.scan is None:
+            raise CheckFailed("stored", "a segment has no rows for scans")
+        order = np.frombuffer(self._tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
         if len(order) != segment.rows:
             raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
         return order
 
-    def row_lanes(self, segment: Segment) -> Lanes:
-        """Laid out once for all of the owner's segments, and once for contributors'."""
-        public = segment.sentinels is not None
-        if public not in self._row_lanes:
-            self._row_lanes[public] = lanes_of(self.manifest, segment, self._key.profile)
-        return self._row_lanes[public]
+    @cached_property
+    def row_lanes(self) -> Lanes:
+        """Where the rows for scans are in their ciphertexts."""
+        return row_lanes(self.manifest, self._key.profile)
 
     def scanned(self, segment: Segment) -> Scanned:
         """What takes in the sums that a service makes of rows of `segment`."""
-        marks, label = marks_of(segment, self._cipher), bytes.fromhex(segment.id)
-        return Scanned(self.row_lanes(segment), self._cipher, marks, label, self._cipher.ring.modulus)
+        label = bytes.fromhex(segment.id)
+        return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
 
-    def room(self, segment: Segment) -> Room:
-        """What decides whether sums of rows of `segment` come back packed."""
-        return Room(self.row_lanes(segment), self._cipher.ring.degree, self._cipher.ring.modulus)
+    def room(self) -> Room:
+        """What decides whether sums of rows come back packed."""
+        return Room(self.row_lanes, self._cipher.ring.degree, self._cipher.ring.modulus)
 
     def new_packing_key(self, levels: int) -> bytes:
         return self._cipher.packing_key(levels)

@@ -19,7 +19,7 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, folder_of_keys, new_id
 from cleave.store.memory import Memory
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
-from cleave.store.vault import DAMAGED, Vault
+from cleave.store.vault import DAMAGED, Purpose, Vault
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -138,7 +138,7 @@ class Tables:
         tag = self._tag(manifest.table)
         before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self._stores.apart())
         vault = Vault(self._key, manifest.table_id)
-        written = self.seal(self.folder(manifest.table), vault, manifest.model_dump_json().encode())
+        written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         head = {
             "key_id": self._key.key_id,
             "table_id": manifest.table_id,
@@ -198,10 +198,10 @@ class Tables:
         """Where the objects of a table lie, in both stores."""
         return f"tables/{self._tag(name)}"
 
-    def seal(self, folder: str, vault: Vault, content: bytes) -> Object:
+    def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes) -> Object:
         """A new sealed object of the sensitive store."""
         name = f"{folder}/{new_id()}"
-        sealed = vault.seal(name, content)
+        sealed = vault.seal(purpose, name, content)
         self._stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
@@ -214,14 +214,14 @@ class Tables:
         if found is None:
             return None, None
         try:
-            return vault.open(place, found[0]), found[1]
+            return vault.open("draft", place, found[0]), found[1]
         except CheckFailed:
             return None, found[1]
 
     def write_draft(self, name: str, version: int, content: bytes, expected: str | None) -> str:
         """Raises ConflictError where another draft of that version is there by now."""
         place, vault = self._draft(name, version)
-        return self._replace(place, vault.seal(place, content), expected)
+        return self._replace(place, vault.seal("draft", place, content), expected)
 
     def delete_draft(self, name: str, version: int) -> None:
         self._stores.sensitive.delete([self._draft(name, version)[0]])
@@ -265,8 +265,8 @@ class Tables:
     def _place(self, *, plain: bool) -> Storage:
         return self._stores.plain if plain else self._stores.sensitive
 
-    def unseal(self, vault: Vault, which: Object) -> bytes:
-        return vault.open(which.name, self.read(which))
+    def unseal(self, vault: Vault, purpose: Purpose, which: Object) -> bytes:
+        return vault.open(purpose, which.name, self.read(which))
 
     def all(self) -> Iterator[Opened]:
         """Every table under this key, by name; those of other keys are passed over."""
@@ -370,7 +370,7 @@ class Tables:
 
     def _open(self, head: dict[str, Any], version: str) -> Opened:
         vault = Vault(self._key, head["table_id"])
-        content = self.unseal(vault, Object.model_validate(head["manifest"]))
+        content = self.unseal(vault, "manifest", Object.model_validate(head["manifest"]))
         try:
             manifest = Manifest.model_validate_json(content)
         except ValidationError:

@@ -1,17 +1,14 @@
-"""What only the owner of a table may read or have written: sealed under keys that follow from the secret key.
+"""Seal objects that only the owner of a table may read or write, each under a key of its own.
 
-AES-256-GCM under a key of the table's own, with a random nonce and the object's name as associated data: an object that
-is damaged, or put in another's place, does not open. Nonces are 96 random bits; a table has far fewer than the 2^32
-objects up to which that is sound (NIST SP 800-38D, 8.3).
-
-What is sealed is compressed, so its size tells how well its values compress. It is padded to one of few sizes: Padme
-(Nikitin et al., PoPETs 2019), at most 12% longer, and log log of the size is what is left to be learnt.
+The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: whoever opens
+one purpose or object opens no other. AES-256-GCM binds each object to its name. What is sealed here is compressed, so
+its size would reveal how well its values compress; padding (Padme) leaves log log of it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Literal, Protocol
 
 import zstandard
 from cryptography.exceptions import InvalidTag
@@ -20,12 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from cleave.store.sealed import padded
 from cleave_shared.errors import CheckFailed
 
+Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job"]
+
 _NONCE_BYTES = 12
-_MAGIC = b"CLS1"
-_SHORTEST = 512  # manifests, cells and indexes of small tables are all of one size
-DAMAGED = "restore the store from a backup or an older version; `cleave verify` tells what else is damaged"
+_MAGIC = b"CLS2"
+DAMAGED = "restore the store from a backup or an older version; `cleave verify` names what else is damaged"
 
 
 class Deriving(Protocol):
@@ -35,42 +34,41 @@ class Deriving(Protocol):
 
 
 class Vault:
-    """Of one table, by its id: 32 hex digits that are made with it."""
+    """Keys of one table, by its id (32 hex digits)."""
 
     def __init__(self, key: Deriving, table_id: str) -> None:
-        self._cipher = AESGCM(key.derive(f"store/seal/{table_id}"))
+        self._key = key
+        self._table_id = table_id
         self._weights = key.derive(f"store/weights/{table_id}")
 
-    def seal(self, name: str, content: bytes) -> bytes:
-        """`content`, compressed and padded, as the object `name`; 32 bytes longer than that."""
+    def key_of(self, purpose: Purpose, name: str) -> bytes:
+        """Key of the object `name`, 32 bytes."""
+        secret = self._key.derive(f"store/{purpose}/{self._table_id}")
+        return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
+
+    def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
+        """Return `content`, compressed and padded, as the object `name`; 32 bytes longer than that."""
         nonce = os.urandom(_NONCE_BYTES)
         packed = zstandard.ZstdCompressor(level=3).compress(content)
         packed += bytes(padded(len(packed)) - len(packed))
-        return _MAGIC + nonce + self._cipher.encrypt(nonce, packed, _MAGIC + name.encode())
+        cipher = AESGCM(self.key_of(purpose, name))
+        return _MAGIC + nonce + cipher.encrypt(nonce, packed, _MAGIC + name.encode())
 
-    def open(self, name: str, sealed: bytes) -> bytes:
-        """Raises CheckFailed for what this key did not seal as the object `name`."""
+    def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
+        """Return what `seal` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
         start = len(_MAGIC) + _NONCE_BYTES
         try:
             if sealed[: len(_MAGIC)] != _MAGIC:
                 raise InvalidTag
-            packed = self._cipher.decrypt(sealed[len(_MAGIC) : start], sealed[start:], _MAGIC + name.encode())
+            cipher = AESGCM(self.key_of(purpose, name))
+            packed = cipher.decrypt(sealed[len(_MAGIC) : start], sealed[start:], _MAGIC + name.encode())
         except InvalidTag:
             raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
 
     def pseudorandom(self, label: str, length: int) -> bytes:
-        """`length` bytes that only the owner can tell from random ones, the same every time: AES-256 in counter mode
-        under a key for `label` alone.
+        """Return `length` bytes that look random to everyone else, the same every time: AES-256 in counter mode under a
+        key for `label` alone.
         """
         key = HKDFExpand(SHA256(), 32, label.encode()).derive(self._weights)
         return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(length))
-
-
-def padded(size: int) -> int:
-    """The next size above `size` of which only the leading bits are set: as many as log2(log2(size)), and one."""
-    if size < _SHORTEST:
-        return _SHORTEST
-    bits = size.bit_length() - 1
-    loose = bits - bits.bit_length()
-    return -(-size >> loose) << loose

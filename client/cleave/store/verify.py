@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.store.collect import news
 from cleave.store.locate import Stores
-from cleave.store.manifest import Manifest, Object
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.packing_key import PackingKeys
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.store.vault import Purpose
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 from cleave_shared.packing import PACKING_KEY
@@ -26,16 +27,13 @@ class Damage:
 
 
 def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -> list[Damage]:
-    """Every object of the table, read and checked: its digest, and that what is sealed opens. Raises StoreError."""
+    """Read and check every object of the table: its digest, and that what is sealed opens. Raises StoreError."""
     found: list[Damage] = []
-    every = list(_objects(opened))
+    every = list(_objects(tables, opened, stored))
     advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
-    for what, which, kind in every:
+    for what, which, check in every:
         try:
-            if kind == "sealed":
-                tables.unseal(opened.vault, which)
-            else:
-                tables.read(which, plain=kind == "plain")
+            check()
         except CheckFailed as failure:
             found.append(Damage(what, failure.message))
         advance(which.bytes)
@@ -62,20 +60,32 @@ def verify_packing_key(stores: Stores, folder: str, stored: Stored) -> list[Dama
     return [Damage(PACKING_KEY, reason)] if reason else []
 
 
-def _objects(opened: Opened) -> Iterator[tuple[str, Object, str]]:
-    yield "the cells", opened.manifest.cells, "sealed"
-    for number, segment in enumerate(opened.manifest.segments, 1):
+def _objects(tables: Tables, opened: Opened, stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
+    """All objects, what each holds, and what reads and checks it."""
+
+    def sealed(purpose: Purpose, which: Object) -> tuple[Object, Callable[[], object]]:
+        return which, lambda: tables.unseal(opened.vault, purpose, which)
+
+    def digested(which: Object, *, plain: bool = False) -> tuple[Object, Callable[[], object]]:
+        return which, lambda: tables.read(which, plain=plain)
+
+    def column(segment: Segment, number: int) -> tuple[Object, Callable[[], object]]:
+        return segment.columns[number].object, lambda: stored.rows.open_all(segment, number)
+
+    manifest = opened.manifest
+    yield "the cells", *sealed("cells", manifest.cells)
+    for number, segment in enumerate(manifest.segments, 1):
         place = f"segment {number} ({segment.rows:,} rows)"
-        yield f"{place}: index", segment.index, "sealed"
-        for lane, objects in enumerate(segment.lanes):
-            for part, each in enumerate(objects):
-                yield f"{place}: encrypted rows, lane {lane}, part {part}", each, "ciphertext"
+        yield f"{place}: index", *sealed("cells", segment.index)
+        for at, each in enumerate(manifest.sealed):
+            yield f"{place}: column {each.name!r}", *column(segment, at)
         for totals in segment.totals:
-            for lane, each in enumerate(totals.lanes):
-                yield f"{place}: totals, lane {lane}", each, "ciphertext"
-        if segment.sealed:
-            yield f"{place}: sealed columns", segment.sealed, "sealed"
-        if segment.order:
-            yield f"{place}: order of the rows", segment.order, "sealed"
+            for lane, which in enumerate(totals.lanes):
+                yield f"{place}: totals, lane {lane}", *digested(which)
         if segment.plain:
-            yield f"{place}: plain columns", segment.plain, "plain"
+            yield f"{place}: plain columns", *digested(segment.plain, plain=True)
+        if segment.scan:
+            yield f"{place}: order of the rows for scans", *sealed("rows", segment.scan.order)
+            for lane, objects in enumerate(segment.scan.lanes):
+                for part, which in enumerate(objects):
+                    yield f"{place}: rows for scans, lane {lane}, part {part}", *digested(which)

@@ -2,7 +2,6 @@
 
 [derived.net]
 sql = "price * (1 - discount)"
-moments = 1                     a stored table keeps sums of it, and no squares; 2 where nothing is said
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cleave.table.duck import identifier, private
-from cleave.table.toml import inner, moments, only_keys, text
+from cleave.table.toml import inner, only_keys, text
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -22,22 +21,21 @@ _UNSTEADY = (
     "SELECT function_name FROM duckdb_functions() "
     "WHERE list_contains(?::VARCHAR[], function_name) AND stability <> 'CONSISTENT' LIMIT 1"
 )
-_KEYS = ("sql", "moments", "reason")
+_KEYS = ("sql", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """`sql` over `columns`, spelled as the schema has them. `moments` 1: a stored table keeps no squares of it."""
+    """`sql` over `columns`, spelled as the schema has them."""
 
     name: str
     sql: str
     type: str
     columns: tuple[str, ...]
-    moments: int = 2
     reason: str = ""
 
 
-def checked(name: str, sql: str, types: Mapping[str, str], moments: int = 2, reason: str = "") -> Derived:
+def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "") -> Derived:
     """`types`: of the schema's columns, by name.
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
@@ -66,7 +64,7 @@ def checked(name: str, sql: str, types: Mapping[str, str], moments: int = 2, rea
         except duckdb.Error as error:
             first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
             raise ValueError(f"DuckDB refuses it as a column ({first or type(error).__name__})") from None
-    return Derived(name, sql, str(rows[0][1]), used, moments, reason)
+    return Derived(name, sql, str(rows[0][1]), used, reason)
 
 
 def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Derived, ...]:
@@ -79,9 +77,9 @@ def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[
         if not name.strip() or any(other.name.lower() == name.lower() for other in found):
             raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
         reason = text(table, "reason", place) if "reason" in table else ""
-        kept, sql = moments(table, place), text(table, "sql", place)
+        sql = text(table, "sql", place)
         try:
-            found.append(checked(name, sql, types, kept, reason))
+            found.append(checked(name, sql, types, reason))
         except ValueError as error:
             raise ValueError(f"{place} sql: {error}") from None
     return tuple(found)
@@ -94,8 +92,6 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
     for each in derived:
         table = tomlkit.table()
         table.add("sql", each.sql)
-        if each.moments == 1:
-            table.add("moments", each.moments)
         if each.reason:
             table.add("reason", each.reason)
         tables.add(each.name, table)

@@ -8,7 +8,6 @@
     nullable = false            whether an empty field is allowed; true where nothing is said
     lower = 0                   stated bounds of a number, optional
     upper = 128
-    moments = 1                 a stored table keeps sums of it and no squares; 2 where nothing is said
     reason = "name says: age"   why it was proposed so
     unsure = true               neither name nor values told: to be settled by a person, then deleted
     [derived.NAME]              an expression that questions name like a column: see cleave.table.derived
@@ -32,7 +31,7 @@ from cleave.files import write_atomically
 from cleave.table.dates import check_format
 from cleave.table.derived import Derived, dump_derived, parse_derived
 from cleave.table.inputs import STDIN, expand, table_name
-from cleave.table.toml import inner, moments, only_keys, text
+from cleave.table.toml import inner, only_keys, text
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
@@ -68,7 +67,6 @@ _COLUMN_KEYS = (
     "nullable",
     "lower",
     "upper",
-    "moments",
     "reason",
     "unsure",
 )
@@ -88,8 +86,7 @@ class Column:
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
     is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet. `unit`: a currency or the like
-    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601. `moments`: what
-    a stored table keeps of an encrypted one beside the rows: 1, sums; 2, sums of squares as well.
+    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601.
     """
 
     name: str
@@ -103,7 +100,6 @@ class Column:
     unsure: bool = False
     unit: str = ""
     format: str | None = None
-    moments: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +240,6 @@ def _dump_column(column: Column) -> TomlTable:
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
         if bound is not None:
             result.add(key, value(f"{bound:f}"))  # a float would lose digits
-    if column.moments == 1:
-        result.add("moments", column.moments)
     if column.reason:
         result.add("reason", column.reason)
     if column.unsure:
@@ -313,10 +307,7 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
             raise ValueError(f"{place} {key}: must be true or false")
     reason = text(table, "reason", place) if "reason" in table else ""
     unit, format_ = _unit(table, type_, place), _format(table, type_, place)
-    if "moments" in table and kind != Kind.ENCRYPTED:
-        raise ValueError(f"{place} moments: only of encrypted columns are sums kept")
-    kept = moments(table, place)
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_, kept)
+    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_)
 
 
 def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:

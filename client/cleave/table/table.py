@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO
@@ -27,6 +27,7 @@ class Table:
     """`relation` in `connection` holds the rows in the order of the files, columns named and typed by the schema."""
 
     relation = "source"
+    catalog = "memory"  # that the relation is in
 
     def __init__(
         self, name: str, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
@@ -38,6 +39,8 @@ class Table:
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._scratch = scratch
+        self._streams: dict[str, object] = {}
+        self._view = ""
 
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both."""
@@ -51,6 +54,37 @@ class Table:
         os.ftruncate(self._scratch, 0)
         os.pwrite(self._scratch, content, 0)
         self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
+
+    def take_rows(
+        self, relation: str, content: bytes, names: Sequence[str], ranges: Sequence[tuple[int, int]], *, more: bool
+    ) -> tuple[int, int]:
+        """Make `relation` of columns of a Parquet file, or add to it if `more`: all rows, or those in `ranges`.
+
+        `names`: quoted. Returns the rows taken and the rows there are.
+        """
+        os.ftruncate(self._scratch, 0)
+        os.pwrite(self._scratch, content, 0)
+        path = _scratch_path(self._scratch)
+        source = f"read_parquet('{path}')"
+        if ranges:
+            kept = " OR ".join(f"file_row_number BETWEEN {start} AND {stop - 1}" for start, stop in ranges)
+            source = f"read_parquet('{path}', file_row_number = true) WHERE {kept}"
+        into = f"INSERT INTO {relation}" if more else f"CREATE TABLE {relation} AS"
+        (taken,) = self.connection.execute(f"{into} SELECT {', '.join(names)} FROM {source}").fetchall()[0]
+        (there,) = self.connection.execute(f"SELECT count(*) FROM read_parquet('{path}')").fetchall()[0]
+        return int(taken), int(there)
+
+    def show(self, streams: Mapping[str, object], view: str) -> None:
+        """Make the relation a view (its SQL) over `streams` of Arrow arrays, by name: nothing is copied."""
+        self._streams, self._view, self.catalog = dict(streams), view, "temp"
+        self.prepare(self.connection)
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let another connection to the same database see the relation."""
+        for name, stream in self._streams.items():
+            connection.register(name, stream)
+        if self._view:
+            connection.execute(f"CREATE TEMP VIEW {self.relation} AS {self._view}")
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""

@@ -23,11 +23,3 @@ def text(table: Mapping[str, Any], key: str, place: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{place} {key}: is missing" if value is None else f"{place} {key}: must be text in quotes")
     return value
-
-
-def moments(table: Mapping[str, Any], place: str) -> int:
-    """Which powers are kept in a stored table: 1, sums alone; 2, squares as well."""
-    value = table.get("moments", 2)
-    if isinstance(value, bool) or value not in (1, 2):
-        raise ValueError(f"{place} moments: must be 1, for sums alone, or 2, for squares as well")
-    return int(value)

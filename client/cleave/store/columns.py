@@ -1,0 +1,228 @@
+"""Columns of DuckDB's rows as bytes to be sealed, and opened blocks as Arrow arrays that DuckDB reads without a copy.
+
+A value of fixed width is stored as a two's complement integer, IEEE 754 float or count since 1970 (days, microseconds),
+little-endian, in as many bytes as its declared bounds need. Text and intervals (as DuckDB's text) vary in length.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.store.manifest import SealedColumn, new_id
+from cleave.store.sealed import Block, Values
+from cleave.table.batches import batches
+from cleave.table.duck import identifier
+from cleave.table.schema import Column
+from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
+from cleave_shared import duckdb
+
+if TYPE_CHECKING:
+    from nanoarrow.c_array import CArray
+    from nanoarrow.c_schema import CSchema
+
+Width = Literal[0, 1, 2, 4, 8, 16]
+
+_TEXTS = ("VARCHAR", "INTERVAL")
+_WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others of no bounds have 8
+_DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that Arrow has in 4 and in 8 bytes
+
+
+def sealed_column(column: Column) -> SealedColumn:
+    """How the rows of `column` are stored: by its type and declared bounds, never by values."""
+    return SealedColumn(name=column.name, id=new_id(), type=column.type, width=_width(column), nullable=column.nullable)
+
+
+def row_numbers(name: str) -> SealedColumn:
+    """The column of row numbers that a segment has whose rows are sorted."""
+    return SealedColumn(name=name, id=new_id(), type="INTEGER", width=4, nullable=False)
+
+
+def _width(column: Column) -> Width:
+    if column.type in _TEXTS:
+        return 0
+    if column.type == "BOOLEAN":
+        return 1
+    if decimals_of(column.type) is None:
+        return _WIDTHS.get(column.type, 8)
+    unit = 10 ** (column.decimals or 0)
+    least, most = range_of(column.type)
+    if column.lower is not None:
+        least = max(least, int(column.lower * unit))
+    if column.upper is not None:
+        most = min(most, int(column.upper * unit))
+    reach = max(most, -least - 1, 0).bit_length() + 1
+    return next(width for width in cast(tuple[Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
+
+
+def read_columns(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, order: str
+) -> list[Values]:
+    """The values of `columns` of all rows of `relation`, in the order `order` (SQL; empty: as the rows are).
+
+    Raises duckdb.Error.
+    """
+    if not columns:
+        return []
+    selected = ", ".join(_selected(each) for each in columns)
+    connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
+    sql = f"SELECT {selected} FROM {relation}" + (f" ORDER BY {order}" if order else "")
+    held = [array for batch in batches(connection, sql) for array in batch.arrays]
+    return [_values(each, [array.child(place) for array in held]) for place, each in enumerate(columns)]
+
+
+def _selected(column: SealedColumn) -> str:
+    """SQL of a column as Arrow has it in one buffer."""
+    name = identifier(column.name)
+    if column.type == "BOOLEAN":
+        return f"CAST({name} AS UTINYINT)"
+    return f"CAST({name} AS {'VARCHAR' if column.type in _TEXTS else column.type})"
+
+
+def _values(column: SealedColumn, arrays: Sequence[CArray]) -> Values:
+    valid = _valid(arrays) if column.nullable else None
+    if not column.width:
+        return _texts(arrays, valid)
+    native = _native(column.type)
+    held = [_bytes(each, 1, native).reshape(-1, native) for each in arrays]
+    whole = np.concatenate(held) if held else np.zeros((0, native), np.uint8)
+    if column.width < native:  # two's complement: the lower bytes are the value
+        whole = np.ascontiguousarray(whole[:, : column.width])
+    if valid is not None:
+        whole[~valid] = 0
+    return Values(whole, valid)
+
+
+def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> Values:
+    lengths, data = [], []
+    for each in arrays:
+        offsets = _buffer(each, 1, 8 * (each.length + 1)).view(np.int64)
+        lengths.append(np.diff(offsets).astype(np.uint32))
+        data.append(_buffer(each, 2, int(offsets[-1]))[int(offsets[0]) :])
+    found = np.concatenate(lengths) if lengths else np.zeros(0, np.uint32)
+    return Values(np.concatenate(data) if data else np.zeros(0, np.uint8), valid, found)
+
+
+def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
+    found = []
+    for each in arrays:
+        if each.null_count == 0 or not each.buffers[0]:
+            found.append(np.ones(each.length, np.bool_))
+        else:
+            bits = _buffer(each, 0, -(-each.length // 8))
+            found.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
+    return np.concatenate(found) if found else np.zeros(0, np.bool_)
+
+
+def _bytes(array: CArray, place: int, width: int) -> NDArray[np.uint8]:
+    return _buffer(array, place, width * array.length)
+
+
+def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:
+    """A buffer of an array that DuckDB made, which begins at its first row. Valid as long as `array` is held."""
+    if array.offset:
+        raise TypeError("DuckDB hands out arrays without an offset")
+    if not size:
+        return np.zeros(0, np.uint8)
+    held: Any = (ctypes.c_uint8 * size).from_address(array.buffers[place])
+    return np.frombuffer(held, np.uint8)
+
+
+def _native(type_: str) -> int:
+    """Bytes of a value in Arrow, as `read_columns` gets it."""
+    if type_ == "BOOLEAN":
+        return 1
+    if type_ in INTEGERS:
+        return INTEGERS[type_] // 8
+    return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
+
+
+class Opened:
+    """Blocks of sealed columns as one relation of Arrow arrays, a batch for each block of rows.
+
+    DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it.
+    """
+
+    def __init__(self, columns: Sequence[SealedColumn]) -> None:
+        self.columns = tuple(columns)
+        self._schema = _schema(columns)
+        self._batches: list[CArray] = []
+        self.rows = 0
+
+    def append(self, blocks: Sequence[Block]) -> None:
+        """Add the rows of one block of each column."""
+        import nanoarrow  # noqa: PLC0415 - 30 ms
+
+        children = [
+            nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(column, block))
+            for place, (column, block) in enumerate(zip(self.columns, blocks, strict=True))
+        ]
+        rows = blocks[0].rows
+        self._batches.append(nanoarrow.c_array_from_buffers(self._schema, rows, [None], children=children))
+        self.rows += rows
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        from nanoarrow.c_array_stream import CArrayStream  # noqa: PLC0415 - 30 ms
+
+        return CArrayStream.from_c_arrays(
+            list(self._batches), self._schema, move=False, validate=False
+        ).__arrow_c_stream__()
+
+
+def value_of(column: SealedColumn, name: str) -> str:
+    """SQL of a column of `Opened` in its own type."""
+    return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
+
+
+def _schema(columns: Sequence[SealedColumn]) -> CSchema:
+    """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
+    import duckdb as whole  # noqa: PLC0415 - relations, of which Arrow streams are made
+    import nanoarrow  # noqa: PLC0415
+
+    with whole.connect(":memory:") as connection:
+        connection.execute("SET arrow_output_version = '1.5'")
+        connection.execute("SET arrow_large_buffer_size = true")
+        selected = ", ".join(
+            f"NULL::{'VARCHAR' if each.type in _TEXTS else each.type} AS {identifier(each.name)}" for each in columns
+        )
+        stream: Any = nanoarrow.c_array_stream(connection.sql(f"SELECT {selected} LIMIT 0"))
+        return cast("CSchema", stream.get_schema())
+
+
+def _buffers(column: SealedColumn, block: Block) -> list[Any]:
+    if block.lengths is not None:
+        offsets = np.zeros(block.rows + 1, np.int64)
+        np.cumsum(block.lengths, dtype=np.int64, out=offsets[1:])
+        return [block.bitmap, offsets, block.data]
+    if column.type == "BOOLEAN":
+        return [block.bitmap, np.packbits(np.frombuffer(block.data, np.uint8), bitorder="little")]
+    wide = _opened_width(column.type)
+    if wide == column.width:
+        return [block.bitmap, block.data]
+    narrow = np.frombuffer(block.data, f"<i{column.width}")
+    if wide < 16:
+        return [block.bitmap, narrow.astype(f"<i{wide}")]
+    words = np.empty((block.rows, 2), np.int64)
+    words[:, 0] = narrow
+    words[:, 1] = words[:, 0] >> 63
+    return [block.bitmap, words]
+
+
+def _opened_width(type_: str) -> int:
+    """Bytes of a value in the arrays of `Opened`."""
+    digits = digits_of(type_)
+    if digits is None:
+        return _native(type_)
+    return 4 if digits <= _DECIMAL32 else 8 if digits <= _DECIMAL64 else 16
+
+
+def order_of(by: Sequence[Column], number: str) -> str:
+    """SQL of the stored order of a segment's rows: plain by columns, then the file's order."""
+    return ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), identifier(number)])

@@ -1,0 +1,265 @@
+"""Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/stored.md).
+
+A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need, so the
+size of an object follows from the schema and the number of rows. Values of variable length are compressed per block,
+and padding hides most of what their size would reveal. The associated data of a block names its table, object,
+segment, column, format and place, so no block opens anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, pairwise
+from typing import TypeVar
+
+import numpy as np
+import zstandard
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
+
+from cleave.store.manifest import SealedColumn
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
+
+BLOCK_ROWS = 1 << 16
+SMALL_ROWS = 1000  # fewer rows are padded to their longest text: compressed beside known rows, lengths reveal values
+OVERHEAD = 28  # nonce and tag
+_NONCE = 12
+_FORMAT = b"cleave sealed column 2"
+_SIZE = struct.Struct("<Q")  # bytes of a block's content before compression
+_SHORTEST = 64  # bytes that a text of a small segment is padded to, at least
+_FRAME_HEAD = 18  # bytes of a zstd frame header, at most
+_SMALLEST = 512  # bytes of an object of variable values, at least
+
+T = TypeVar("T")
+U = TypeVar("U")
+Mapped = Callable[[Callable[[T], U], Iterable[T]], Iterator[U]]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of a column, in the order of the rows.
+
+    `data`: (rows, width) bytes of fixed width, little-endian, zero under NULL; or all bytes of variable values in a
+    row, whose lengths are `lengths` (rows,). `valid`: (rows,) or None where no NULL may be.
+    """
+
+    data: NDArray[np.uint8]
+    valid: NDArray[np.bool_] | None
+    lengths: NDArray[np.uint32] | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.data) if self.lengths is None else len(self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An opened block: `bitmap` of its valid rows (least bit first; None: all are valid), and its values.
+
+    `data`: the values' bytes one after the other; `lengths` of each where they vary.
+    """
+
+    rows: int
+    bitmap: memoryview | None
+    data: memoryview
+    lengths: NDArray[np.uint32] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object of a sealed column belongs: all that its blocks are bound to."""
+
+    table_id: str
+    object_id: str
+    segment: str
+    column: SealedColumn
+    rows: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // BLOCK_ROWS)
+
+    def rows_of(self, block: int) -> int:
+        """Rows of block number `block`."""
+        return min(BLOCK_ROWS, self.rows - block * BLOCK_ROWS)
+
+    def fixed_bytes(self, block: int) -> int:
+        """Bytes of a sealed block of fixed width."""
+        rows = self.rows_of(block)
+        return rows * self.column.width + (_bitmap_bytes(rows) if self.column.nullable else 0) + OVERHEAD
+
+    def sizes(self, lengths: tuple[int, ...]) -> list[int]:
+        """Bytes of each sealed block. `lengths`: as the manifest has them of variable values. Raises CheckFailed."""
+        if self.column.width:
+            return [self.fixed_bytes(block) for block in range(self.blocks)]
+        if len(lengths) != self.blocks:
+            raise _damaged()
+        return list(lengths)
+
+    def bound(self, block: int) -> bytes:
+        """Associated data of a block: every field with its length before it."""
+        column = self.column
+        fields = (
+            _FORMAT,
+            bytes.fromhex(self.table_id),
+            bytes.fromhex(self.object_id),
+            bytes.fromhex(self.segment),
+            bytes.fromhex(column.id),
+            column.type.encode(),
+            column.width.to_bytes(1, "big"),
+            bytes([column.nullable]),
+            block.to_bytes(8, "big"),
+            self.blocks.to_bytes(8, "big"),
+            self.rows.to_bytes(8, "big"),
+        )
+        return b"".join(len(each).to_bytes(4, "big") + each for each in fields)
+
+
+def seal_column(key: bytes, place: Place, values: Values, each: Mapped[int, bytes] = map) -> list[bytes]:
+    """The sealed blocks of a column. `each` maps a function over the blocks' numbers, perhaps in threads."""
+    cipher = AESGCM(key)
+    if place.column.width:
+
+        def seal(block: int) -> bytes:
+            return _sealed(cipher, place, block, _fixed(values, block, nullable=place.column.nullable))
+
+        return list(each(seal, range(place.blocks)))
+    assert values.lengths is not None  # noqa: S101 - a column without a width has lengths
+    contents = list(each(lambda block: _variable(values, block, nullable=place.column.nullable), range(place.blocks)))
+    if contents:
+        extra = _padding(values, [len(content) for content in contents])
+        contents[-1] += bytes(extra)
+    return list(each(lambda block: _sealed(cipher, place, block, contents[block]), range(place.blocks)))
+
+
+def open_blocks(
+    key: bytes,
+    place: Place,
+    first: int,
+    sealed: Iterable[memoryview],
+    each: Mapped[tuple[int, memoryview], Block] = map,
+) -> list[Block]:
+    """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place."""
+    cipher = AESGCM(key)
+
+    def opened(numbered: tuple[int, memoryview]) -> Block:
+        block, content = numbered
+        try:
+            plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
+        except InvalidTag:
+            raise _damaged() from None
+        return _parsed(place, block, plain)
+
+    return list(each(opened, enumerate(sealed, first)))
+
+
+def cut(content: bytes, sizes: list[int]) -> list[memoryview]:
+    """A range of an object as its blocks of these sizes. Raises CheckFailed where it has another length."""
+    ends = list(accumulate(sizes, initial=0))
+    if len(content) != ends[-1]:
+        raise _damaged()
+    view = memoryview(content)
+    return [view[start:stop] for start, stop in pairwise(ends)]
+
+
+def _sealed(cipher: AESGCM, place: Place, block: int, content: bytes) -> bytes:
+    nonce = os.urandom(_NONCE)
+    return nonce + cipher.encrypt(nonce, content, place.bound(block))
+
+
+def _part(rows: int, block: int) -> slice:
+    return slice(block * BLOCK_ROWS, min(rows, (block + 1) * BLOCK_ROWS))
+
+
+def _bitmap(values: Values, part: slice) -> bytes:
+    valid = np.ones(part.stop - part.start, np.bool_) if values.valid is None else values.valid[part]
+    return np.packbits(valid, bitorder="little").tobytes()
+
+
+def _fixed(values: Values, block: int, *, nullable: bool) -> bytes:
+    part = _part(values.rows, block)
+    return (_bitmap(values, part) if nullable else b"") + values.data[part].tobytes()
+
+
+def _variable(values: Values, block: int, *, nullable: bool) -> bytes:
+    assert values.lengths is not None  # noqa: S101 - as above
+    part = _part(values.rows, block)
+    start = int(values.lengths[: part.start].sum(dtype=np.uint64))
+    stop = start + int(values.lengths[part].sum(dtype=np.uint64))
+    content = (_bitmap(values, part) if nullable else b"") + values.lengths[part].tobytes()
+    content += values.data[start:stop].tobytes()
+    packed = content if values.rows < SMALL_ROWS else zstandard.ZstdCompressor(level=1).compress(content)
+    return _SIZE.pack(len(content)) + packed
+
+
+def _padding(values: Values, sizes: list[int]) -> int:
+    """Zero bytes after the last block's content."""
+    assert values.lengths is not None  # noqa: S101 - as above
+    total = sum(sizes)
+    if values.rows < SMALL_ROWS:
+        longest = max(_SHORTEST, int(values.lengths.max(initial=0)))
+        each = 1 << (longest - 1).bit_length()
+        return _SIZE.size + _bitmap_bytes(values.rows) + values.rows * (4 + each) - total
+    return padded(total) - total
+
+
+def padded(size: int) -> int:
+    """The next size of which only the leading bits are set: Padme (Nikitin et al., PoPETs 2019), at most 12% more."""
+    if size < _SMALLEST:
+        return _SMALLEST
+    bits = size.bit_length() - 1
+    loose = bits - bits.bit_length()
+    return -(-size >> loose) << loose
+
+
+def _parsed(place: Place, block: int, plain: bytes) -> Block:
+    rows, column = place.rows_of(block), place.column
+    bitmap_bytes = _bitmap_bytes(rows) if column.nullable else 0
+    view = memoryview(plain)
+    if not column.width:
+        view = _content(view, compressed=place.rows >= SMALL_ROWS)
+    bitmap = view[:bitmap_bytes] if column.nullable else None
+    rest = view[bitmap_bytes:]
+    if column.width:
+        if len(rest) != rows * column.width:
+            raise _damaged()
+        return Block(rows, bitmap, rest, None)
+    lengths = np.frombuffer(rest[: 4 * rows], np.uint32)
+    data = rest[4 * rows :]
+    if len(lengths) != rows or int(lengths.sum(dtype=np.uint64)) != len(data):
+        raise _damaged()
+    return Block(rows, bitmap, data, lengths)
+
+
+def _content(view: memoryview, *, compressed: bool) -> memoryview:
+    """A variable block's content, without compression and padding."""
+    if len(view) < _SIZE.size:
+        raise _damaged()
+    (size,) = _SIZE.unpack(view[: _SIZE.size])
+    rest = view[_SIZE.size :]
+    if not compressed:
+        if size > len(rest):
+            raise _damaged()
+        return rest[:size]
+    try:
+        if zstandard.frame_content_size(rest[:_FRAME_HEAD]) != size:  # before memory is taken for it
+            raise _damaged()
+        return memoryview(zstandard.ZstdDecompressor().decompress(rest, allow_extra_data=True))
+    except zstandard.ZstdError:
+        raise _damaged() from None
+
+
+def _bitmap_bytes(rows: int) -> int:
+    return -(-rows // 8)
+
+
+def _damaged() -> CheckFailed:
+    return CheckFailed(
+        "stored",
+        "a sealed column of the table is damaged, or another's",
+        hint="restore the store from a backup or an older version; `cleave verify` names what else is damaged",
+    )
