@@ -52,7 +52,7 @@ class StoredTables:
         for name, lazy in self._files.items():
             tables, key = open_tables(self.stores(), self._access, self._memory())
             with lazy.read(None) as table:
-                put(tables, self.stores(), key, table, name, None, Silent(), lossless=True, scan=scan)
+                put(tables, self.stores(), key, table, name, None, Silent(), scan=scan)
 
     def session(self, name: str, *others: str) -> StoredSession:
         if (name, *others) not in self._sessions:
