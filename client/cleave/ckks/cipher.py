@@ -23,12 +23,9 @@ Form = Literal["coefficients", "ntt"]  # what a ciphertext's polynomials are giv
 _EXPORT_AGAIN = "have it exported again: cleave key export"
 
 
-def generate(profile: Profile) -> tuple[bytes, bytes]:
-    """A new secret key and its public key, as SEAL's files."""
-    generator = seal.api.KeyGenerator(seal.ring(profile.name).context)
-    public = seal.api.PublicKey()
-    generator.create_public_key(public)
-    return seal.save(generator.secret_key()), seal.save(public)
+def generate(profile: Profile) -> bytes:
+    """A new secret key, as SEAL's file."""
+    return seal.save(seal.api.KeyGenerator(seal.ring(profile.name).context).secret_key())
 
 
 class Sentinels:

@@ -1,9 +1,9 @@
-"""The secret key in one owner-only file, wrapped by a passphrase.
+"""The owner's key in one file that only its owner may read, wrapped by a passphrase.
 
-The file is JSON (docs/key-file.md). In the clear: format version, key id, profile, time of creation, public key. Under
-AES-256-GCM: the CKKS secret key and a 32-byte master key, from which HKDF derives the sentinels' PRF key. The wrapping
-key comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes,
-4 lanes, 64 MiB); the clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is
+The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, and the
+newest versions of tables known when the file was copied. Under AES-256-GCM: the 32-byte master secret. The wrapping key
+comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes, 4
+lanes, 64 MiB); the clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is
 home-made.
 """
 
@@ -22,20 +22,18 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from cleave.ckks.key_format import (
     ARGON2,
-    MASTER_BYTES,
     NONCE_BYTES,
     SALT_BYTES,
+    Floors,
     KeyFile,
     Wrapping,
-    key_id_of,
     read_key_file,
 )
 from cleave.ckks.passphrase import refuse_trivial
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey
 from cleave.files import write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
-from cleave_shared.params import SUM60_PACK, Profile
 
 # A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.
 Passphrase = bytes | Callable[[], bytes] | None
@@ -43,68 +41,69 @@ Passphrase = bytes | Callable[[], bytes] | None
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """What a key file tells without its passphrase."""
+    """What a key file shows without its passphrase."""
 
     path: Path
     key_id: str
-    profile: Profile
     created: str  # ISO 8601, UTC
     wrapped: bool
-    suspect: str | None = None  # since when, ISO 8601, UTC
 
 
-def create_key(path: Path, passphrase: bytes | None, profile: Profile = SUM60_PACK) -> KeyInfo:
+def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
     """Make a key and write it to `path` (mode 0600).
 
     Raises KeyFileError if the file is there already, or for a trivial passphrase.
     """
-    from cleave.ckks.cipher import generate  # noqa: PLC0415 - TenSEAL takes 60 ms; `key show` does without
-
     if passphrase is not None:
         refuse_trivial(passphrase)
-    secret, public = generate(profile)
+    master = secrets.token_bytes(MASTER_BYTES)
+    signing = OwnerKey(master).signing_key().public_key().public_bytes_raw()
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    bare = KeyFile(key_id_of(public), profile, created, public, None, secrets.token_bytes(MASTER_BYTES) + secret)
-    _write(path, bare, passphrase, overwrite=False)
+    _write(path, KeyFile(created, signing, {}, None, master), passphrase, overwrite=False)
     return describe_key(path)
 
 
 def describe_key(path: Path) -> KeyInfo:
     file = read_key_file(path)
-    return KeyInfo(path, file.key_id, file.profile, file.created, file.wrapping is not None, file.suspect_since)
+    return KeyInfo(path, file.key_id, file.created, file.wrapping is not None)
 
 
-def mark_suspect(path: Path, check: str) -> None:
-    """Note that an answer under this key failed `check` though it arrived as it was sent. Needs no passphrase.
-
-    Whoever made such an answer may have learned from it something of what the key encrypts (docs/ckks.md,
-    SECURITY.md), and the next answer would teach more. What is encrypted already stays readable.
-    """
-    file = read_key_file(path)
-    if file.suspect is None:
-        since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        marked = replace(file, suspect={"since": since, "check": check})
-        write_atomically(path, marked.dump(), mode=0o600, overwrite=True, error=KeyFileError)
-
-
-def open_key(path: Path, passphrase: Passphrase) -> SecretKey:
+def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
     """Unwrap the key. A `passphrase` that is a function is called only if there is something to unwrap.
 
     Raises KeyFileError if it is wrong or missing; if the key is bare though a passphrase was supplied, for then it is
     not the file that was wrapped; or if it is bare and others may read it.
     """
     file = read_key_file(path)
-    opened = _unwrapped(path, file, passphrase).secret
+    key = OwnerKey(_unwrapped(path, file, passphrase).secret, file.floors)
+    if key.key_id != file.key_id:
+        raise KeyFileError(
+            f"{path}: the key file is damaged: key id and secret do not belong together",
+            hint="restore it from a backup",
+        )
     if file.wrapping is None and path.stat().st_mode & 0o077:
         raise KeyFileError(
             f"{path}: others on this machine may use this key, which has no passphrase",
             hint=f"chmod 600 {path}, or wrap it: cleave key passphrase",
         )
-    return SecretKey(file.key_id, file.profile, opened[MASTER_BYTES:], opened[:MASTER_BYTES])
+    return key
+
+
+def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors) -> None:
+    """Write a copy of the key, wrapped by the same passphrase, with the newest versions of tables that are known here.
+
+    A machine that has the copy then accepts no older version. Raises KeyFileError as `open_key` does.
+    """
+    given = passphrase if isinstance(passphrase, bytes) or passphrase is None else None
+    file = read_key_file(path)
+    if file.wrapping is not None and given is None and callable(passphrase):
+        given = passphrase()
+    bare = _unwrapped(path, file, given)
+    _write(to, replace(bare, floors=floors), given, overwrite=False)
 
 
 def change_passphrase(path: Path, old: Passphrase, new: bytes | None) -> None:
-    """Wrap the same key anew, or store it unwrapped where `new` is None.
+    """Wrap the same key again, or store it unwrapped where `new` is None.
 
     Raises KeyFileError as `open_key` does, and for a trivial new passphrase.
     """

@@ -7,18 +7,17 @@ limits, unknown and repeated members are refused, and the key id is compared bef
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from cleave.ckks.owner_key import MASTER_BYTES, encoded, key_id_of
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
-from cleave_shared.params import PROFILES, Profile
 
-VERSION = 1
-MAX_BYTES = 4 << 20  # a key of N = 8192 takes 0.5 MB
-MASTER_BYTES = 32
+VERSION = 2
+MAX_BYTES = 1 << 20  # 90 bytes for each table whose version is in it
 SALT_BYTES = 16
 NONCE_BYTES = 12
 _TAG_BYTES = 16
@@ -26,8 +25,8 @@ _TAG_BYTES = 16
 # wrapping was no work of Cleave's. The most that is read costs seconds and a gigabyte, not a machine.
 ARGON2 = {"iterations": 3, "lanes": 4, "memory_cost": 64 * 1024}  # memory in KiB
 ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
-_CLEAR = ("cleave_key", "key_id", "profile", "created", "public_key")
-_TEXTS = ("key_id", "profile", "created", "public_key", "secret")
+_TEXTS = ("key_id", "created", "signing", "secret")
+_TAG = re.compile(r"[0-9a-f]{32}")
 _KDF = "argon2id"
 _NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
 
@@ -41,55 +40,45 @@ class Wrapping:
     settings: dict[str, int]
 
 
+Floors = dict[str, tuple[str, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A key file's content. `secret`: master key, then CKKS secret key; encrypted unless `wrapping` is None."""
+    """A key file's content. `secret`: the master secret, encrypted unless `wrapping` is None.
 
-    key_id: str
-    profile: Profile
+    `signing`: the public Ed25519 key. `floors`: by tag, a table's id and the newest version that was known of it.
+    """
+
     created: str  # ISO 8601, UTC
-    public_key: bytes
+    signing: bytes
+    floors: Floors
     wrapping: Wrapping | None
     secret: bytes
-    suspect: Any = None  # the mark that an answer under this key failed a check
 
     @property
-    def suspect_since(self) -> str | None:
-        """ISO 8601, UTC. A mark that cannot be read is one nevertheless."""
-        if self.suspect is None:
-            return None
-        since = self.suspect.get("since") if isinstance(self.suspect, dict) else None
-        return since if isinstance(since, str) else "an unknown time"
+    def key_id(self) -> str:
+        return key_id_of(self.signing)
 
     @property
     def associated(self) -> bytes:
         """What the wrapping authenticates besides: the members that could be exchanged, as JSON."""
-        return json.dumps([VERSION, self.key_id, self.profile.name, self.created]).encode()
+        return json.dumps([VERSION, self.key_id, self.created, sorted(self.floors.items())]).encode()
 
     def dump(self) -> str:
         content: dict[str, Any] = {
             "cleave_key": VERSION,
             "key_id": self.key_id,
-            "profile": self.profile.name,
             "created": self.created,
-            "public_key": encoded(self.public_key),
+            "signing": encoded(self.signing),
+            "floors": self.floors,
             "kdf": None,
         }
         if self.wrapping is not None:
             content["kdf"] = {"name": _KDF, "salt": encoded(self.wrapping.salt), **self.wrapping.settings}
             content["nonce"] = encoded(self.wrapping.nonce)
         content["secret"] = encoded(self.secret)
-        if self.suspect is not None:
-            content["suspect"] = self.suspect
         return json.dumps(content, indent=1) + "\n"
-
-
-def key_id_of(public_key: bytes) -> str:
-    return hashlib.sha256(public_key).hexdigest()[:32]
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def read_key_file(path: Path) -> KeyFile:
@@ -101,13 +90,11 @@ def read_key_file(path: Path) -> KeyFile:
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     version = content["cleave_key"]
     if isinstance(version, bool) or version != VERSION:
-        raise KeyFileError(f"{path}: key file version is not {VERSION}", hint="it was made by another release")
+        raise KeyFileError(
+            f"{path}: key file version is not {VERSION}", hint="it was made by another release: make a new key"
+        )
     if not all(isinstance(content.get(name), str) for name in _TEXTS):
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
-    if content["profile"] not in PROFILES:
-        raise KeyFileError(
-            f"{path}: this release does not know the key's profile", hint="it was made by another release"
-        )
     try:
         return _parse(content)
     except ValueError as error:
@@ -145,19 +132,24 @@ def _parse(content: dict[str, Any]) -> KeyFile:
         wrapping = _wrapping(content)
     elif "kdf" not in content:
         raise ValueError("kdf is missing")
-    known = {*_CLEAR, "kdf", "secret"} | ({"nonce"} if wrapping else set())
-    if set(content) - {"suspect"} != known:
+    known = {"cleave_key", *_TEXTS, "floors", "kdf"} | ({"nonce"} if wrapping else set())
+    if set(content) != known:
         raise ValueError("it has members that no key file has")
-    public_key, secret = bytes_of(content, "public_key"), bytes_of(content, "secret")
-    if content["key_id"] != key_id_of(public_key):
-        raise ValueError("key id and public key do not belong together")
-    if len(secret) <= MASTER_BYTES + (_TAG_BYTES if wrapping else 0):
-        raise ValueError("its secret part is too short")
-    suspect = None
-    if "suspect" in content:
-        suspect = content["suspect"] if content["suspect"] is not None else {}
-    profile = PROFILES[content["profile"]]
-    return KeyFile(content["key_id"], profile, content["created"], public_key, wrapping, secret, suspect)
+    signing = bytes_of(content, "signing", 32)
+    if content["key_id"] != key_id_of(signing):
+        raise ValueError("key id and signing key do not belong together")
+    secret = bytes_of(content, "secret", MASTER_BYTES + (_TAG_BYTES if wrapping else 0))
+    return KeyFile(content["created"], signing, _floors(content["floors"]), wrapping, secret)
+
+
+def _floors(content: Any) -> Floors:
+    if not isinstance(content, dict) or not all(
+        _TAG.fullmatch(tag) and isinstance(each, list) and len(each) == 2 and isinstance(each[0], str)
+        and _TAG.fullmatch(each[0]) and type(each[1]) is int and each[1] > 0
+        for tag, each in content.items()
+    ):
+        raise ValueError("floors are not versions of tables")
+    return {tag: (table_id, version) for tag, (table_id, version) in content.items()}
 
 
 def _wrapping(content: dict[str, Any]) -> Wrapping:

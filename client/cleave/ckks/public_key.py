@@ -1,11 +1,12 @@
 """The public side of a key, as others have it: what they encrypt and seal with, and know its owner's word by.
 
-    {"cleave_public_key": 2, "key_id", "profile", "public_key", "box", "signing", "invitation", "signature"}
+    {"cleave_public_key": 3, "key_id", "box", "signing", "invitation", "signature"}
 
-`box` is the public key of HPKE (RFC 9180) with X25519 and ML-KEM-768 together, so that what is sealed to the owner
-stays so for as long as the lattice ciphertexts beside it do; `signing` is an Ed25519 public key (RFC 8032). Both secret
-halves follow from the master key. `invitation` is what the owner says to contributors of one table, or null. The
-signature covers all of it: whoever knows the fingerprint of the three keys knows that the owner wrote the file.
+`box` is the public key of HPKE with X25519 and ML-KEM-768 together (draft-ietf-hpke-pq), so that what is sealed to the
+owner stays confidential against quantum computers; `signing` is an Ed25519 public key (RFC 8032), which does not
+withstand them. Both secret halves follow from the master secret. `invitation` is what the owner states to contributors
+of one table, or null. The signature covers all of it: a reader who knows the fingerprint of the two keys knows that the
+owner wrote the file.
 """
 
 from __future__ import annotations
@@ -17,50 +18,45 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hpke
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-from cleave.ckks.key_format import bytes_of, encoded, key_id_of, once
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.key_format import bytes_of, once
+from cleave.ckks.owner_key import OwnerKey, encoded, key_id_of
 from cleave.files import write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, KeyFileError
-from cleave_shared.params import PROFILES, Profile
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 8 << 20
 _MLKEM_BYTES, _X25519_BYTES = 1184, 32
 _MAGIC = b"CLP1"
 _SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 _MEMBERS = {
-    *("cleave_public_key", "key_id", "profile", "public_key", "box", "signing", "invitation", "signature"),
+    *("cleave_public_key", "key_id", "box", "signing", "invitation", "signature"),
 }
 _EXPORT = "it is what `cleave key export` writes, in one piece"
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """`public`: SEAL's file of the CKKS public key; `box`: ML-KEM-768's, then X25519's; `signing`: Ed25519's."""
+    """`box`: ML-KEM-768's public key, then X25519's; `signing`: Ed25519's."""
 
-    profile: Profile
-    public: bytes
     box: bytes
     signing: bytes
     invitation: str | None = None  # JSON, of cleave.store.invitation
 
     @property
     def key_id(self) -> str:
-        return key_id_of(self.public)
+        return key_id_of(self.signing)
 
     @property
     def fingerprint(self) -> str:
-        """Of the three keys, whatever the invitation: to be compared by another way than the file came."""
-        text = json.dumps(
-            ["cleave public key", self.profile.name, *map(encoded, (self.public, self.box, self.signing))]
-        )
+        """Fingerprint of the two keys, whatever the invitation: to be compared by another way than the file came."""
+        text = json.dumps(["cleave public key", *map(encoded, (self.box, self.signing))])
         return "SHA256:" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
     def seal(self, name: str, content: bytes) -> bytes:
@@ -72,13 +68,11 @@ class PublicKey:
         packed = zstandard.ZstdCompressor(level=3).compress(content)
         return _MAGIC + _SUITE.encrypt(packed, box, _info(name))
 
-    def dump(self, key: SecretKey) -> str:
-        signature = _signing_key(key).sign(self._signed())
+    def dump(self, key: OwnerKey) -> str:
+        signature = key.signing_key().sign(self._signed())
         content = {
             "cleave_public_key": VERSION,
             "key_id": self.key_id,
-            "profile": self.profile.name,
-            "public_key": encoded(self.public),
             "box": encoded(self.box),
             "signing": encoded(self.signing),
             "invitation": self.invitation,
@@ -97,15 +91,14 @@ class PublicKey:
         return json.dumps([f"cleave public key {VERSION}", self.fingerprint, self.invitation]).encode()
 
 
-def public_side(key: SecretKey, public: bytes, invitation: str | None = None) -> PublicKey:
-    """Of an opened key, whose CKKS public key is `public`."""
-    mlkem, x25519 = _box_keys(key)
+def public_side(key: OwnerKey, invitation: str | None = None) -> PublicKey:
+    """The public side of an opened key."""
+    mlkem, x25519 = key.box_keys()
     box = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
-    signing = _signing_key(key).public_key().public_bytes_raw()
-    return PublicKey(key.profile, public, box, signing, invitation)
+    return PublicKey(box, key.signing_key().public_key().public_bytes_raw(), invitation)
 
 
-def export_public(key: SecretKey, public: PublicKey, target: Path) -> None:
+def export_public(key: OwnerKey, public: PublicKey, target: Path) -> None:
     """Raises KeyFileError if `target` is there."""
     write_atomically(target, public.dump(key), mode=0o644, error=KeyFileError)
 
@@ -127,10 +120,6 @@ def read_public_key(path: Path) -> PublicKey:
         raise KeyFileError(
             f"{path}: public key file version is not {VERSION}", hint="have it exported again by this release"
         )
-    if not isinstance(content.get("profile"), str) or content["profile"] not in PROFILES:
-        raise KeyFileError(
-            f"{path}: this release does not know the key's profile", hint="it was made by another release"
-        )
     try:
         return _parse(content)
     except ValueError as error:
@@ -144,21 +133,19 @@ def _parse(content: dict[str, Any]) -> PublicKey:
     if invitation is not None and not isinstance(invitation, str):
         raise ValueError("its invitation is no text")
     found = PublicKey(
-        PROFILES[content["profile"]],
-        bytes_of(content, "public_key"),
         bytes_of(content, "box", _MLKEM_BYTES + _X25519_BYTES),
         bytes_of(content, "signing", 32),
         invitation,
     )
     if content["key_id"] != found.key_id:
-        raise ValueError("key id and public key do not belong together")
+        raise ValueError("key id and signing key do not belong together")
     found.verify(bytes_of(content, "signature", 64))
     return found
 
 
-def open_sealed(key: SecretKey, name: str, sealed: bytes, most: int) -> bytes:
+def open_sealed(key: OwnerKey, name: str, sealed: bytes, most: int) -> bytes:
     """What was sealed to the owner as the object `name`, at most `most` bytes of it. Raises CheckFailed."""
-    mlkem, x25519 = _box_keys(key)
+    mlkem, x25519 = key.box_keys()
     failed = CheckFailed("stored", "an object that was sealed for this key is damaged or another's")
     try:
         if sealed[: len(_MAGIC)] != _MAGIC:
@@ -176,19 +163,4 @@ def open_sealed(key: SecretKey, name: str, sealed: bytes, most: int) -> bytes:
 
 
 def _info(name: str) -> bytes:
-    return b"cleave/1/sealed/" + name.encode()
-
-
-def _box_keys(key: SecretKey) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
-    seed = key.derive("box/mlkem/d") + key.derive("box/mlkem/z")
-    try:
-        return MLKEM768PrivateKey.from_seed_bytes(seed), X25519PrivateKey.from_private_bytes(key.derive("box/x25519"))
-    except UnsupportedAlgorithm:
-        raise KeyFileError(
-            "the OpenSSL that the cryptography package was built with has no ML-KEM",
-            hint="use the package's own wheels, which have it",
-        ) from None
-
-
-def _signing_key(key: SecretKey) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(key.derive("sign"))
+    return b"cleave/2/sealed/" + name.encode()

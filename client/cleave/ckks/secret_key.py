@@ -1,8 +1,9 @@
-"""The secret key once it is opened, and the keys derived from it."""
+"""A CKKS secret key of one table or one session, and the keys derived beside it."""
 
 from __future__ import annotations
 
 import hmac
+import secrets
 from typing import Any
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -12,7 +13,10 @@ from cleave_shared.params import Profile
 
 
 class SecretKey:
-    """An opened key. Its secrets are reachable by `cleave.ckks.cipher` only and never shown."""
+    """Its secrets are reachable by `cleave.ckks.cipher` only and never shown.
+
+    `key_id`: 32 hex digits that requests and answers name it by; they say nothing of the key.
+    """
 
     __slots__ = ("_master", "key_id", "profile", "secret")
 
@@ -29,9 +33,16 @@ class SecretKey:
         raise TypeError("a secret key is not serialised")  # forked workers inherit it; nothing sends it
 
     def derive(self, purpose: str) -> bytes:
-        """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from the master key."""
-        return HKDFExpand(SHA256(), 32, b"cleave/1/" + purpose.encode()).derive(self._master)
+        """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from 32 secret bytes that go with the key."""
+        return HKDFExpand(SHA256(), 32, b"cleave/2/ckks/" + purpose.encode()).derive(self._master)
 
     def tag(self, text: str) -> str:
         """32 hex digits that stand for `text` on the wire: without the key no guess at it can be confirmed."""
         return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
+
+
+def fresh_key(profile: Profile) -> SecretKey:
+    """A new key, for one session."""
+    from cleave.ckks.cipher import generate  # noqa: PLC0415 - TenSEAL takes 60 ms
+
+    return SecretKey(secrets.token_hex(16), profile, generate(profile), secrets.token_bytes(32))

@@ -1,0 +1,77 @@
+"""The owner's key: one master secret of 32 bytes, from which a key for each purpose follows.
+
+Whoever is given the key of one purpose learns no other. No CKKS secret is among them: each table and each session has a
+CKKS secret of its own (cleave.ckks.secret_key).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from cleave_shared.errors import KeyFileError
+
+MASTER_BYTES = 32
+
+
+class OwnerKey:
+    """An opened key file. Its master secret is never shown, sent or serialised.
+
+    `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest version of tables that was known
+    when the key file was copied, by what `cleave.store.memory` knows them by.
+    """
+
+    __slots__ = ("_master", "floors", "key_id")
+
+    def __init__(self, master: bytes, floors: dict[str, tuple[str, int]] | None = None) -> None:
+        self._master = master
+        self.key_id = key_id_of(self.signing_key().public_key().public_bytes_raw())
+        self.floors = floors or {}
+
+    def __repr__(self) -> str:
+        return f"OwnerKey({self.key_id})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an owner's key is not serialised")  # forked workers inherit it; nothing sends it
+
+    def derive(self, purpose: str) -> bytes:
+        """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from the master secret."""
+        return HKDFExpand(SHA256(), 32, b"cleave/2/" + purpose.encode()).derive(self._master)
+
+    def tag(self, text: str) -> str:
+        """32 hex digits that stand for `text` in a store: without the key no guess at it can be confirmed."""
+        return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """The key that heads and invitations are signed with (RFC 8032)."""
+        return Ed25519PrivateKey.from_private_bytes(self.derive("sign"))
+
+    def box_keys(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+        """The keys that contributors seal to, by HPKE with ML-KEM-768 and X25519 together. Raises KeyFileError."""
+        seed = self.derive("box/mlkem/d") + self.derive("box/mlkem/z")
+        try:
+            mlkem = MLKEM768PrivateKey.from_seed_bytes(seed)
+            return mlkem, X25519PrivateKey.from_private_bytes(self.derive("box/x25519"))
+        except UnsupportedAlgorithm:
+            raise KeyFileError(
+                "the OpenSSL that the cryptography package was built with has no ML-KEM",
+                hint="use the package's own wheels, which have it",
+            ) from None
+
+
+def key_id_of(signing: bytes) -> str:
+    """The id of the key whose public signing key is `signing`."""
+    return hashlib.sha256(b"cleave key 2" + signing).hexdigest()[:32]
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
