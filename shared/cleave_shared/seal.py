@@ -240,18 +240,18 @@ class Ring:
         parameters.set_plain_modulus(2)
         return api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
 
-    def seeded(self, zero: bytes | memoryview, residues: Residues, *, ntt_form: bool) -> bytes:
-        """The file of a seeded encryption of a polynomial (N,), from what a file of one of zero in that form holds.
+    def seeded(self, zero: bytes | memoryview, residues: Residues) -> bytes:
+        """The file of a seeded encryption, in coefficient form, of a polynomial (N,), made of what one of zero holds.
 
         `zero` must not be used a second time: who sees both results has the difference of the polynomials. Raises
         ValueError if it is not such a file.
         """
         start, stop = _CIPHERTEXT.size + _HEADER.size + 8, len(zero) - SEED_BYTES
-        if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (ntt_form, 2, self.degree):
+        if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (False, 2, self.degree):
             raise ValueError("not a seeded ciphertext of this ring")
         total = residues + np.frombuffer(zero, np.uint64, self.degree, start)
         np.minimum(total, total - np.uint64(self.modulus), out=total)  # below 2q; below q the difference wraps
-        head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, 2, self.degree, 1, 1.0, 1)
+        head = _CIPHERTEXT.pack(*self._parms_id, False, 2, self.degree, 1, 1.0, 1)
         return wrapped(head, zero[_CIPHERTEXT.size : start], total.data.cast("B"), zero[stop:])
 
     def constant_key(self, key: T, value: int) -> T:

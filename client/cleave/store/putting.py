@@ -10,12 +10,11 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.pool import open_pool, total
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.quantities import counted
@@ -40,12 +39,6 @@ _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
-
-
-def say_notes(told: Iterable[bytes], say: Say) -> None:
-    """What its user should know of encryptions made ahead, from what ciphers told of them."""
-    for note in total(told).notes:
-        say(f"note: {note}")
 
 
 def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
@@ -132,7 +125,7 @@ class Putting:
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
         stores, folder = self._stores, self._tables.folder(manifest.table)
-        cipher = Cipher(self._key, open_pool(self._key))
+        cipher = Cipher(self._key)
         writer = SegmentWriter(stores.sensitive, stores.plain, vault, cipher, self._key.profile, folder)
         with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
             if not are_those(slices, [each.rows for each in added], digests, advance):
@@ -148,7 +141,6 @@ class Putting:
                     digests.append(each.digest)
                     cells = each.cells
                     self._save(manifest, added, digests, cells)
-        say_notes([*encryptors.said, cipher.told()], self._say)
         if sum(each.rows for each in added) != survey.rows:
             raise changed(stream.name)
         return self._commit(manifest, added, cells)

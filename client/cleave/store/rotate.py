@@ -17,7 +17,6 @@ import numpy as np
 
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.pool import open_pool
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
@@ -31,7 +30,7 @@ from cleave.store.lanes import Integers
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest, Object, Segment, Totals, new_id
 from cleave.store.opening import Place, open_lane
-from cleave.store.putting import Say, say_notes
+from cleave.store.putting import Say
 from cleave.store.segment import Begun, SegmentWriter
 from cleave.store.storage import ConflictError
 from cleave.store.stored_lanes import columns_of_rows, lanes_of, marks_of, total_label, total_lanes
@@ -105,7 +104,7 @@ class _Rotation:
         self._vault = Vault(new.key, self._table_id)
         self._folder = new.tables.folder(self._source.table)
         self._cipher = Cipher(old.key)
-        self._new_cipher = Cipher(new.key, open_pool(new.key))
+        self._new_cipher = Cipher(new.key)
         self._writer = SegmentWriter(
             stores.sensitive, stores.plain, self._vault, self._new_cipher, new.key.profile, self._folder
         )
@@ -129,7 +128,6 @@ class _Rotation:
                 known[_content(made)] = made
                 done.append(made)
                 drafts.save(self._draft(asked, there.head if there else None, done))
-        say_notes([*encryptors.said, self._new_cipher.told()], self._say)
         committed = self._commit(tuple(known[_content(each)] for each in self._source.segments), there)
         drafts.delete()
         self._new.tables.sweep(committed)
