@@ -43,7 +43,7 @@ store-faults: setup
 	CLEAVE_STORE_FAULTS=$(or $(FAULTS),50) nice -n 19 $(BIN)/python -m pytest tests/store/test_killed.py \
 		tests/store/test_killed_contributors.py tests/store/test_contribute_resume.py tests/store/test_s3_faults.py \
 		tests/store/test_faults.py tests/store/test_contributor_faults.py tests/store/test_rotate.py \
-		tests/store/test_foreign.py tests/store/test_packed.py tests/store/test_packed_scan.py tests/store/test_scan_faults.py \
+		tests/store/test_foreign.py tests/store/test_scan_faults.py \
 		tests/store/test_scan_conformance.py
 
 # Small changes to the code that guards answers and keys: each is noticed by a test, or justified. See tests/mutation.

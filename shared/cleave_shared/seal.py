@@ -289,7 +289,13 @@ class Ring:
             first, second = self._polynomials(ciphertext)
             constant = np.full(self.degree, self.constant(first), np.uint64)  # the transform of a constant is constant
             return self._ciphertext_file(np.stack([constant, second]), ntt_form=True, compress=True)
-        return self._kept(ciphertext, slice(coefficients))
+        if ciphertext.is_ntt_form():
+            self.evaluator.transform_from_ntt_inplace(ciphertext)
+        found = self._polynomials(ciphertext)
+        polynomials = np.zeros_like(found)
+        polynomials[0, :coefficients] = found[0, :coefficients]
+        polynomials[1:] = found[1:]
+        return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def constant(self, transformed: Residues) -> int:
         """Coefficient 0 of a polynomial in NTT form (N,), modulo q.
@@ -300,19 +306,6 @@ class Ring:
         high, low = transformed >> np.uint64(32), transformed & np.uint64((1 << 32) - 1)
         total = (int(high.sum()) << 32) + int(low.sum())
         return total * pow(self.degree, -1, self.modulus) % self.modulus
-
-    def spaced(self, ciphertext: Any, step: int) -> bytes:
-        """The same, of the coefficients 0, `step`, 2 `step`... only."""
-        return self._kept(ciphertext, slice(None, None, step))
-
-    def _kept(self, ciphertext: Any, coefficients: slice) -> bytes:
-        if ciphertext.is_ntt_form():
-            self.evaluator.transform_from_ntt_inplace(ciphertext)
-        found = self._polynomials(ciphertext)
-        polynomials = np.zeros_like(found)
-        polynomials[0, coefficients] = found[0, coefficients]
-        polynomials[1:] = found[1:]
-        return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def _ciphertext_file(self, polynomials: Residues, *, ntt_form: bool, compress: bool = False) -> bytes:
         head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, len(polynomials), self.degree, 1, 1.0, 1)

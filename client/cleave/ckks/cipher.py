@@ -15,7 +15,6 @@ from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.errors import KeyFileError, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.packing import elements
 from cleave_shared.params import Profile
 
 _EXPORT_AGAIN = "have it exported again: cleave key export"
@@ -116,16 +115,8 @@ class Cipher(_Encoder):
             raise KeyFileError(
                 "the key file does not hold a key of its profile", hint="restore it from a backup"
             ) from None
-        self._secret = secret
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
-
-    def packing_key(self, levels: int) -> bytes:
-        """A new evaluation key, public as any, by which whoever has it packs results (cleave_shared.packing): SEAL's
-        file of `levels` Galois keys, seeded, 131 KB each.
-        """
-        generator = seal.api.KeyGenerator(self.ring.context, self._secret)
-        return seal.save(generator.create_galois_keys(elements(levels)))
 
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
         """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.

@@ -19,7 +19,6 @@ from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes
 from cleave.store.manifest import Object, Segment
 from cleave.store.names import NUMBER
-from cleave.store.packed import Room
 from cleave.store.remote import Remote
 from cleave.store.rows import Rows
 from cleave.store.scanned import Scanned
@@ -122,13 +121,6 @@ class Stored:
         """What takes in the sums that a service makes of rows of `segment`."""
         marks, label = marks_of(segment, self._cipher), bytes.fromhex(segment.id)
         return Scanned(self.row_lanes(segment), self._cipher, marks, label, self._cipher.ring.modulus)
-
-    def room(self, segment: Segment) -> Room:
-        """What decides whether sums of rows of `segment` come back packed."""
-        return Room(self.row_lanes(segment), self._cipher.ring.degree, self._cipher.ring.modulus)
-
-    def new_packing_key(self, levels: int) -> bytes:
-        return self._cipher.packing_key(levels)
 
     @property
     def vault(self) -> Vault:
