@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test fuzz bombs store-faults pool-kills mutants check lock charts clean
+.PHONY: setup demo test test-all fuzz bombs store-faults mutants check lock charts clean
 
 setup: $(READY)
 
@@ -22,13 +22,13 @@ demo: setup
 	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
 	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
-# Processes that race for encryptions made ahead and are killed, KILLS of them.
-pool-kills: setup
-	CLEAVE_POOL_KILLS=$(or $(KILLS),60) $(BIN)/python -m pytest tests/ckks/test_pool.py -k killed
-
 # Files of tests side by side, a process for each core; a file's own tests one after the other.
 test: setup
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+# The slow tests too, among them those of the laboratory (benchmarks/tests).
+test-all: setup
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m 'not sam'
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup
@@ -43,7 +43,7 @@ store-faults: setup
 	CLEAVE_STORE_FAULTS=$(or $(FAULTS),50) nice -n 19 $(BIN)/python -m pytest tests/store/test_killed.py \
 		tests/store/test_killed_contributors.py tests/store/test_contribute_resume.py tests/store/test_s3_faults.py \
 		tests/store/test_faults.py tests/store/test_contributor_faults.py tests/store/test_rotate.py \
-		tests/store/test_foreign.py tests/store/test_packed.py tests/store/test_packed_scan.py tests/store/test_scan_faults.py \
+		tests/store/test_foreign.py tests/store/test_scan_faults.py \
 		tests/store/test_scan_conformance.py
 
 # Small changes to the code that guards answers and keys: each is noticed by a test, or justified. See tests/mutation.

@@ -60,7 +60,7 @@ bench-planner: setup
 bench-model: setup
 	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
 
-# A question with and without encryptions made ahead (cleave warm), as pairs: two minutes.
+# A question over a file with and without encryptions made ahead, as pairs: a minute.
 bench-pool: setup
 	$(BIN)/python -m benchmarks.pool $(if $(PAIRS),--pairs $(PAIRS))
 

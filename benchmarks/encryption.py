@@ -3,7 +3,8 @@
 Every method in the same ring (N = 8192, one data prime of 60 bits, the profile of Cleave), by the same SEAL through
 TenSEAL, in one process on one core, in turn. Ahead is what can be done before the values are known, reconstruct what
 brings them in, randomise what makes the ciphertext a fresh one, in CPU seconds. Value by value is a fraction, scaled
-up. Saving is in none but Cleave's own rows. Nemesis and Rache are INSECURE: tests/security/test_caches_broken.py.
+up. Saving is in none but Cleave's own rows. Nemesis and Rache are INSECURE:
+benchmarks/tests/test_caches_broken.py.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 
 from benchmarks.insecure.nemesis import InsecureNemesis, encoded
 from benchmarks.insecure.rache import InsecureRache
+from benchmarks.pool import PooledCipher
 from benchmarks.tables import figure, machine, markdown, spread
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import carried
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.pool import TOGETHER, Pool, total
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.moments import SENTINELS
@@ -40,6 +41,7 @@ FIXED_BITS, VALUE_BITS = 8, 16  # Rache takes integers: values in 256ths
 COEFFICIENT_BITS = 30
 VECTORS = {"vector of 582,026": 582_026, "vector of 878,538": 878_538, "columns, 1,000,000 x 4": 4_000_000}
 ONE_BY_ONE = 150
+TOGETHER = 8  # ciphertexts of one call
 
 Doubles = NDArray[np.float64]
 
@@ -193,17 +195,13 @@ def coefficients(keys: Keys, values: Doubles, laps: Laps) -> None:
 
 
 def made_ahead(keys: Keys, values: Doubles, laps: Laps) -> None:
-    """The same from a pool on disk, as `cleave warm` fills it: claimed, opened and deleted while the clock runs."""
-    cipher = Cipher(keys.key)
-    with tempfile.TemporaryDirectory() as folder:
-        pool = Pool(Path(folder) / "pool", keys.key)
-        laps.start()
-        for _ in range(0, -(-len(values) // PLACES), TOGETHER):
-            pool.add("coefficients", cipher.fresh("coefficients", TOGETHER))
-        laps.stop("ahead")
-        _by_cleave(Cipher(keys.key, pool), values, laps)
-        if total([pool.told()]).taken != -(-len(values) // PLACES):
-            raise SystemExit("not all were of the pool")
+    """The same, each ciphertext from an encryption of zero made ahead (benchmarks.pool)."""
+    laps.start()
+    cipher = PooledCipher(keys.key, -(-len(values) // PLACES))
+    laps.stop("ahead")
+    _by_cleave(cipher, values, laps)
+    if cipher.left:
+        raise SystemExit("not all encryptions made ahead were used")
 
 
 def _by_cleave(cipher: Cipher, values: Doubles, laps: Laps) -> None:
@@ -237,7 +235,7 @@ METHODS = (
     Method("Nemesis as published", nemesis, SLOTS, "INSECURE"),
     Method("pool of Enc(0), each used once", pool_of_zeros, SLOTS),
     Method("Cleave, coefficients, saved", coefficients, PLACES),
-    Method("Cleave from its pool (`cleave warm`), saved", made_ahead, PLACES),
+    Method("Cleave with encryptions made ahead, saved", made_ahead, PLACES),
 )
 REFERENCE = "CKKS batch, public key"
 

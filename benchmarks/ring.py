@@ -1,67 +1,84 @@
-"""`python -m benchmarks.ring`: ring packing of results, beside what HERMES published; Markdown for docs/performance.md.
+"""`make bench-ring`: ring packing of results, beside what HERMES published, and what it would save a scan of 255 sums.
 
 A result is a ciphertext of which one coefficient matters, as a masked sum is. Processor time of one thread: of the
-packing itself, and of all of a service's share: results read from files, packed, and written.
+packing itself, and of all of a service's share: results read from files, packed, and written. The product has no ring
+packing, for it has no evaluation key.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import duckdb
 import numpy as np
 
-from cleave.ckks.key_file import create_key
-from cleave.local.embedded import embedded_services
-from cleave.session import Access, Silent
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
-from cleave.store.memory import Memory
-from cleave.store.put import put
-from cleave.store.services import Services
-from cleave.store.session import StoredSession, open_tables
-from cleave.table.schema import load_schema
-from cleave.table.table import open_table
-from cleave_shared import limits, seal
-from cleave_shared.packing import Packer, PackingKey, elements
+from benchmarks.packing import Packer, elements
+from benchmarks.tables import figure, markdown
+from cleave_shared import seal
 from cleave_shared.params import SUM60_PACK, Profile
 
 LEVELS = (4, 6, 8, 10)
+SCAN_LEVELS = 8  # 255 sums
 RUNS = 5
-ROWS = 100_000
-SCHEMA = """
-[columns.day]
-kind = "plain"
-type = "BIGINT"
-[columns.bill]
-kind = "encrypted"
-type = "DECIMAL(9,2)"
-lower = 0
-upper = 1000
-[columns.age]
-kind = "encrypted"
-type = "BIGINT"
-lower = 0
-upper = 127
-"""
-HERMES = "| HERMES, as published | 4096 | | | 0.31 | | 5 | | |"
-SMALL = Profile(  # for this table only: what is stored has the other one
+NETWORK_BYTES = 12_500_000  # a second: 100 Mbit/s
+HERMES = ["HERMES, as published", "4096", "", "", "0.31", "", "5", "", ""]
+SMALL = Profile(
     name="ring-4096",
     degree=4096,
     prime_bits=(53, 53),
     estimated_bits=(129, 122, 87),
     source="docs/ckks.md section 6",
 )
+
+
+class Results:
+    """Results to pack under a key made for the purpose."""
+
+    def __init__(self, profile: Profile, levels: int) -> None:
+        self.ring = seal.Ring(profile)
+        self.levels = levels
+        self.count = (1 << levels) - 1
+        generator = seal.api.KeyGenerator(self.ring.context)
+        secret = generator.secret_key()
+        self._encryptor = seal.api.Encryptor(self.ring.context, secret)
+        self._decryptor = seal.api.Decryptor(self.ring.context, secret)
+        self.key_file = seal.save(generator.create_galois_keys(elements(levels)))
+        self.keys = seal.restore(seal.api.GaloisKeys(), self.ring.context, self.key_file)
+        self.packer = Packer(self.ring, self.keys, levels)
+        self._made: list[bytes] = []
+
+    def encrypted(self, number: int) -> bytes:
+        """The file of a result that holds `number`, and others at the coefficients that do not matter."""
+        ciphertext = seal.api.Ciphertext()
+        polynomial = np.full(self.ring.degree, 7, np.int64)
+        polynomial[0] = number
+        self._encryptor.encrypt_symmetric(self.ring.plaintexts([polynomial])[0], ciphertext)
+        return self.ring.truncated(ciphertext, 1)
+
+    @property
+    def files(self) -> list[bytes]:
+        if not self._made:
+            self._made = [self.encrypted(number) for number in range(min(self.count, 15))]
+        return [self._made[at % len(self._made)] for at in range(self.count)]
+
+    def read(self, files: Sequence[bytes]) -> list[Any]:
+        return [self.ring.ciphertext(each) for each in files]
+
+    def packed(self, files: Sequence[bytes], shift: int = 3) -> bytes:
+        return self.packer.file(self.packer.pack(self.read(files), [shift] * len(files)))
+
+    def decrypted(self, file: bytes) -> Any:
+        """The centred coefficients (N,) of a ciphertext's file."""
+        ciphertext, plaintext = self.ring.ciphertext(file), seal.api.Plaintext()
+        if not ciphertext.is_ntt_form():
+            self.ring.evaluator.transform_to_ntt_inplace(ciphertext)
+        self._decryptor.decrypt(ciphertext, plaintext)
+        return self.ring.centred(self.ring.inverse_ntt(seal.plaintext_values(plaintext)[None]))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,52 +92,59 @@ class Line:
     answer: int
     apart: int
 
-    def markdown(self) -> str:
+    @property
+    def cells(self) -> list[str]:
         each = [1e3 * seconds / self.results for seconds in self.pack]
-        whole = [1e3 * seconds / self.results for seconds in self.whole]
-        primes = ", ".join(map(str, self.profile.prime_bits))
-        return (
-            f"| [{primes}] | {self.profile.degree} | {self.results} | {1e3 * statistics.median(self.pack):.0f} "
-            f"| {statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f}) | {statistics.median(whole):.2f} "
-            f"| {self.seeded / 1e6:.2f} ({self.expanded / 1e6:.1f}) "
-            f"| {self.answer / 1e3:.0f} | {self.apart / 1e3:,.0f} |"
-        )
+        return [
+            f"[{', '.join(map(str, self.profile.prime_bits))}]",
+            str(self.profile.degree),
+            str(self.results),
+            f"{1e3 * statistics.median(self.pack):.0f}",
+            f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})",
+            f"{1e3 * statistics.median(self.whole) / self.results:.2f}",
+            f"{self.seeded / 1e6:.2f} ({self.expanded / 1e6:.1f})",
+            f"{self.answer / 1e3:.0f}",
+            f"{self.apart / 1e3:,.0f}",
+        ]
 
 
-def measured(profile: Profile, levels: int) -> Line:
-    ring = seal.Ring(profile)
-    generator = seal.api.KeyGenerator(ring.context)
-    encryptor = seal.api.Encryptor(ring.context, generator.secret_key())
-    key_file = seal.save(generator.create_galois_keys(elements(levels)))
-    key = PackingKey(ring, key_file, levels)
-    packer, results = Packer(ring, key), (1 << levels) - 1
-    files = [_result(ring, encryptor, at) for at in range(min(results, 15))]
-    files = [files[at % len(files)] for at in range(results)]
-    shifts = [3] * results
-
-    def read() -> list[Any]:
-        return [ring.ciphertext(each) for each in files]
-
-    packer.pack(read(), shifts)  # what is kept from then on
-    answer = packer.file(packer.pack(read(), shifts))
+def measured(profile: Profile, levels: int, runs: int = RUNS) -> Line:
+    made = Results(profile, levels)
+    files, shifts = made.files, [3] * made.count
+    made.packed(files)  # what is made once
     return Line(
         profile,
-        results,
-        [_seconds(partial(packer.pack, read(), shifts)) for _ in range(RUNS)],
-        [_seconds(lambda: packer.file(packer.pack(read(), shifts))) for _ in range(RUNS)],
-        len(key_file),
-        len(seal.save(key.keys)),
-        len(answer),
+        made.count,
+        [_seconds(partial(made.packer.pack, made.read(files), shifts)) for _ in range(runs)],
+        [_seconds(lambda: made.packed(files)) for _ in range(runs)],
+        len(made.key_file),
+        len(seal.save(made.keys)),
+        len(made.packed(files)),
         sum(map(len, files)),
     )
 
 
-def _result(ring: seal.Ring, encryptor: Any, number: int) -> bytes:
-    ciphertext = seal.api.Ciphertext()
-    polynomial = np.full(ring.degree, number, np.int64)
-    polynomial[0] = number + 1
-    encryptor.encrypt_symmetric(ring.plaintexts([polynomial])[0], ciphertext)
-    return ring.truncated(ciphertext, 1)
+def scan(levels: int = SCAN_LEVELS, runs: int = RUNS) -> list[list[str]]:
+    """What 2^levels - 1 sums of a scan take, packed and one by one, beside the masks and sums, which are the same."""
+    made = Results(SUM60_PACK, levels)
+    files = made.files
+    answers = {"one by one": files, "packed": [made.packed(files)]}
+    lines = []
+    for way, found in answers.items():
+        packing = [_seconds(lambda: made.packed(files)) for _ in range(runs)] if way == "packed" else [0.0]
+        reading = [_seconds(lambda found=found: [made.decrypted(each) for each in found]) for _ in range(runs)]
+        size = sum(map(len, found))
+        lines.append(
+            [
+                f"{made.count} sums, {way}",
+                figure(statistics.median(packing)),
+                figure(statistics.median(reading)),
+                f"{size / 1e6:.2f}",
+                f"{size / NETWORK_BYTES:.2f}",
+                f"{len(made.key_file) / 1e6:.2f}" if way == "packed" else "0",
+            ]
+        )
+    return lines
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -130,74 +154,14 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def scans() -> list[str]:
-    """One question of a stored table, its sums packed and one by one, in turns."""
-    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        folder = Path(place)
-        session = stack.enter_context(_stored(folder))
-        lines = []
-        for days in (30, 6):
-            sql = f"SELECT day // {days} AS d, SUM(bill), SUM(age) FROM visits GROUP BY d"
-            found: dict[bool, list[tuple[float, float, int, int]]] = {True: [], False: []}
-            for _ in range(RUNS + 1):
-                for packed, of in found.items():
-                    of.append(_asked(session, sql, packed=packed))
-            for packed, of in found.items():
-                wall, cpu, received, calls = (statistics.median(each[at] for each in of[1:]) for at in range(4))
-                way = "packed" if packed else "one by one"
-                figures = f"{calls:.0f} | {wall:.2f} | {cpu:.2f} | {received / 1e6:.2f}"
-                lines.append(f"| {-(-365 // days)} | {way} | {figures} |")
-        return lines
-
-
-def _asked(session: StoredSession, sql: str, *, packed: bool) -> tuple[float, float, int, int]:
-    """Seconds, of them of processors with all children, bytes that came back, calls."""
-    # packed as if the services were not in this process, where nothing is
-    with (
-        mock.patch.object(limits, "PACKED_RESULTS", 16 if packed else 1 << 30),
-        mock.patch.object(Services, "elsewhere", packed),
-    ):
-        plan = session.plan(sql, cloud_only=True)
-        wall, cpu = time.perf_counter(), _processors()
-        usage = session.ask(plan).usage
-        return time.perf_counter() - wall, _processors() - cpu, usage.bytes_received, usage.sensitive_requests
-
-
-def _processors() -> float:
-    return sum(os.times()[:4])
-
-
-def _stored(folder: Path) -> StoredSession:
-    key, csv = folder / "key.json", folder / "visits.parquet"
-    create_key(key, None)
-    duckdb.execute(
-        f"COPY (SELECT (i * 7919) % 365 AS day, ((i * 104729) % 100000 / 100)::DECIMAL(9,2) AS bill, i % 97 AS age "
-        f"FROM range({ROWS}) r(i)) TO '{csv}' (FORMAT PARQUET)"
-    )
-    (folder / "visits.schema.toml").write_text(SCHEMA)
-    access, memory = Access(key), Memory(folder / "tables.json")
-    stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
-    tables, opened = open_tables(stores, access, memory)
-    with open_table([csv], load_schema(folder / "visits.schema.toml")) as table:
-        put(tables, stores, opened, table, "visits", (), Silent(), scan=True)
-    return StoredSession("visits", stores, access, memory=memory, embedded=embedded_services)
-
-
 def main() -> None:
-    print(f"Processor time of one thread; median of {RUNS} runs, least and most beside it.")
-    print(f"Load at the start: {os.getloadavg()[0]:.1f}\n")
-    print(
-        "| moduli | N | results | ms in all | ms each | ms each, files and all | key, MB (expanded) "
-        "| answer, KB | one by one, KB |\n|---|---|---|---|---|---|---|---|---|"
-    )
-    for profile in (SMALL, SUM60_PACK):
-        for levels in LEVELS:
-            print(measured(profile, levels).markdown(), flush=True)
-    print(HERMES)
-    print(f"\nA stored table of {ROWS:,} rows, 2 measures by groups, in one process with its services.")
-    print(f"Median of {RUNS}; processor seconds with all processes'.\n")
-    print("| groups | sums come back | calls | s | processor s | MB received |\n|---|---|---|---|---|---|")
-    print("\n".join(scans()))
+    print(f"Processor time of one thread; median of {RUNS} runs. Load at the start: {os.getloadavg()[0]:.1f}\n")
+    head = ["moduli", "N", "results", "ms in all", "ms each", "ms each, files and all", "key, MB (expanded)"]
+    rows = [measured(profile, levels).cells for profile in (SMALL, SUM60_PACK) for levels in LEVELS]
+    print(markdown([*head, "answer, KB", "one by one, KB"], [*rows, HERMES]))
+    print()
+    head = ["a scan of", "packing, s", "decrypting, s", "MB back", "s at 100 Mbit/s", "key up once, MB"]
+    print(markdown(head, scan()))
 
 
 if __name__ == "__main__":

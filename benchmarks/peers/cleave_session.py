@@ -1,19 +1,17 @@
-"""Cleave over the peers' columns: CSV KEY, a process of its own. The pool, if any, is the one CLEAVE_POOL names.
+"""Cleave over the peers' columns: CSV KEY, a process of its own.
 
 One question in an open session: planned, encoded, encrypted, sent, added up, decrypted, checked, finished. The table is
-read and the key opened by a question before it, for which no pool is used. Prints JSON: `seconds` from encoding to the
+read and the key opened by a question before it. Prints JSON: `seconds` from encoding to the
 checked totals, as of other libraries, those of the `whole` question, and its `cpu`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 from benchmarks.thesis.measured import usage
-from cleave.ckks.pool import VARIABLE
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
 from cleave.session import Access, Session
@@ -22,17 +20,12 @@ from cleave.table.lazy import of_files
 
 def main() -> None:
     table, key = map(Path, sys.argv[1:3])
-    pool = os.environ[VARIABLE]
     prepare_embedded()  # as `cleave.connect` and the command do
     with Session(of_files([table]), Access(key), embedded_services) as session:
-        os.environ[VARIABLE] = "off"
         session.ask(session.plan(f"SELECT SUM(e0) FROM {session.name}"))
-        os.environ[VARIABLE] = pool
         before = usage()
         answer = session.ask(session.plan(f"SELECT SUM(e0), SUM(e1), SUM(e2), SUM(e3) FROM {session.name}"))
         after = usage()
-    if answer.usage.chunks_made_ahead != (0 if pool == "off" else answer.usage.chunks):
-        raise SystemExit("not as many encryptions were made ahead as the measurement is of")
     sums = [float(value) for value in answer.result.rows[0]]
     seconds, cpu = (after[name] - before[name] for name in ("wall", "cpu_all"))
     encrypted = answer.timings["encode"] + answer.timings["ask"]  # to the checked totals

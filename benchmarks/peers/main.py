@@ -29,7 +29,6 @@ import numpy as np
 from benchmarks import main as bench_query
 from benchmarks.postgres import Postgres, programs
 from benchmarks.tables import figure, machine, markdown, spread
-from cleave.ckks.pool import VARIABLE
 
 HERE = Path(__file__).parent
 ROWS, COLUMNS = 1_000_000, 4
@@ -37,7 +36,7 @@ OPENFHE_SHARE, PAILLIER_SHARE = 40, 20_000
 WORST = 1e-6  # of a sum, relative: what the loosest of them, all slots of CKKS, stays far below
 LIMIT = 200.0  # seconds a run may take
 
-OURS = "Cleave, cold"
+OURS = "Cleave"
 Run = dict[str, Any]
 
 
@@ -60,20 +59,6 @@ def process(*command: object, **environment: str) -> Callable[[], Run]:
             text, check=True, stdout=subprocess.PIPE, env=os.environ | environment, timeout=LIMIT, cwd=HERE.parents[1]
         )
         return dict(json.loads(done.stdout))
-
-    return run
-
-
-def cleave(table: Path, key: Path, pool: Path | None = None) -> Callable[[], Run]:
-    """`pool`: `cleave warm` fills it before each run, which is not timed."""
-
-    def run() -> Run:
-        environment = os.environ | {VARIABLE: "off" if pool is None else str(pool)}
-        if pool is not None:
-            program = Path(sys.executable).with_name("cleave")
-            command = [program, "warm", "--values", str(ROWS * COLUMNS), "--key", key]
-            subprocess.run(command, check=True, capture_output=True, env=environment)
-        return process(sys.executable, "-m", "benchmarks.peers.cleave_session", table, key, **environment)()
 
     return run
 
@@ -129,8 +114,7 @@ def peers(environments: Path, data: Path, values: np.ndarray, table: Path, key: 
         return process(program, HERE / script, *size, *arguments, **environment)
 
     found: list[tuple[str, Callable[[], Run] | None, int]] = [
-        (OURS, cleave(table, key), 1),
-        ("Cleave, after `cleave warm`", cleave(table, key, key.with_name("pool")), 1),
+        (OURS, process(sys.executable, "-m", "benchmarks.peers.cleave_session", table, key), 1),
         ("TenSEAL, packed vectors", packed_tenseal(values), 1),
     ]
     for slots, processes in (("real", 1), ("real", 2), ("complex", 1), ("complex", 2)):
@@ -231,7 +215,7 @@ def _print(every: list[Peer], values: np.ndarray, rounds: int) -> None:
                 "" if error is None else f"{error:.0e}" if error else "0",
             ]
         )
-    head = ["", "encrypt to decrypt, s", "ns a value", "whole question, s", "CPU s", "CPU time of Cleave, cold"]
+    head = ["", "encrypt to decrypt, s", "ns a value", "whole question, s", "CPU s", "CPU time of Cleave"]
     print(markdown([*head, "bytes a value up", "largest relative error"], rows))
 
 

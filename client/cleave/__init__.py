@@ -49,11 +49,9 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
-    from cleave.api.warming import drop_pool, pool, warm
     from cleave.ckks.key_file import create_key, open_key
     from cleave.simple import Question
     from cleave.table.schema import Column, Schema, load_schema
-    from cleave.warming import MadeAhead
     from cleave_shared.errors import (
         CheckFailed,
         CleaveError,
@@ -94,7 +92,6 @@ __all__ = [
     "InterfaceError",
     "InternalError",
     "KeyFileError",
-    "MadeAhead",
     "NotSupportedError",
     "OperationalError",
     "Plan",
@@ -118,18 +115,15 @@ __all__ = [
     "connect",
     "contribute",
     "create_key",
-    "drop_pool",
     "load_schema",
     "open_key",
     "paramstyle",
     "plan",
-    "pool",
     "protect",
     "pull",
     "put",
     "query",
     "threadsafety",
-    "warm",
 ]
 
 _HOMES = {
@@ -144,11 +138,9 @@ _HOMES = {
     "cleave.api.stored": "Pulled StoredTable append pull put",
     "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
-    "cleave.api.warming": "drop_pool pool warm",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.simple": "Question",
     "cleave.table.schema": "Column Schema load_schema",
-    "cleave.warming": "MadeAhead",
     "cleave_shared.errors": "CheckFailed CleaveError InputError KeyFileError QueryRefused ServiceError Undecided",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -12,7 +12,6 @@ from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
-from cleave.ckks.job import LEAST_TO_ADD
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
 from cleave.ckks.packing import Packing, Part, bytes_of_chunk
 from cleave.estimate import work_here, work_of_files
@@ -112,8 +111,7 @@ class Description:
     `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
     `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
     `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
-    table, where its sensitive and its plain half rest; requests are then of objects. `made_ahead`: of the ciphertexts
-    that would be sent, those that `cleave warm` has made.
+    table, where its sensitive and its plain half rest; requests are then of objects.
     """
 
     table: str
@@ -131,7 +129,6 @@ class Description:
     sets: int = 1
     places: tuple[str, str] | None = None
     ways: tuple[Way, ...] = ()
-    made_ahead: int = 0
     takes: Takes | None = None
 
 
@@ -145,14 +142,10 @@ def describe_plan(
     streams: int,
     options: Options = DEFAULTS,
     profile: Profile = SUM60_PACK,
-    made_ahead: int = 0,
     *,
     elsewhere: bool = False,
 ) -> Description:
-    """`made_ahead`: ciphertexts that there are.
-
-    Raises what the query itself would before it sends anything: QueryRefused, InputError.
-    """
+    """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
     if isinstance(plan, LocalPlan):
         return replace(_whole(table, plan), takes=takes(work_here(table, plan), elsewhere=False))
     sending = _sending(table, plan, streams, options, profile)
@@ -185,16 +178,15 @@ def describe_plan(
             sum(len(part.pieces) for part in sending.parts) * limits.RESULT_BYTES,
         ),
         sets=1 if plan.sets is None else len(plan.sets),
-        made_ahead=min(made_ahead, packing.chunks) if packing.chunks >= LEAST_TO_ADD else 0,
         leakage=leakage(plan, None if options.min_group else table.rows, packing),
-        takes=takes(sending.work(table, made_ahead), elsewhere=elsewhere),
+        takes=takes(sending.work(table), elsewhere=elsewhere),
     )
     halves.close()
     return description
 
 
 def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
-    """What answering without anything made ahead is counted to take. Raises as `describe_plan` does."""
+    """What answering is counted to take. Raises as `describe_plan` does."""
     if isinstance(plan, LocalPlan):
         return work_here(table, plan)
     sending = _sending(table, plan, streams, DEFAULTS, SUM60_PACK)
@@ -213,9 +205,9 @@ class _Sending:
     parts: Sequence[Part]
     plain: list[tuple[int, int]]
 
-    def work(self, table: Table, made_ahead: int = 0) -> Work:
+    def work(self, table: Table) -> Work:
         groups = len(self.halves.keys)
-        return work_of_files(table, self.plan, self.packing, groups, self.plain, len(self.parts), made_ahead)
+        return work_of_files(table, self.plan, self.packing, groups, self.plain, len(self.parts))
 
 
 def _sending(table: Table, query: QueryPlan, streams: int, options: Options, profile: Profile) -> _Sending:

@@ -17,7 +17,6 @@ _FIGURE = 620  # of a figure of a group
 _PLAIN, _PLAIN_ROW = 14_000_000, 31  # of the plain half: its process, and a row of it at both ends
 _COPIES, _UNDER_WAY = 4, 4 * limits.MAX_BODY_BYTES  # of requests that are under way
 
-_SAVED = 0.4  # of encrypting, where zero was encrypted ahead: docs/performance.md, Encryption
 _ALONE = 1_250_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
 
 
@@ -28,11 +27,8 @@ def work_of_files(
     groups: int,
     plain_parts: list[tuple[int, int]],
     calls: int,
-    made_ahead: int = 0,
 ) -> Work:
-    """`plain_parts`: rows and bytes of each request to the plain service; `calls`: requests to the sensitive one.
-    `made_ahead`: ciphertexts of zero that there are.
-    """
+    """`plain_parts`: rows and bytes of each request to the plain service; `calls`: requests to the sensitive one."""
     one, scale = bytes_of_chunk(packing.profile), packing.profile.degree / 8192
     sent_rows, sent_plain = sum(rows for rows, _ in plain_parts), sum(size for _, size in plain_parts)
     results = packing.blocks * packing.lanes
@@ -49,9 +45,8 @@ def work_of_files(
     chunks = scale * packing.chunks
     if packing.chunks:
         here[Operation.ASK] = 1.0
-        encrypted = scale * (packing.chunks - _SAVED * min(made_ahead, packing.chunks))
         together = packing.chunks >= MIN_CHUNKS_TO_FORK
-        here[Operation.ENCRYPT if together else Operation.ENCRYPT_ALONE] = encrypted
+        here[Operation.ENCRYPT if together else Operation.ENCRYPT_ALONE] = chunks
         there |= {Operation.ADD: chunks, Operation.RESULT: scale * results}
     if plain_parts:
         here[Operation.PLAIN_ROW] = float(sent_rows)

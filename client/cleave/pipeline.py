@@ -17,7 +17,6 @@ from cleave.ckks.encode import encode
 from cleave.ckks.encryptors import Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.packing import DIGITS, Packing, Part, plan_packing
-from cleave.ckks.pool import Pool, Tally, total
 from cleave.ckks.secret_key import SecretKey
 from cleave.quantities import counted
 from cleave.split import Halves, PlainPart, split
@@ -100,7 +99,6 @@ class Usage:
     requests: int
     bytes_sent: int
     bytes_received: int
-    chunks_made_ahead: int = 0
     min_group: int | None = None
     suppressed_groups: int | None = None
     withheld_groups: int | None = None
@@ -124,7 +122,6 @@ class Result:
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage
     timings: dict[str, float]  # seconds by stage
-    notes: tuple[str, ...] = ()  # what went on beside it that its asker should know
 
 
 class _Clock:
@@ -182,11 +179,8 @@ def run_query(
     progress: Progress,
     options: Options = DEFAULTS,
     deadline: Deadline | None = None,
-    zeros: Pool | None = None,
 ) -> Result:
     """Answer `plan` over `table` through `transport`, whose deadline is `deadline`: it bounds encrypting as well.
-
-    `zeros`: encryptions that were made ahead, and are used up.
 
     Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
     (see cleave.verdict). Where the deadline ends work of DuckDB's here, duckdb.InterruptException.
@@ -200,7 +194,7 @@ def run_query(
         columns = columns_of(plan)
         packing = packing_of(columns, halves, key.profile, options)
         values = columns.encode([argument.sql for argument in plan.arguments], halves.values())
-        job = Job(packing, encode(packing, values), Cipher(key, zeros)) if packing.chunks else None
+        job = Job(packing, encode(packing, values), Cipher(key)) if packing.chunks else None
         del values
     parts = packing.parts(REQUESTS_UNDER_WAY)
     failed = _Failed(transport)
@@ -208,7 +202,7 @@ def run_query(
     with contextlib.ExitStack() as stack:
         stack.callback(verdict.settle)  # also where something else ended the asking
         # forks before any thread of ours runs
-        encryptors = stack.enter_context(Encryptors(job, parts, job.told)) if job else None
+        encryptors = stack.enter_context(Encryptors(job, parts)) if job else None
         pool = stack.enter_context(ThreadPoolExecutor(2))
         with clock.stage("ask"), failed.on_error():
             plain = pool.submit(_ask_plain, halves, plan, schema_hash, transport, progress, failed, clock)
@@ -232,7 +226,6 @@ def run_query(
     checks = {"plain groups": "passed" if halves.asks_plain else "not needed"}
     checks |= dict.fromkeys(CHECKS, "passed" if job else "not needed")
     hides = options.min_group > 0
-    tally = total(encryptors.said) if encryptors else Tally()
     usage = Usage(
         profile=key.profile.name,
         key_id=key.key_id,
@@ -246,12 +239,11 @@ def run_query(
         requests=transport.requests,
         bytes_sent=transport.sent,
         bytes_received=transport.received,
-        chunks_made_ahead=tally.taken,
         min_group=options.min_group if hides else None,
         suppressed_groups=suppressed.small if hides else None,
         withheld_groups=suppressed.withheld if hides else None,
     )
-    return Result(result, checks, usage, clock.seconds, tuple(tally.notes))
+    return Result(result, checks, usage, clock.seconds)
 
 
 def run_local(

@@ -145,7 +145,6 @@ class Session:
                 plan,
                 REQUESTS_UNDER_WAY,
                 options or DEFAULTS,
-                made_ahead=self._made_ahead(),
                 elsewhere=self.is_remote,
             )
 
@@ -171,7 +170,6 @@ class Session:
         return answer
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
-        from cleave.ckks.pool import open_pool  # noqa: PLC0415
         from cleave.pipeline import DEFAULTS, import_finish, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
         from cleave.suspect import marking  # noqa: PLC0415
@@ -195,27 +193,13 @@ class Session:
             transport = self._connected(access, deadline).begin(deadline)
             try:
                 with self._bars() as progress:
-                    return run_query(
-                        table, plan, key, transport, progress, options or DEFAULTS, deadline, open_pool(key)
-                    )
+                    return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
             except duckdb.InterruptException:
                 pass
             finally:
                 transport.stop()
             deadline.check()
             raise Stopped("the query was stopped")
-
-    def _made_ahead(self) -> int:
-        """Encryptions there are for the key, if there is one."""
-        from cleave.ckks.key_file import describe_key  # noqa: PLC0415
-        from cleave.ckks.pool import count  # noqa: PLC0415
-
-        if self._access is None:
-            return 0
-        try:
-            return count(describe_key(self._access.key).key_id, "coefficients")
-        except KeyFileError:  # to plan no key is needed
-            return 0
 
     def unlock(self, plan: QueryPlan | LocalPlan) -> None:
         """Open the key, if `plan` needs one: may ask for a passphrase, now and in this thread.

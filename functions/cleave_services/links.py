@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cleave_services.link_http import Connections
 
 VARIABLE = "CLEAVE_STORE_URLS"
-TABLES, RESULTS, KEYS = "tables", "results", "keys"  # what lies where: /KIND/SET/OBJECT
+TABLES, RESULTS = "tables", "results"  # what lies where: /KIND/SET/OBJECT
 Bytes = TypeVar("Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -101,7 +101,7 @@ class Links:
         """The content of each, several of them read at once. Raises WireError before any is read for a link that
         leads elsewhere, and for the first that is not there, or not what it must be, or late.
 
-        `kind`: RESULTS for what lies among the answers, as the questions and answers of a job do; KEYS for keys.
+        `kind`: RESULTS for what lies among the answers, as the questions and answers of a job do.
         `what` an error calls them: else objects, by number.
         """
         places = [self._place(each.link, kind, table_set, what or f"object {at}") for at, each in enumerate(objects)]

@@ -76,14 +76,6 @@ MAX_SCAN_CHUNKS = 1 << 10
 # more. 80,000 rows by 3 groups, 10 chunks, take 27 ms in one process and 43 in two.
 SCAN_CHUNKS_OF_A_PROCESS = 60
 
-# A scan whose sums come back packed (docs/ckks.md section 6): sums in one answer, each of which a worker has in memory
-# at 131 KB; 2^8 results to a ciphertext, by a key of 131 KB a level. Fewer than PACKED_RESULTS sums come back one by
-# one: they have about the bytes of the key.
-MAX_PACKED_RESULTS = 256
-MAX_PACKING_LEVELS = 8
-MAX_KEY_BYTES = 4 * MIB
-PACKED_RESULTS = 16
-
 # Jobs (cleave_shared.jobs): a state machine's state holds 256 KB, and an answered step takes 150 bytes of it.
 MAX_REDUCED = 1_000
 MAX_STEP_ATTEMPTS = 3

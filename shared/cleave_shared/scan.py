@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, model_validator
 
 from cleave_shared import limits
-from cleave_shared.stored import Linked, Part, Place, StoredPlainRequest, StoredPlainResponse, require_bounded
+from cleave_shared.stored import Linked, Place, StoredPlainRequest, StoredPlainResponse, require_bounded
 from cleave_shared.wire import Blob, Envelope, Hex, Sql
 
 Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
@@ -47,29 +47,6 @@ class ScanObject(Linked):
     first: Place = Field(description="number of the first of them in the lane")
 
 
-class Pack(Part):
-    """Ask for results in few ciphertexts, 2^levels - 1 in each (cleave_shared.packing).
-
-    A lane has several check results, each of some consecutive groups and of all sentinels, which count SENTINEL_FACTOR
-    times in it. Sums come out 2^(levels - shift) times, check results once.
-    """
-
-    key: Linked = Field(description="the packing key, an object keys/{set}/...: an evaluation key, no secret")
-    levels: Annotated[int, Field(ge=1, le=limits.MAX_PACKING_LEVELS, strict=True)]
-    shift: Annotated[int, Field(ge=0, le=limits.MAX_PACKING_LEVELS, strict=True)]
-    checks: list[Annotated[int, Field(ge=1, strict=True)]] = Field(
-        min_length=1, max_length=limits.MAX_PACKED_RESULTS, description="how many groups each check result is of"
-    )
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Pack:
-        if self.shift > self.levels:
-            raise ValueError("shift is more than levels")
-        if self.key.bytes > limits.MAX_KEY_BYTES:
-            raise ValueError(f"a packing key has at most {limits.MAX_KEY_BYTES:,} bytes")
-        return self
-
-
 class ScanRequest(Envelope):
     """Ask for sums of the rows of each group, of lanes that lie alike.
 
@@ -83,22 +60,21 @@ class ScanRequest(Envelope):
     key_id: Hex
     label: Hex = Field(description="makes the weights of the sentinels this request's own")
     lanes: list[Annotated[list[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
-        min_length=1, max_length=limits.MAX_PACKED_RESULTS
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS
     )
     chunks: list[Place] = Field(
         min_length=1, max_length=limits.MAX_SCAN_CHUNKS, description="numbers of chunks, rising; no others are read"
     )
     numbers: Blob = Field(description="chunk after chunk, its rows' groups in bit planes: 0 for a row of none")
     cuts: list[Annotated[list[Place], Field(min_length=1)]] = Field(
-        min_length=1, max_length=limits.MAX_PACKED_RESULTS, description="of each group"
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS, description="of each group"
     )
     weights: list[Weight] = Field(description="of each group in its lane's check result")
-    pack: Pack | None = Field(default=None, description="more results, in one answer, than come back one by one")
 
     @property
     def results(self) -> int:
         """Of one lane."""
-        return (len(self.pack.checks) if self.pack else 1) + sum(map(len, self.cuts))
+        return 1 + sum(map(len, self.cuts))
 
     @model_validator(mode="after")
     def _consistent(self) -> ScanRequest:
@@ -108,12 +84,10 @@ class ScanRequest(Envelope):
             raise ValueError(f"weights: {len(self.weights)} for {len(self.cuts)} groups")
         if any(not _rises(each) or each[-1] >= len(self.chunks) for each in self.cuts):
             raise ValueError("cuts: places in chunks must rise")
-        if self.pack and sum(self.pack.checks) != len(self.cuts):
-            raise ValueError(f"pack.checks: of {sum(self.pack.checks)} groups, and there are {len(self.cuts)}")
-        most = limits.MAX_PACKED_RESULTS if self.pack else limits.MAX_SCAN_RESULTS
+        most = limits.MAX_SCAN_RESULTS
         if len(self.lanes) * self.results > most:
             raise ValueError(f"asks for {len(self.lanes) * self.results} results, at most {most} in one request")
-        require_bounded([each for lane in self.lanes for each in lane] + ([self.pack.key] if self.pack else []))
+        require_bounded([each for lane in self.lanes for each in lane])
         return self
 
 
@@ -125,8 +99,7 @@ class ScanResponse(Envelope):
     label: Hex
     totals: list[list[Blob]] = Field(
         max_length=limits.MAX_SCAN_RESULTS,
-        description="of each lane CKKS ciphertexts: the check result, then each group's partial sums. One list where "
-        "they are packed, of ciphertexts that hold the same, lane after lane",
+        description="of each lane CKKS ciphertexts: the check result, then each group's partial sums",
     )
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
 

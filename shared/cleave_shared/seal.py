@@ -240,18 +240,18 @@ class Ring:
         parameters.set_plain_modulus(2)
         return api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
 
-    def seeded(self, zero: bytes | memoryview, residues: Residues, *, ntt_form: bool) -> bytes:
-        """The file of a seeded encryption of a polynomial (N,), from what a file of one of zero in that form holds.
+    def seeded(self, zero: bytes | memoryview, residues: Residues) -> bytes:
+        """The file of a seeded encryption, in coefficient form, of a polynomial (N,), made of what one of zero holds.
 
         `zero` must not be used a second time: who sees both results has the difference of the polynomials. Raises
         ValueError if it is not such a file.
         """
         start, stop = _CIPHERTEXT.size + _HEADER.size + 8, len(zero) - SEED_BYTES
-        if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (ntt_form, 2, self.degree):
+        if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (False, 2, self.degree):
             raise ValueError("not a seeded ciphertext of this ring")
         total = residues + np.frombuffer(zero, np.uint64, self.degree, start)
         np.minimum(total, total - np.uint64(self.modulus), out=total)  # below 2q; below q the difference wraps
-        head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, 2, self.degree, 1, 1.0, 1)
+        head = _CIPHERTEXT.pack(*self._parms_id, False, 2, self.degree, 1, 1.0, 1)
         return wrapped(head, zero[_CIPHERTEXT.size : start], total.data.cast("B"), zero[stop:])
 
     def constant_key(self, key: T, value: int) -> T:
@@ -289,7 +289,13 @@ class Ring:
             first, second = self._polynomials(ciphertext)
             constant = np.full(self.degree, self.constant(first), np.uint64)  # the transform of a constant is constant
             return self._ciphertext_file(np.stack([constant, second]), ntt_form=True, compress=True)
-        return self._kept(ciphertext, slice(coefficients))
+        if ciphertext.is_ntt_form():
+            self.evaluator.transform_from_ntt_inplace(ciphertext)
+        found = self._polynomials(ciphertext)
+        polynomials = np.zeros_like(found)
+        polynomials[0, :coefficients] = found[0, :coefficients]
+        polynomials[1:] = found[1:]
+        return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def constant(self, transformed: Residues) -> int:
         """Coefficient 0 of a polynomial in NTT form (N,), modulo q.
@@ -300,19 +306,6 @@ class Ring:
         high, low = transformed >> np.uint64(32), transformed & np.uint64((1 << 32) - 1)
         total = (int(high.sum()) << 32) + int(low.sum())
         return total * pow(self.degree, -1, self.modulus) % self.modulus
-
-    def spaced(self, ciphertext: Any, step: int) -> bytes:
-        """The same, of the coefficients 0, `step`, 2 `step`... only."""
-        return self._kept(ciphertext, slice(None, None, step))
-
-    def _kept(self, ciphertext: Any, coefficients: slice) -> bytes:
-        if ciphertext.is_ntt_form():
-            self.evaluator.transform_from_ntt_inplace(ciphertext)
-        found = self._polynomials(ciphertext)
-        polynomials = np.zeros_like(found)
-        polynomials[0, coefficients] = found[0, coefficients]
-        polynomials[1:] = found[1:]
-        return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def _ciphertext_file(self, polynomials: Residues, *, ntt_form: bool, compress: bool = False) -> bytes:
         head = _CIPHERTEXT.pack(*self._parms_id, ntt_form, len(polynomials), self.degree, 1, 1.0, 1)

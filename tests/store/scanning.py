@@ -19,7 +19,6 @@ from cleave_services.sensitive.evaluate import Evaluator
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import rowsets
 from cleave_shared.masking import mask_evaluator
-from cleave_shared.packing import SENTINEL_FACTOR
 
 Totals = list[list[bytes]]
 LABEL = b"a segment"
@@ -63,8 +62,7 @@ class Rows:
         ]
 
     def wanted(self, asked: Question) -> Wanted:
-        factor, checks = (SENTINEL_FACTOR, asked.packing.checks) if asked.packing else (1, ())
-        return Wanted(len(asked.cut.lanes), asked.cut.cuts, asked.weights, asked.label, factor, checks)
+        return Wanted(len(asked.cut.lanes), asked.cut.cuts, asked.weights, asked.label)
 
     def answer(self, asked: Question, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
         """What the service answers, its work divided between `shares` processes."""

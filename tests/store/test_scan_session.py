@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,15 +18,11 @@ from cleave.store.cellwise import StoredPlan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.packing_key import PackingKeys
 from cleave.store.put import put
-from cleave.store.services import Services
 from cleave.store.session import StoredSession, open_tables
-from cleave.store.stored import Stored
-from cleave.store.verify import verify_packing_key
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
-from cleave_shared.errors import QueryRefused, ServiceError
+from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
 from tests.store.timed import prefer, take
 from tests.store.trial import check
@@ -77,18 +72,6 @@ class Opened:
 
     def memory(self) -> Memory:
         return Memory(self.folder / "tables.json")
-
-    def packing_key_is(self) -> str:
-        """What `cleave verify` says of it."""
-        stores = self.stores()
-        tables, key = open_tables(stores, Access(self.key_file, no_passphrase), self.memory())
-        stored = Stored(tables, tables.open("trial"), key)
-        return next((each.reason for each in verify_packing_key(stores, tables.folder("trial"), stored)), "")
-
-    def key_files(self) -> list[Path]:
-        """Of what services pack results with: keys and the note that tells of one."""
-        found = (self.folder / "s" / "keys").rglob("*")
-        return [each for each in found if each.is_file() and (len(each.name) == 32 or each.name == "head")]
 
     def session(self, *, scan: bool = True, services: bool = True) -> StoredSession:
         access = Access(self.key_file, no_passphrase)
@@ -185,84 +168,3 @@ def test_services_of_this_process_pack_nothing(opened: Opened) -> None:
     answer = session.ask(session.plan(MANY, cloud_only=True))
     check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
     assert not (opened.folder / "s" / "keys").exists()
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the services were not in this process, where sums come back one by one."""
-    monkeypatch.setattr(Services, "elsewhere", True)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_many_sums_come_back_packed_by_a_key_that_is_stored_once(opened: Opened) -> None:
-    keys = opened.folder / "s" / "keys"
-    session = opened.session()
-    few = session.plan(BY_DAY)
-    session.ask(few)
-    assert not keys.exists()  # no key is stored that no question needs
-    answers = []
-    for _ in range(2):
-        answer = session.ask(session.plan(MANY, cloud_only=True))
-        check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
-        answers.append(answer)
-        (stored,) = [each.name for each in keys.rglob("*") if len(each.name) == 32 and each.is_file()]
-    assert all(each.usage.bytes_received < 700_000 for each in answers)  # one by one: 124 sums of 66 KB
-    content = next(each for each in keys.rglob(stored) if each.is_file()).read_bytes()
-    assert hashlib.sha256(content).hexdigest()[:32] == stored
-
-
-def _flipped(content: bytes) -> bytes:
-    at = len(content) // 2
-    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-
-
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("harm", [_flipped, lambda content: content[:-1], lambda _: None])
-def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
-    opened: Opened, harm: Callable[[bytes], bytes | None]
-) -> None:
-    session = opened.session()
-    plan = session.plan(MANY, cloud_only=True)
-    session.ask(plan)
-    (path,) = [each for each in opened.key_files() if each.name != "head"]
-    harmed = harm(path.read_bytes())
-    path.unlink()
-    if harmed is not None:
-        path.write_bytes(harmed)
-    assert opened.packing_key_is() == f"{'lost' if harmed is None else 'damaged'}; questions that need it make another"
-    with pytest.raises(ServiceError, match="the packing key") as refused:
-        session.ask(plan)
-    assert refused.value.hint == "ask again: another is made"
-    assert not path.exists()
-    assert opened.packing_key_is() == "", "no key is no damage"
-    answer = session.ask(plan)
-    check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
-    assert opened.packing_key_is() == ""
-    (head,) = (opened.folder / "s" / "keys").rglob("head")
-    whole = head.read_bytes()
-    head.write_bytes(_flipped(whole))
-    assert opened.packing_key_is().startswith("damaged")
-    session.ask(plan)
-    assert opened.packing_key_is() == ""
-    assert len(opened.key_files()) == 2, "what it named is deleted"
-
-
-def test_of_two_packing_keys_made_at_once_one_is_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes second uses the first's."""
-    for each in opened.key_files():
-        each.unlink()
-    stores = opened.stores()
-    tables, key = open_tables(stores, Access(opened.key_file, no_passphrase), opened.memory())
-    stored = Stored(tables, tables.open("trial"), key)
-    first, second = (PackingKeys(stores.sensitive, tables.folder("trial"), stored) for _ in range(2))
-    write, made = stores.sensitive.write, []
-
-    def late(name: str, content: bytes) -> None:
-        write(name, content)
-        monkeypatch.undo()
-        made.append(first.key())
-
-    monkeypatch.setattr(stores.sensitive, "write", late)
-    assert second.key() == made[0] is not None
-    assert sorted(each.name for each in opened.key_files()) == sorted([made[0].name.rpartition("/")[2], "head"])
-    assert opened.packing_key_is() == ""

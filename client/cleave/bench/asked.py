@@ -6,15 +6,12 @@ a table's cells is read before the clock starts: planning reads it, for every wa
 
 from __future__ import annotations
 
-import contextlib
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cleave.ckks.pool import VARIABLE
 from cleave.describe import work_of
 from cleave.model.cost import Work
 from cleave.model.fit import Sample
@@ -127,21 +124,7 @@ def of_files(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
 
             with Session(lazy_of_files([path], schema, "made")) as session, open_table([path], schema) as table:
                 work = work_of(table, session.plan(sql), REQUESTS_UNDER_WAY)
-            with _nothing_made_ahead():
-                yield _asked(took, work)
-
-
-@contextlib.contextmanager
-def _nothing_made_ahead() -> Iterator[None]:
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "off"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
+            yield _asked(took, work)
 
 
 def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:

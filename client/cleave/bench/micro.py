@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -16,23 +15,18 @@ from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
 from cleave.bench.coefficients import NOISE, Integers, throw_away
 from cleave.bench.primitive import Family, Primitive
-from cleave.bench.scheme import expanded
 from cleave.ckks.cipher import Cipher
 from cleave_shared import seal
 from cleave_shared.masking import MaskEvaluator
 from cleave_shared.moments import SENTINELS, row_mask
-from cleave_shared.packing import Packer, PackingKey
 from cleave_shared.params import SUM60_PACK, Profile
 
 CHUNKS = 64  # about half a million values
 GROUPS = 20
 PAIRS = 16
-PACKED = 64
 FINISHED = 1_000
 MICRO = ("aligned sum", "masked sum", "moment pair", "ring packing", "variance finish")
 _GUARD = 16  # bits above the noise
-_LEVELS = 7  # the last of 2^levels places stays empty
-_PACKING_NOISE = 1 << 24  # of values of 2^37
 _VALUES = 1 << 16
 _SEED = 13
 
@@ -114,26 +108,7 @@ def _each(sums: _Sums) -> Iterator[tuple[Primitive, str]]:
         ),
         f"{PAIRS * lane:,} values and their squares, {PAIRS} chunks: encode to decode, both ends",
     )
-    yield _ring_packing(sums)
     yield _variance_finish()
-
-
-def _ring_packing(sums: _Sums) -> tuple[Primitive, str]:
-    packer = Packer(sums.ring, PackingKey(sums.ring, sums.cipher.packing_key(_LEVELS), _LEVELS))
-    values = sums.integers(PACKED, 1 << 30)
-    files = [expanded(sums.ring.ciphertext(file)) for file in sums.cipher.encrypt(values)]
-    step = sums.ring.degree >> _LEVELS
-
-    def packed(results: list[Any]) -> bytes:
-        return packer.file(packer.pack(results, [0] * PACKED))
-
-    def is_right(file: bytes) -> bool:
-        (got,) = sums.cipher.decrypt([file])
-        return bool((np.abs(got[::step][:PACKED] - (values[:, 0] << _LEVELS)) <= _PACKING_NOISE).all())
-
-    told = f"{PACKED} results into one ciphertext by the service, under a packing key of {_LEVELS} levels"
-    # packing changes what it is given, so each time has its own
-    return Primitive("ring packing", lambda: list(map(sums.ring.ciphertext, files)), packed, is_right), told
 
 
 def _variance_finish() -> tuple[Primitive, str]:

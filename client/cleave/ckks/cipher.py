@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.errors import KeyFileError, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.packing import elements
 from cleave_shared.params import Profile
-
-Form = Literal["coefficients", "ntt"]  # what a ciphertext's polynomials are given by
 
 _EXPORT_AGAIN = "have it exported again: cleave key export"
 
@@ -99,30 +96,14 @@ class PublicCipher(_Encoder):
             made.append(seal.save(ciphertext))
         return made
 
-    def told(self) -> bytes:
-        """Nothing of it is made ahead."""
-        return b""
-
-
-class Zeros(Protocol):
-    """Where encryptions of zero come from that were made ahead of time: each is given once."""
-
-    def take(self, form: Form, count: int, /) -> list[memoryview]: ...
-
-    def told(self) -> bytes: ...
-
 
 class Cipher(_Encoder):
-    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled.
-
-    What it encrypts is an encryption of zero plus the message: one of `zeros`, while there are any, or a fresh one.
-    """
+    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled."""
 
     variance = FRESH_VARIANCE
 
-    def __init__(self, key: SecretKey, zeros: Zeros | None = None) -> None:
+    def __init__(self, key: SecretKey) -> None:
         super().__init__(key.profile, key.derive("sentinel"))
-        self._zeros = zeros
         self._key = key
         secret = seal.api.SecretKey()
         try:
@@ -131,40 +112,20 @@ class Cipher(_Encoder):
             raise KeyFileError(
                 "the key file does not hold a key of its profile", hint="restore it from a backup"
             ) from None
-        self._secret = secret
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
-
-    def packing_key(self, levels: int) -> bytes:
-        """A new evaluation key, public as any, by which whoever has it packs results (cleave_shared.packing): SEAL's
-        file of `levels` Galois keys, seeded, 131 KB each.
-        """
-        generator = seal.api.KeyGenerator(self.ring.context, self._secret)
-        return seal.save(generator.create_galois_keys(elements(levels)))
 
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
         """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
 
         Coefficients must be below q/2 in magnitude; they are encoded exactly.
         """
-        zeros = self._zeros.take("ntt", len(polynomials)) if self._zeros else []
-        made: list[bytes] = []
-        if zeros:
-            values = self.ring.ntt(self.ring.residues(polynomials[: len(zeros)]))
-            made = [self.ring.seeded(zero, each, ntt_form=True) for zero, each in zip(zeros, values, strict=True)]
         # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
-        for plaintext in self.plaintexts(polynomials[len(made) :]):
-            made.append(seal.save(self._encryptor.encrypt_symmetric(plaintext)))
-        return made
-
-    def told(self) -> bytes:
-        """Of the encryptions made ahead that were used in this process since this was last asked (see pool.total)."""
-        return self._zeros.told() if self._zeros else b""
+        return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self.plaintexts(polynomials)]
 
     def prepare_to_add(self) -> None:
-        """Make what `encrypt_to_add` needs, so that forked processes need not; nothing where there is a pool."""
-        if not self._zeros:
-            _ = self._in_coefficients
+        """Make what `encrypt_to_add` needs, so that forked processes need not."""
+        _ = self._in_coefficients
 
     def encrypt_to_add(self, polynomials: NDArray[np.int64]) -> list[bytes]:
         """The same in coefficient form, for what is added up and nothing else: the message needs no transform.
@@ -175,19 +136,13 @@ class Cipher(_Encoder):
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
         """The same one by one, each encrypted when it is asked for."""
-        zeros = self._zeros.take("coefficients", len(polynomials)) if self._zeros else []
         for start in range(len(polynomials)):  # one at a time: what is in between stays in a processor's cache
-            zero = zeros[start] if start < len(zeros) else self._fresh("coefficients")
             (residues,) = self.ring.residues(polynomials[start : start + 1])
-            yield self.ring.seeded(zero, residues, ntt_form=False)
+            yield self.ring.seeded(self.zero(), residues)
 
-    def fresh(self, form: Form, count: int) -> list[bytes]:
-        """Encryptions of zero, as `Ring.seeded` takes them."""
-        return [self._fresh(form) for _ in range(count)]
-
-    def _fresh(self, form: Form) -> bytes:
-        encryptor = self._encryptor if form == "ntt" else self._in_coefficients
-        return seal.inside(seal.save_short(encryptor.encrypt_zero_symmetric()), 1 << 20)
+    def zero(self) -> bytes:
+        """A fresh encryption of zero in coefficient form, as `Ring.seeded` takes it: to be used once."""
+        return seal.inside(seal.save_short(self._in_coefficients.encrypt_zero_symmetric()), 1 << 20)
 
     @cached_property
     def _in_coefficients(self) -> Any:

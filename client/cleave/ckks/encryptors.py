@@ -67,12 +67,9 @@ class Encrypting(Protocol[Taken_contra]):
 class Encryptors(Generic[Part]):
     """Encrypts the `parts` of a job. Enter it before any thread is started: it forks; leaving it ends every child."""
 
-    def __init__(self, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes] = lambda: b"") -> None:
-        """`told` is called in the process that encrypted, after each part; what it says is kept in `said`."""
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
         self._job = job
         self._parts = parts
-        self._told = told
-        self.said: list[bytes] = []
         self._stack = contextlib.ExitStack()
         self._children: list[_Encryptor[Part]] = []
 
@@ -80,7 +77,7 @@ class Encryptors(Generic[Part]):
         if sum(part.stop - part.start for part in self._parts) >= MIN_CHUNKS_TO_FORK:
             with contextlib.ExitStack() as stack:
                 for _ in range(min(PROCESSES, len(self._parts))):
-                    self._children.append(stack.enter_context(_Encryptor(self._job, self._parts, self._told)))
+                    self._children.append(stack.enter_context(_Encryptor(self._job, self._parts)))
                 self._stack = stack.pop_all()
         return self
 
@@ -113,9 +110,7 @@ class Encryptors(Generic[Part]):
             for number in chosen:
                 if failed.is_set():
                     return
-                chunks = list(self._job.encrypt(self._parts[number]))
-                self.said.append(self._told())
-                ask(self._parts[number], chunks)
+                ask(self._parts[number], list(self._job.encrypt(self._parts[number])))
             return
         numbers = iter(chosen)
         lock = threading.Lock()
@@ -139,7 +134,6 @@ class Encryptors(Generic[Part]):
         def run(child: _Encryptor[Part], pool: ThreadPoolExecutor) -> None:
             try:
                 for encrypted in child.encrypted(take, deadline):
-                    self.said.append(encrypted.said)
                     gate.acquire()
                     if failed.is_set():
                         return
@@ -163,20 +157,19 @@ class Encryptors(Generic[Part]):
 
 @dataclass(frozen=True, slots=True)
 class _Encrypted:
-    """A part: its chunks, which lie in a place of the memory file, and what the process told."""
+    """A part: its chunks, which lie in a place of the memory file."""
 
     number: int
     place: int
     chunks: list[memoryview]
-    said: bytes
 
 
 class _Encryptor(Generic[Part]):
-    def __init__(self, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes]) -> None:
+    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
         self._memory = os.memfd_create("ciphertexts")
         self._places = itertools.count()
         self._free: list[int] = []  # places that were used before
-        self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts, told))
+        self._child: Child = children.fork(lambda channel: _serve(channel, self._memory, job, parts))
 
     def __enter__(self) -> _Encryptor[Part]:
         return self
@@ -191,9 +184,9 @@ class _Encryptor(Generic[Part]):
         """Each part that `take` gives the number of; the next is begun before one is handed on."""
         under_way = self._begin(take())
         while under_way:
-            chunks, said = self._finished(under_way[1], deadline)
+            chunks = self._finished(under_way[1], deadline)
             (number, place), under_way = under_way, self._begin(take())
-            yield _Encrypted(number, place, chunks, said)
+            yield _Encrypted(number, place, chunks)
 
     def end(self) -> None:
         """Nothing more is asked of it."""
@@ -211,22 +204,20 @@ class _Encryptor(Generic[Part]):
         self._child.send([_NUMBER.pack(number), _NUMBER.pack(place)], SECONDS_FOR_A_PART)
         return number, place
 
-    def _finished(self, place: int, deadline: Deadline) -> tuple[list[memoryview], bytes]:
+    def _finished(self, place: int, deadline: Deadline) -> list[memoryview]:
         try:
-            packed, said = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
+            (packed,) = self._child.receive(min(SECONDS_FOR_A_PART, deadline.left()))
         except ProcessDied:
             deadline.check()
             raise
         ends = list(itertools.accumulate((size for (size,) in _NUMBER.iter_unpack(packed)), initial=0))
         if not ends[-1]:
-            return [], said
+            return []
         whole = memoryview(mmap.mmap(self._memory, ends[-1], prot=mmap.PROT_READ, offset=place * _ROOM))
-        return [whole[start:stop] for start, stop in itertools.pairwise(ends)], said
+        return [whole[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
-def _serve(
-    channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part], told: Callable[[], bytes]
-) -> None:
+def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part]) -> None:
     with contextlib.suppress(EOFError):
         while True:
             number, place = (_NUMBER.unpack(each)[0] for each in channel.receive())
@@ -234,4 +225,4 @@ def _serve(
             for chunk in job.encrypt(parts[number]):
                 os.pwrite(memory, chunk, place * _ROOM + sum(sizes))
                 sizes.append(len(chunk))
-            channel.send([b"".join(map(_NUMBER.pack, sizes)), told()])
+            channel.send([b"".join(map(_NUMBER.pack, sizes))])

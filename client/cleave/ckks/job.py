@@ -52,9 +52,6 @@ class Job:
             return self._cipher.encrypt(polynomials)
         return self._cipher.each_to_add(polynomials)
 
-    def told(self) -> bytes:
-        return self._cipher.told()
-
     def request(
         self, part: Part, key_id: str, schema_hash: str, chunks: Sequence[bytes | memoryview]
     ) -> MomentsRequest:

@@ -29,8 +29,8 @@ from cleave.ckks.key_format import (
     Wrapping,
     read_key_file,
 )
-from cleave.ckks.passphrase import refuse_trivial
 from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey
+from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError

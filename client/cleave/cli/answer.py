@@ -42,8 +42,6 @@ def tell_about(answer: Result, shown: Shown, seconds: float) -> None:
         return
     for warning in answer.result.warnings:
         console.say(f"warning: {printable(warning)}")
-    for note in answer.notes:
-        console.say(f"note: {printable(note)}")
     if shown.written is not Format.JSON:  # which holds all of it
         console.say(footer(answer, seconds))
 

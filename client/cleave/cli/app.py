@@ -48,7 +48,6 @@ from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
 from cleave.cli.stored import add_stored_commands, open_session
-from cleave.cli.warm import warm
 from cleave.printable import printable
 from cleave.session import DEFAULT_KEY, Access, Session
 
@@ -103,7 +102,6 @@ def create_cli(
     app.command()(plan)
     app.command()(query)
     app.command()(shell)
-    app.command()(warm)
     add_stored_commands(app)
     app.add_typer(contributor_commands(), name="contributor")
     app.command()(serve)

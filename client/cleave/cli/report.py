@@ -185,7 +185,6 @@ def _requests(plan: Description) -> str:
         f"  plain service      {counted(plain.count, 'request')}, {sized(plain.bytes_up)} up\n"
         f"  sensitive service  {counted(sensitive.count, 'request')}, {sized(sensitive.bytes_up)} up, "
         f"about {sized(sensitive.bytes_down or 0)} down"
-        + (f"\n  made ahead         {counted(plan.made_ahead, 'ciphertext')} (cleave warm)" if plan.made_ahead else "")
     )
 
 
@@ -203,8 +202,6 @@ def footer(answer: Result, seconds: float) -> str:
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} read, {sized(usage.bytes_read or 0)}"
         asked = f"{read}; {asked}" if usage.requests else f"{read}; no service asked"
-    if usage.chunks_made_ahead:
-        asked += f", {usage.chunks_made_ahead:,} of {counted(usage.chunks, 'ciphertext')} made ahead"
     lines.append(f"{checked}. {asked}, {seconds:.2f} s.")
     return "\n".join(lines)
 

@@ -329,7 +329,7 @@ def verify(
     settings: Settings = ctx.obj
     from cleave.store.stored import Stored  # noqa: PLC0415
     from cleave.store.verify import verify as check  # noqa: PLC0415
-    from cleave.store.verify import verify_heads, verify_packing_key  # noqa: PLC0415
+    from cleave.store.verify import verify_heads  # noqa: PLC0415
 
     with (
         opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
@@ -339,7 +339,6 @@ def verify(
         stored = Stored(tables, opened, secret)
         damages = check(tables, opened, stored, progress)
         damages += verify_heads(stores, secret, opened.manifest)
-        damages += verify_packing_key(stores, tables.folder(name), stored)
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:

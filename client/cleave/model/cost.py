@@ -96,15 +96,12 @@ class Prices:
         return max(waiting, self.timings.of(decrypting)) + self.timings.of(rest)
 
     def _there(self, work: Work) -> float:
-        """Services of this process pack no results: nothing is saved by it. What they do side by side takes as long as
-        one after the other, since all cores are at work.
-        """
+        """What services of this process do side by side takes as long as one after the other: all cores are at work."""
         if not work.calls:
             return 0.0
         if not self.elsewhere:
-            done: Counts = {each: count for each, count in work.there.items() if each is not Operation.PACK}
             cores = min(self.timings.cores(), work.at_once or self.timings.cores())
-            return self.timings.of(done, cores) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
+            return self.timings.of(work.there, cores) + work.linked / (NETWORK_BYTES if self.bucket else DISK_BYTES)
         return (
             self._busy(work) / min(work.calls, SIDE_BY_SIDE) + ROUND_TRIP + (work.answered + work.sent) / NETWORK_BYTES
         )

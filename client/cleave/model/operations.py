@@ -51,7 +51,6 @@ class Operation(StrEnum):
     SCAN = "scan"  # a call of the sensitive service
     MASK = "mask"  # of a chunk's rows of a group: a polynomial encoded
     MULTIPLY = "multiply"  # of a mask and a lane's ciphertext, and added
-    PACK = "pack"  # of a result, many of which come back as one ciphertext
 
 
 SHARED = frozenset(  # by all cores
@@ -62,7 +61,6 @@ SHARED = frozenset(  # by all cores
         Operation.ADD,
         Operation.MASK,
         Operation.MULTIPLY,
-        Operation.PACK,
         Operation.PLAIN_VALUE,
         Operation.PLAIN_ROW,
     }

@@ -65,7 +65,6 @@ SHIPPED = Timings(
         Operation.SCAN: 1.7e-3,
         Operation.MASK: 87e-6,
         Operation.MULTIPLY: 52e-6,
-        Operation.PACK: 390e-6,
     },
     "shipped with Cleave, for a server of 2 cores",
 )

@@ -10,7 +10,6 @@ from cleave.model.ways import Way
 from cleave.pipeline import Options
 from cleave.quantities import counted
 from cleave.sql.plan import LocalPlan
-from cleave.store import packed
 from cleave.store.cellwise import StoredPlan
 from cleave.store.manifest import Object
 from cleave.store.pruning import cells_of, cells_of_whole
@@ -18,16 +17,11 @@ from cleave.store.rows import Read
 from cleave.store.scan import plain_columns
 from cleave.store.stored import Stored
 from cleave.table.schema import Kind
-from cleave_shared import limits
 
 SCANNED = (
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "
     "in one group together, of this question and of others: sets of positions intersect (--no-scan has rows fetched "
     "instead)"
-)
-PACKED = (
-    f"where more than {limits.PACKED_RESULTS} sums come back, which are packed: an evaluation key that decrypts "
-    f"nothing, {packed.KEY_BYTES / 1e6:.2f} MB, uploaded once"
 )
 SELECTED = "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group"
 _SQL = "WHERE, GROUP BY and the plain aggregates as SQL"
@@ -59,7 +53,6 @@ def describe_stored(
             lessons.insert(0, "that totals are read, and which of the expressions that are kept they are of")
         if plan.scans:
             lessons.insert(0, SCANNED)
-            lessons.append(PACKED)
         elif services and (sums := stored.sums_asked(plan.parts)):
             lessons.append(
                 f"links to the totals of {counted(len(manifest.segments), 'segment')}, of whose ciphertexts it makes "

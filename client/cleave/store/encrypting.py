@@ -43,8 +43,6 @@ class Encrypting(Protocol):
 
     def sentinels(self, job: bytes, index: int, /) -> NDArray[np.int64]: ...
 
-    def told(self) -> bytes: ...  # of encryptions made ahead (cleave.ckks.pool.total)
-
 
 def encrypt_span(
     lanes: Lanes, lane: Lane, span: Span, cipher: Encrypting, profile: Profile, label: bytes
@@ -81,12 +79,7 @@ class RowEncryptors:
             for start in range(0, chunks, together)
         ]
         self._memory = os.memfd_create("rows")
-        self._encryptors = Encryptors(self, self._spans, cipher.told)
-
-    @property
-    def said(self) -> list[bytes]:
-        """What the cipher told in the processes that encrypted."""
-        return self._encryptors.said
+        self._encryptors = Encryptors(self, self._spans)
 
     def __enter__(self) -> RowEncryptors:
         self._encryptors.__enter__()

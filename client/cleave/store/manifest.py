@@ -186,11 +186,6 @@ class Manifest(Part):
             yield from segment.parts()
 
 
-def folder_of_keys(folder: str) -> str:
-    """Where the evaluation keys of the table in `folder`, tables/SET, lie (cleave.store.packing_key)."""
-    return folder.replace("tables/", "keys/", 1)
-
-
 def new_id() -> str:
     return secrets.token_hex(16)
 

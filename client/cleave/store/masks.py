@@ -62,11 +62,6 @@ def cut(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iter
     """
     counts = counts_of(placed, groups)
     pieces = {group: pieces_of(counts[:, group], window) for group in range(groups) if counts[:, group].any()}
-    yield from cut_pieces(placed, counts, lanes, pieces)
-
-
-def cut_pieces(placed: Numbers, counts: Counts, lanes: Sequence[int], pieces: Pieces) -> Iterator[Cut]:
-    """The same of some groups' partial sums."""
     most = max((len(each) for each in pieces.values()), default=0)
     if not most or not lanes:
         return
@@ -74,7 +69,7 @@ def cut_pieces(placed: Numbers, counts: Counts, lanes: Sequence[int], pieces: Pi
     for start in range(0, len(lanes), at_once):
         taken = tuple(lanes[start : start + at_once])
         for some in _batches(pieces, limits.MAX_SCAN_RESULTS // len(taken) - 1):
-            yield cut_of(placed, counts, taken, some, pieces)
+            yield _cut_of(placed, counts, taken, some, pieces)
 
 
 def pieces_of(rows: NDArray[np.int64], window: int) -> list[tuple[int, int]]:
@@ -103,7 +98,7 @@ def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def cut_of(
+def _cut_of(
     placed: Numbers,
     counts: Counts,
     lanes: tuple[int, ...],

@@ -19,11 +19,9 @@ from typing import Protocol
 import numpy as np
 
 from cleave.pipeline import Progress
-from cleave.store import packed
 from cleave.store.cellwise import StoredPlan, Sums
 from cleave.store.manifest import Object, Segment
-from cleave.store.masks import counts_of, cut, stored_order
-from cleave.store.packing_key import PackingKey
+from cleave.store.masks import cut, stored_order
 from cleave.store.rowwise import parts_of
 from cleave.store.scanned import Question, question
 from cleave.store.sources import Part
@@ -33,7 +31,7 @@ from cleave_shared import rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import Pack, ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import Linked
 from cleave_shared.wire import PlainResponse
 
@@ -144,11 +142,9 @@ class Call:
     segment: Segment
     filter: str | None
     question: Question
-    key: PackingKey | None = None  # where its answer is to be packed
 
 
 Totals = list[list[bytes]]
-Keys = Callable[[], PackingKey | None]  # None: there is none, and none can be stored
 Send = Callable[[Iterable[Call]], Iterator[tuple[Call, Totals]]]  # every call with its answer, in order
 
 
@@ -157,17 +153,15 @@ def scan(
     stored: Stored,
     plan: StoredPlan,
     progress: Progress,
-    keys: Keys = lambda: None,
     side_by_side: int = CALLS_UNDER_WAY,
 ) -> ScanAnswer:
-    """`keys`: where answers of many sums get their packing key; without, they come back one by one, which takes less
-    where nothing is sent over a network. `side_by_side`: calls under way at once.
+    """`side_by_side`: calls under way at once.
 
     Raises ServiceError, StoreError, CheckFailed; ManyGroupsError where the rows themselves are less to read.
     """
     selected = select(asking, stored, plan)
     require_few(stored, plan, len(selected.response.counts))
-    found = Scan(stored, plan, selected, keys)
+    found = Scan(stored, plan, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
     return ScanAnswer(selected.response, found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance))
 
@@ -202,9 +196,8 @@ def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
 class Scan:
     """Of the rows that `selected` tells."""
 
-    def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected, keys: Keys = lambda: None) -> None:
+    def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
         self._stored = stored
-        self._keys = keys
         self._plan = plan
         self._selected = selected
         kept = enumerate(columns_of_rows(stored.manifest))
@@ -231,12 +224,7 @@ class Scan:
 
     def _cut(self, segment: Segment, filter_: str | None, placed: Numbers, lanes: list[int]) -> Iterator[Call]:
         window = SCAN_ROWS
-        key = self._keys() if packed.wants(counts_of(placed, self.groups).sum(axis=0), lanes) else None
-        if key is None:
-            yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
-            return
-        for each, packing in packed.cuts(placed, self.groups, lanes, window, self._stored.room()):
-            yield Call(segment, filter_, question(each, packing=packing), key if packing else None)
+        yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
 
     def sums(self, send: Send, advance: Callable[[int], None] = lambda _: None) -> list[Sums]:
         """By argument and group, in the order of the plain service's groups. Raises what `send` does, CheckFailed."""
@@ -287,7 +275,7 @@ class Scan:
 
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
-    cut_, segment, packing = call.question.cut, call.segment, call.question.packing
+    cut_, segment = call.question.cut, call.segment
     assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.store.rowwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
@@ -305,9 +293,6 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
         numbers=cut_.numbers,
         cuts=[list(each) for each in cut_.cuts],
         weights=list(call.question.weights),
-        pack=Pack(key=linked(call.key), levels=packing.levels, shift=packing.shift, checks=list(packing.checks))
-        if call.key and packing
-        else None,
     )
 
 

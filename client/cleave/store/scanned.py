@@ -10,25 +10,20 @@ not: a scan finds faults, not a service that lies.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks import packed as ckks_packed
 from cleave.ckks.cipher import Sentinels
 from cleave.ckks.layout import noise
-from cleave.ckks.packed import Packing
-from cleave.store import packed
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
 from cleave.store.masks import Cut
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS, scan_label, sentinel_weights
-from cleave_shared.packing import SENTINEL_FACTOR, ciphertexts
-from cleave_shared.seal import Ring
 
 _WEIGHTS = range(1, 1 << 15)
 Sums = dict[tuple[int, int], list[tuple[int, int]]]  # by lane and group: of each partial sum its rows and its value
@@ -38,36 +33,27 @@ Integers = NDArray[np.int64]
 
 
 class Decrypting(Protocol):
-    @property
-    def ring(self) -> Ring: ...
-
-    def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]: ...
-
     def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What makes one call its own. `weights`: of each group in the check, no two alike. `packing`: of its answer."""
+    """What makes one call its own. `weights`: of each group in the check, no two alike."""
 
     cut: Cut
     label: str
     weights: tuple[int, ...]
-    packing: Packing | None = None
 
 
-def weights_of(groups: int, among: range = _WEIGHTS) -> tuple[int, ...]:
+def weights_of(groups: int) -> tuple[int, ...]:
     """Secret weights of so many groups, no two alike."""
-    return tuple(secrets.SystemRandom().sample(among, groups))
+    return tuple(secrets.SystemRandom().sample(_WEIGHTS, groups))
 
 
-def question(cut: Cut, weights: Sequence[int] | None = None, packing: Packing | None = None) -> Question:
+def question(cut: Cut, weights: Sequence[int] | None = None) -> Question:
     """`weights`: of all groups of the scan, where answers to several calls are to be added up; else the call's own."""
-    if weights is None:
-        taken = weights_of(len(cut.groups), packed.WEIGHTS if packing else _WEIGHTS)
-    else:
-        taken = tuple(weights[group] for group in cut.groups)
-    return Question(cut, secrets.token_hex(16), taken, packing)
+    taken = weights_of(len(cut.groups)) if weights is None else tuple(weights[group] for group in cut.groups)
+    return Question(cut, secrets.token_hex(16), taken)
 
 
 class Scanned:
@@ -83,53 +69,20 @@ class Scanned:
 
     def accept(self, asked: Question, totals: Sequence[Sequence[bytes]]) -> None:
         """One answer, whole or not at all. Raises CheckFailed."""
-        if asked.packing is not None:
-            self._accept_packed(asked, asked.packing, totals)
-            return
         cut = asked.cut
         results = 1 + sum(map(len, cut.cuts))
         if [len(lane) for lane in totals] != [results] * len(cut.lanes):
             raise CheckFailed("envelope", "the answer to a scan has not the results that were asked for")
-        found = self._decrypted(self._cipher.constants, [blob for lane in totals for blob in lane])
+        found = self._decrypted([blob for lane in totals for blob in lane])
         for lane, values in zip(cut.lanes, found.reshape(len(cut.lanes), results).tolist(), strict=True):
             self._check(asked, lane, values)
             taken = iter(values[1:])
             for group, rows in zip(cut.groups, cut.rows, strict=True):
                 self._sums[lane, group] = [(count, next(taken)) for count in rows]
 
-    def _accept_packed(self, asked: Question, packing: Packing, totals: Sequence[Sequence[bytes]]) -> None:
-        """Every group has one sum here."""
-        cut, layout, first = asked.cut, self._lanes.layout, len(packing.checks)
-        rows = np.array([count for (count,) in cut.rows], np.int64)
-        results = len(cut.lanes) * (first + len(rows))
-        if [*map(len, totals)] != [ciphertexts(results, packing.levels)]:
-            raise CheckFailed("envelope", "the packed answer to a scan has not the results that were asked for")
-        decrypted = self._decrypted(self._cipher.decrypt, totals[0])
-        degree = decrypted.shape[1]
-        found = ckks_packed.numbers(decrypted, results, packing).reshape(len(cut.lanes), first + len(rows))
-        for lane, values in zip(cut.lanes, found, strict=True):
-            sums = ckks_packed.sums(values[first:], rows, layout, packing, degree, self._modulus)
-            self._check_packed(asked, packing, lane, values[:first], rows, sums)
-            for group, count, value in zip(cut.groups, rows, sums, strict=True):
-                self._sums[lane, group] = [(int(count), int(value))]
-
-    def _check_packed(
-        self, asked: Question, packing: Packing, lane: int, checks: Integers, rows: Integers, sums: Integers
-    ) -> None:
-        room = packed.Room(self._lanes, self._cipher.ring.degree, self._modulus)
-        known = SENTINEL_FACTOR * self.known(asked, lane)
-        stop = 0
-        for value, groups in zip(checks, packing.checks, strict=True):
-            start, stop = stop, stop + groups
-            weights = asked.weights[start:stop]
-            weighted = sum(weight**2 * int(count) for weight, count in zip(weights, rows[start:stop], strict=True))
-            allowed = packed.agreement(room, weighted, len(asked.cut.chunks), packing.levels)
-            expected = sum(weight * int(each) for weight, each in zip(weights, sums[start:stop], strict=True))
-            require_within(int(value) - expected - known, allowed, self._modulus)
-
-    def _decrypted(self, decrypt: Callable[[Sequence[bytes]], Integers], files: Sequence[bytes]) -> Integers:
+    def _decrypted(self, files: Sequence[bytes]) -> Integers:
         try:
-            return decrypt(files)
+            return self._cipher.constants(files)
         except WireError as error:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
 
@@ -163,14 +116,9 @@ def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
 
 
 def require_agreement(off: int, chunks: int, lanes: Lanes, modulus: int) -> None:
-    """Raises CheckFailed unless `off`, what a check result of `chunks` chunks is away from, is the noise of such."""
-    require_within(off, noise(SENTINELS * chunks, lanes.layout.variance), modulus)
-
-
-def require_within(off: int, allowed: float, modulus: int) -> None:
-    """Raises CheckFailed unless `off` is at most `allowed` away from 0 modulo `modulus`."""
+    """Raises CheckFailed unless `off`, the error of a check result of `chunks` chunks, is at most their noise."""
     off %= modulus
-    if min(off, modulus - off) > allowed:
+    if min(off, modulus - off) > noise(SENTINELS * chunks, lanes.layout.variance):
         raise CheckFailed(
             "scan",
             "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",

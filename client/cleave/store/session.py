@@ -27,7 +27,6 @@ from cleave.store.choice import Chooser
 from cleave.store.contributors import min_group_of
 from cleave.store.describe import describe_stored
 from cleave.store.memory import Memory
-from cleave.store.packing_key import PackingKeys
 from cleave.store.pruning import cells_of_whole
 from cleave.store.scan import CALLS_UNDER_WAY, ManyGroupsError, ScanAnswer, scan
 from cleave.store.services import Embedded, Services
@@ -215,8 +214,6 @@ class StoredSession:
             with self._services.marking(), self._bars() as progress:
                 ask_plain = remote.aggregate if remote else _no_plain
 
-                keys = PackingKeys(self._stores.sensitive, folder, stored)
-
                 def ask_scan(plan: StoredPlan) -> ScanAnswer:
                     if remote is None:
                         raise TypeError("a plan that asks the services, where there are none")
@@ -224,10 +221,8 @@ class StoredSession:
                         from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                         return scan_by_job(remote, self._stores.sensitive, stored, plan, job, progress, deadline)
-                    if not self._services.elsewhere:
-                        return scan(remote, stored, plan, progress, side_by_side=min(CALLS_UNDER_WAY, Timings.cores()))
-                    with keys.forgotten_where_refused():
-                        return scan(remote, stored, plan, progress, keys.key)
+                    least = CALLS_UNDER_WAY if self._services.elsewhere else Timings.cores()
+                    return scan(remote, stored, plan, progress, min(CALLS_UNDER_WAY, least))
 
                 return answer(stored, mine, options, deadline, progress, self._at_work, ask_plain, ask_scan)
         except ManyGroupsError:

@@ -19,7 +19,6 @@ from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes
 from cleave.store.manifest import Object, Segment
 from cleave.store.names import NUMBER
-from cleave.store.packed import Room
 from cleave.store.remote import Remote
 from cleave.store.rows import Rows
 from cleave.store.scanned import Scanned
@@ -119,13 +118,6 @@ class Stored:
         """What takes in the sums that a service makes of rows of `segment`."""
         label = bytes.fromhex(segment.id)
         return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
-
-    def room(self) -> Room:
-        """What decides whether sums of rows come back packed."""
-        return Room(self.row_lanes, self._cipher.ring.degree, self._cipher.ring.modulus)
-
-    def new_packing_key(self, levels: int) -> bytes:
-        return self._cipher.packing_key(levels)
 
     @property
     def vault(self) -> Vault:

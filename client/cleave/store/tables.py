@@ -16,7 +16,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_id_of, key_moved_to
 from cleave.store.locate import Stores
-from cleave.store.manifest import Manifest, Object, described, folder_of_keys, new_id
+from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave.store.vault import DAMAGED, Purpose, Vault
@@ -287,7 +287,7 @@ class Tables:
         """
         tag = self._tag(name)
         own = f"tables/{tag}"
-        folders = [own, folder_of_keys(own), f"results/{tag}", *self._contributed(tag)]
+        folders = [own, f"results/{tag}", *self._contributed(tag)]
         there = [  # not of a put that follows
             (store, [each for folder in folders for each in store.names(folder)]) for store in self._stores.apart()
         ]
@@ -333,7 +333,6 @@ class Tables:
             raise InputError(f"table {name!r} was not put under another key")
         for store in self._stores.apart():
             store.delete([each for each in store.names(f"tables/{tag}") if each != f"tables/{tag}/{_HEAD}"])
-            store.delete(list(store.names(folder_of_keys(f"tables/{tag}"))))
 
     def sweep(self, opened: Opened) -> int:
         """Delete what was there before `opened` was committed and it does not name. Returns how many.

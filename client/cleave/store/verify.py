@@ -9,13 +9,11 @@ from cleave.pipeline import Progress
 from cleave.store.collect import news
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, Segment
-from cleave.store.packing_key import PackingKeys
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
 from cleave.store.vault import Purpose
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
-from cleave_shared.packing import PACKING_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,6 @@ def verify_heads(stores: Stores, key: SecretKey, manifest: Manifest) -> list[Dam
         except CheckFailed as failure:
             found.append(Damage("the head of a contribution", failure.message))
     return found
-
-
-def verify_packing_key(stores: Stores, folder: str, stored: Stored) -> list[Damage]:
-    """Whether what services pack results with is what was written. Raises StoreError."""
-    reason = PackingKeys(stores.sensitive, folder, stored).damage()
-    return [Damage(PACKING_KEY, reason)] if reason else []
 
 
 def _objects(tables: Tables, opened: Opened, stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:

@@ -17,7 +17,6 @@ from cleave.model.cost import NOTHING, Work
 from cleave.model.operations import Operation
 from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import StoredPlan
-from cleave.store.packed import answer_bytes
 from cleave.store.pruning import cells_of, cells_of_whole, columns_of
 from cleave.store.rowwise import parts_of
 from cleave.store.scan import lanes_of_parts, plain_columns, results_of
@@ -122,7 +121,7 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
     masks = chunks * (groups + 1)
     taken = sum(len(lanes_of_parts(stored, replace(plan, parts=tuple(parts)))) for parts in wanted)
     each_result = [results_of(stored, plan, segment.rows, groups) for segment in segments]
-    results, packed = sum(each_result), sum(each for each in each_result if each > limits.PACKED_RESULTS)
+    results = sum(each_result)
     calls = sum(-(-each // limits.MAX_SCAN_RESULTS) for each in each_result)
     rows = stored.manifest.rows
     columns = max(1, len(plain_columns(stored, plan)))
@@ -137,12 +136,11 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
         Operation.ADD: degree * chunks * taken,
         Operation.MASK: degree * masks * len(wanted),
         Operation.MULTIPLY: degree * masks * taken,
-        Operation.PACK: degree * packed,
     }
     plain = sum(each.plain.bytes for each in segments if each.plain)
     told = 2 * sum((each.rows // 8) * groups.bit_length() for each in segments) * len(wanted)
     order = [each.scan.order.bytes for each in segments if each.scan]
-    answered = sum(map(answer_bytes, each_result)) + told
+    answered = results * limits.MASKED_RESULT_BYTES + told
     at_once = sum(
         max(1, stored.row_lanes.chunks(segment.rows) // limits.SCAN_CHUNKS_OF_A_PROCESS) for segment in segments
     )

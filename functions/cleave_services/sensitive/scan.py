@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -48,29 +47,18 @@ class Wanted:
     cuts: tuple[tuple[int, ...], ...]
     weights: tuple[int, ...]
     label: str
-    sentinels: int = 1  # how many times they count in the check
-    checks: tuple[int, ...] = ()  # how many groups each check result is of; none: there is one, of all
 
     @property
     def results(self) -> int:
         """Of one lane."""
-        return self.first + sum(map(len, self.cuts))
-
-    @property
-    def first(self) -> int:
-        """The place of a lane's first sum among its results: check results come before."""
-        return len(self.checks) or 1
+        return 1 + sum(map(len, self.cuts))
 
     def result(self, group: int, place: int) -> int:
         """Which of a lane's results a group's rows of the chunk at `place` go to. Raises WireError for none."""
         piece = bisect_right(self.cuts[group], place) - 1
         if piece < 0:
             raise WireError(f"cuts[{group}]: the group has rows before its first partial sum")
-        return self.first + sum(map(len, self.cuts[:group])) + piece
-
-    def check(self, group: int) -> int:
-        """Which check result a group is in."""
-        return bisect_right(list(accumulate(self.checks)), group) if self.checks else CHECK
+        return CHECK + 1 + sum(map(len, self.cuts[:group])) + piece
 
 
 class MaskedSums:
@@ -100,13 +88,12 @@ class MaskedSums:
 
     def _masks(self, chunk: ScanChunk) -> tuple[list[int], list[Any]]:
         degree, wanted = self._evaluator.degree, self._wanted
-        sentinels = wanted.sentinels * sentinel_mask(degree, scan_label(wanted.label, chunk.number))
-        results = list(range(wanted.first))
-        polynomials = [sentinels.copy() for _ in results]
+        results = [CHECK]
+        polynomials = [sentinel_mask(degree, scan_label(wanted.label, chunk.number))]
         for group, weight in enumerate(wanted.weights):
             mask = selected_mask(degree, chunk.numbers == group + 1)
             if mask is not None:
-                polynomials[wanted.check(group)] += weight * mask
+                polynomials[CHECK] += weight * mask
                 results.append(wanted.result(group, chunk.place))
                 polynomials.append(mask)
         return results, self._evaluator.masks(polynomials)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 
 from cleave_services.bodies import Note
-from cleave_services.links import KEYS, Links
+from cleave_services.links import Links
 from cleave_services.sensitive import apart
-from cleave_services.sensitive.pack import Packing
 from cleave_services.sensitive.scan import Wanted
 from cleave_services.sensitive.scan_work import Part, ScanWork
 from cleave_services.sensitive.workers import fair_share
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.packing import PACKING_KEY, SENTINEL_FACTOR
 from cleave_shared.rowsets import size
 from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.seal import ring
@@ -30,24 +28,17 @@ def answer_scan(asked: ScanRequest, note: Note, table_set: str, links: Links) ->
     started = time.monotonic()
     contents = iter(links.contents(table_set, [each for lane in asked.lanes for each in lane]))
     lanes = tuple(tuple(Part(each.first, next(contents)) for each in lane) for lane in asked.lanes)
-    packing, factor, checks = None, 1, tuple[int, ...]()
-    if (pack := asked.pack) is not None:
-        (key,) = links.read(table_set, [pack.key], kind=KEYS, what=PACKING_KEY)
-        packing, factor, checks = Packing(key, pack.levels, pack.shift), SENTINEL_FACTOR, tuple(pack.checks)
     taken = time.monotonic() - started
-    wanted = Wanted(len(lanes), tuple(map(tuple, asked.cuts)), tuple(asked.weights), asked.label, factor, checks)
+    wanted = Wanted(len(lanes), tuple(map(tuple, asked.cuts)), tuple(asked.weights), asked.label)
     with fair_share() as workers:
         left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
-        work = ScanWork(asked.profile, wanted, lanes, tuple(asked.chunks), asked.numbers, workers, left, packing)
+        work = ScanWork(asked.profile, wanted, lanes, tuple(asked.chunks), asked.numbers, workers, left)
         totals = apart.masked_sums(work)
     timings = {**totals.seconds, "read": taken + totals.seconds.get("read", 0.0)}
     note(lanes=len(lanes), chunks=len(asked.chunks), groups=len(asked.cuts), timings=timings)
-    if packing:
-        lists = [[totals.files[at] for at in range(len(totals.files))]]
-    elif len(totals.files) == len(lanes) * wanted.results:
-        lists = [[totals.files[start + at] for at in range(wanted.results)] for start in _starts(wanted)]
-    else:
+    if len(totals.files) != len(lanes) * wanted.results:
         raise WireError("cuts: a partial sum has no row")
+    lists = [[totals.files[start + at] for at in range(wanted.results)] for start in _starts(wanted)]
     return ScanResponse(
         profile=asked.profile,
         key_id=asked.key_id,

@@ -5,7 +5,6 @@ Objects are opened by whoever adds them up, so that no ciphertext of a folder pa
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from cleave_services.links import Content
 from cleave_services.room import Room
 from cleave_services.sensitive.evaluate import Totals
-from cleave_services.sensitive.pack import Packing, packed
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
-from cleave_services.sensitive.workers import MIN_WORK, SPARE, evaluate_in_parallel, processes
+from cleave_services.sensitive.workers import MIN_WORK, evaluate_in_parallel, processes
 from cleave_shared import limits
 from cleave_shared.children import limit_time
 from cleave_shared.chunks import split
@@ -38,10 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ScanWork:
-    """`lanes`: of each its objects. `chunks`: numbers of ciphertexts, `numbers`: the groups of their rows, packed.
-
-    `packing`: results in few files.
-    """
+    """`lanes`: of each its objects. `chunks`: numbers of ciphertexts, `numbers`: the groups of their rows, packed."""
 
     profile: str
     wanted: Wanted
@@ -50,23 +45,17 @@ class ScanWork:
     numbers: bytes
     workers: int
     seconds: float
-    packing: Packing | None = None
 
     def totals(self, *, in_child: bool = False) -> Totals:
         """`in_child`: this process may read ciphertexts and be ended when it is late, where one process is enough.
 
         Raises what `evaluate_in_parallel` raises, WireError for an object that is not what it must be.
         """
-        until = time.monotonic() + self.seconds
         scanning, places = _Scanning(self), range(len(self.chunks))
-        if in_child and self.packing is None and processes(scanning, places, self.workers) == 1:
+        if in_child and processes(scanning, places, self.workers) == 1:
             limit_time(self.seconds)
             return scanning.evaluate(places)
-        found = evaluate_in_parallel(scanning, places, self.workers, self.seconds)
-        if self.packing is None:
-            return found
-        left = max(SPARE, until - time.monotonic())
-        return packed(self.profile, self.packing, self.wanted, found, self.workers, left)
+        return evaluate_in_parallel(scanning, places, self.workers, self.seconds)
 
 
 class _Scanning:

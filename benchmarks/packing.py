@@ -1,5 +1,7 @@
 """Ring packing: one number each of many results in one ciphertext, by automorphisms and no secret.
 
+Only the laboratory has it: it needs an evaluation key.
+
 A result's number is its coefficient 0; what stands at the others is of no use. Two ciphertexts whose numbers stand at
 the multiples of N / 2^(l-1) become one with theirs at the multiples of N / 2^l:
 
@@ -12,26 +14,21 @@ these coefficients, which full packing ends with, is left out: it doubles the nu
 what it would clear is cut off here.
 
 Room is made before: a result is multiplied by 2^-shift modulo q, which is exact, and comes out 2^(levels - shift)
-times. sigma adds the error of a key switch, each time (docs/ckks.md section 6).
+times. sigma adds the error of a key switch, each time (see `noise`).
 Source: Chen, Dai, Kim and Song, ACNS 2021, algorithm 1.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cleave_shared import limits, seal
-from cleave_shared.errors import WireError
+from cleave.ckks.layout import FRESH_VARIANCE, SIGMAS_EXACT
+from cleave_shared import seal
 from cleave_shared.moments import Polynomial
-
-# What the sentinels count in the check of a scan that is packed, beside weights below 2^15 of groups: so much that no
-# sentinel is lost in the noise of the groups' sums.
-SENTINEL_FACTOR = 1 << 12
-
-PACKING_KEY = "the packing key"  # what errors call it, by which the asker knows that it is to be made anew
 
 
 def elements(levels: int) -> list[int]:
@@ -44,30 +41,26 @@ def ciphertexts(results: int, levels: int) -> int:
     return -(-results // ((1 << levels) - 1))
 
 
-class PackingKey:
-    """A packing key, as SEAL has it."""
+def noise(degree: int, levels: int) -> float:
+    """Bound of what key switches add to a packed number, which holds with probability 1 - 2^-128.
 
-    def __init__(self, of: seal.Ring, file: bytes, levels: int) -> None:
-        """Raises WireError for what is no Galois key of the ring's, or has not the elements of so many levels."""
-        self.levels = levels
-        refused = WireError(f"{PACKING_KEY} is not one of profile {of.profile.name}")
-        if len(file) > limits.MAX_KEY_BYTES:
-            raise refused
-        self.keys = seal.api.GaloisKeys()
-        try:
-            seal.restore(self.keys, of.context, file)
-        except (RuntimeError, ValueError, IndexError):
-            raise refused from None
-        if not all(self.keys.has_key(each) for each in elements(levels)):
-            raise WireError(f"{PACKING_KEY} does not pack {1 << levels} results", hint="it was made for fewer")
+    The error of each of `levels` switches is doubled by all that follow: (4^levels - 1) / 3 in variance. One switch
+    errs by the product of a polynomial d below q, divided by p > q, and the key's error: at most 10.5 |d / q|^2, where
+    for d uniform modulo q the sum of N squares is below (1/3 + t) N, t = sqrt(K^2 / (4 N)), by Hoeffding; and by the
+    rounding of both polynomials.
+    """
+    squares = 1 / 3 + math.sqrt(SIGMAS_EXACT**2 / (4 * degree))
+    variance = FRESH_VARIANCE * squares * degree + (1 + degree) / 12
+    return SIGMAS_EXACT * math.sqrt(variance * (4**levels - 1) / 3)
 
 
 class Packer:
-    """Packs results of a ring under one key, 2^levels - 1 of them in a ciphertext."""
+    """Packs results of a ring under the Galois keys of `elements`, 2^levels - 1 of them in a ciphertext."""
 
-    def __init__(self, of: seal.Ring, key: PackingKey) -> None:
+    def __init__(self, of: seal.Ring, keys: Any, levels: int) -> None:
         self._ring = of
-        self._key = key
+        self._keys = keys
+        self._levels = levels
         self._plaintexts: dict[tuple[int, int], Any] = {}
 
     def pack(self, results: Sequence[Any], shifts: Sequence[int]) -> Any:
@@ -75,13 +68,19 @@ class Packer:
 
         `shifts`: of each result, so that it comes out 2^(levels - shift) times.
         """
-        if not 0 < len(results) < 1 << self._key.levels:
-            raise ValueError(f"{len(results)} results in a ciphertext of {1 << self._key.levels} places")
-        return self._merged(list(zip(results, shifts, strict=True)), self._key.levels)
+        if not 0 < len(results) < 1 << self._levels:
+            raise ValueError(f"{len(results)} results in a ciphertext of {1 << self._levels} places")
+        return self._merged(list(zip(results, shifts, strict=True)), self._levels)
 
     def file(self, packed: Any) -> bytes:
         """Of its phase, the coefficients at which results stand, and 0 elsewhere."""
-        return self._ring.spaced(packed, self._ring.degree >> self._key.levels)
+        if packed.is_ntt_form():
+            self._ring.evaluator.transform_from_ntt_inplace(packed)
+        found = self._ring._polynomials(packed)
+        step, polynomials = self._ring.degree >> self._levels, found.copy()
+        polynomials[0] = 0
+        polynomials[0, ::step] = found[0, ::step]
+        return self._ring._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def _merged(self, results: list[tuple[Any, int]], level: int, exponent: int = 0) -> Any:
         """`results` in one, times X^exponent."""
@@ -95,12 +94,12 @@ class Packer:
             high = seal.api.Ciphertext()
             evaluator.add(low, moved, high)
             evaluator.sub_inplace(low, moved)
-            evaluator.apply_galois_inplace(low, element, self._key.keys)
+            evaluator.apply_galois_inplace(low, element, self._keys)
             evaluator.add_inplace(high, low)
         else:
             high = low
             low = seal.api.Ciphertext()
-            evaluator.apply_galois(high, element, self._key.keys, low)
+            evaluator.apply_galois(high, element, self._keys, low)
             evaluator.add_inplace(high, low)
         return self._times(high, exponent, 0)
 
