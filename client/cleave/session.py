@@ -1,10 +1,11 @@
-"""One table under one key, asked as often as one likes: what the command line, the shell and Python all go through.
+"""One table of files or a frame, for any number of questions: the command line, the shell and Python all use it.
 
-    with Session(of_files(["patients.csv"]), Access(Path("key.json"), passphrase), embedded_services) as session:
+    with Session(of_files(["patients.csv"]), embedded=embedded_services) as session:
         plan = session.plan("SELECT ward, AVG(age) FROM patients GROUP BY ward")
         answer = session.ask(plan)
 
-Table, key and services are each opened when the first question needs them, and kept.
+Table and services are opened when the first question needs them, and kept. So is a CKKS secret key of the session's
+own: no key file is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from cleave.sql.functions import TODAY
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError, KeyFileError, Undecided
+from cleave_shared.errors import CheckFailed, InputError, Undecided
+from cleave_shared.params import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from cleave.ckks.key_file import Passphrase
@@ -44,15 +46,11 @@ _MOST_PLANS = 32
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The key, and where the services are (None: embedded).
-
-    `suspect_key`: remote services are asked even under a key that a failed check made suspect.
-    """
+    """The owner's key file, which stored tables need, and where the services are (None: embedded)."""
 
     key: Path
     passphrase: Passphrase = None
     target: Target | None = None
-    suspect_key: bool = False
 
     @property
     def remote(self) -> bool:
@@ -156,13 +154,13 @@ class Session:
         *,
         strict: bool = False,
     ) -> Result:
-        """Answer `plan`. Once the table is read and the key open, services may take `seconds` (QUERY_SECONDS).
+        """Answer `plan`. Once the table is read, services may take `seconds` (QUERY_SECONDS).
 
-        What sends nothing needs neither key nor services; DuckDB here may take as long.
+        DuckDB here may take as long.
 
-        Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed: everything that is wrong here is told
-        before anything is sent. A remote answer that fails a check marks the key. `strict`: Undecided where the error
-        bounds leave a decision open.
+        Raises InputError, QueryRefused, ServiceError, CheckFailed: everything that is wrong here is reported before
+        anything is sent. After an answer that fails a check the session makes another key. `strict`: Undecided where
+        the error bounds leave a decision open.
         """
         answer = self._answer(plan, options, seconds)
         if strict:
@@ -172,7 +170,6 @@ class Session:
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, seconds: float | None) -> Result:
         from cleave.pipeline import DEFAULTS, import_finish, run_local, run_query  # noqa: PLC0415
         from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-        from cleave.suspect import marking  # noqa: PLC0415
         from cleave.transport.base import QUERY_SECONDS  # noqa: PLC0415
         from cleave.transport.deadline import Deadline, Stopped  # noqa: PLC0415
         from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
@@ -183,33 +180,24 @@ class Session:
             table = self.table
             self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
             return run_local(table, plan, options or DEFAULTS, deadline)
-        access = self._checked()
         if self._lazy.under_way:
             import_finish()  # instead of waiting for the table
         table = self.table
-        key = self._secret(access)  # may prompt: no bars then
-        with marking(access.key) if access.remote else contextlib.nullcontext():
-            self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
-            transport = self._connected(access, deadline).begin(deadline)
-            try:
-                with self._bars() as progress:
-                    return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
-            except duckdb.InterruptException:
-                pass
-            finally:
-                transport.stop()
-            deadline.check()
-            raise Stopped("the query was stopped")
-
-    def unlock(self, plan: QueryPlan | LocalPlan) -> None:
-        """Open the key, if `plan` needs one: may ask for a passphrase, now and in this thread.
-
-        Raises KeyFileError.
-        """
-        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-
-        if not (isinstance(plan, LocalPlan) or plan.sends_nothing):
-            self._secret(self._checked())
+        key = self._secret()
+        self._deadline = deadline = Deadline(seconds or QUERY_SECONDS)
+        transport = self._connected(deadline).begin(deadline)
+        try:
+            with self._bars() as progress:
+                return run_query(table, plan, key, transport, progress, options or DEFAULTS, deadline)
+        except CheckFailed:
+            self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
+            raise
+        except duckdb.InterruptException:
+            pass
+        finally:
+            transport.stop()
+        deadline.check()
+        raise Stopped("the query was stopped")
 
     def stop(self) -> None:
         """Make what another thread does here fail soon. To be said again until it has: it may be between two waits."""
@@ -249,19 +237,6 @@ class Session:
     ) -> None:
         self.close()
 
-    def _checked(self) -> Access:
-        """A missing or suspect key is told before the table is read. Of one that is open only others' marks matter."""
-        from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - cryptography takes 30 ms
-        from cleave.suspect import refuse_suspect  # noqa: PLC0415
-
-        if self._access is None:
-            raise KeyFileError("this question needs a key, and none was named")
-        if self._key is None or self._access.remote:
-            known = describe_key(self._access.key)
-            if self._access.remote and not self._access.suspect_key:
-                refuse_suspect(known)
-        return self._access
-
     def _read(self, progress: Progress) -> Table:
         if self._table is None:
             table = self._open.enter_context(self._lazy.read(progress))
@@ -271,19 +246,21 @@ class Session:
             self._table = table
         return self._table
 
-    def _secret(self, access: Access) -> SecretKey:
-        from cleave.ckks.key_file import open_key  # noqa: PLC0415
+    def _secret(self) -> SecretKey:
+        """The session's CKKS key."""
+        from cleave.ckks.secret_key import fresh_key  # noqa: PLC0415 - TenSEAL takes 60 ms
 
         if self._key is None:
-            self._key = open_key(access.key, access.passphrase)
+            self._key = fresh_key(DEFAULT_PROFILE)
         return self._key
 
-    def _connected(self, access: Access, deadline: Deadline) -> Transport:
+    def _connected(self, deadline: Deadline) -> Transport:
         from cleave.transport.connect import Target, connect  # noqa: PLC0415
 
         if self._services is None:
             # may run a program for credentials
-            services = deadline.call(lambda: connect(access.target or Target(), self._embedded))
+            target = (self._access and self._access.target) or Target()
+            services = deadline.call(lambda: connect(target, self._embedded))
             self._open.callback(services.close)
             self._services = services
         return self._services

@@ -3,7 +3,7 @@
 A query that ended with the first answer that fails a check would tell the service which answer that was. A service that
 may choose what it answers learns a bit of what a ciphertext holds from each such end: counting requests until a query
 gave up read sentinel bits 20 times of 20. So a failure is held back, and everything is asked, sent and received as if
-there were none. That the owner stops asking afterwards remains to be seen, hence `key_file.mark_suspect`.
+there were none. A session then makes another key; a stored table whose sums fail a check should be rotated.
 """
 
 from __future__ import annotations

@@ -50,4 +50,5 @@ SUM60_PACK = Profile(
     source="docs/ckks.md section 2: sums only, one data prime, no evaluation keys",
 )
 
+DEFAULT_PROFILE = SUM60_PACK
 PROFILES = {profile.name: profile for profile in (SUM60_PACK,)}

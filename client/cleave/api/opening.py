@@ -43,7 +43,6 @@ def open_session(
     key: str | Path | None,
     passphrase: PassphraseLike | None,
     target: Target,
-    suspect_key: bool,
     progress: bool | None,
     others: Others | None = None,
     store: str | None = None,
@@ -51,7 +50,7 @@ def open_session(
     scan: bool = True,
 ) -> Session | StoredSession:
     """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
-    access = Access(_key(key), _passphrase(passphrase), target, suspect_key)
+    access = Access(_key(key), _passphrase(passphrase), target)
     if store is not None:
         shown, further = bars(progress), further_tables(others)
         return _stored(data, schema, table, store, access, shown, further, contributor=contributor, scan=scan)

@@ -144,8 +144,13 @@ def _parse(content: dict[str, Any]) -> KeyFile:
 
 def _floors(content: Any) -> Floors:
     if not isinstance(content, dict) or not all(
-        _TAG.fullmatch(tag) and isinstance(each, list) and len(each) == 2 and isinstance(each[0], str)
-        and _TAG.fullmatch(each[0]) and type(each[1]) is int and each[1] > 0
+        _TAG.fullmatch(tag)
+        and isinstance(each, list)
+        and len(each) == 2
+        and isinstance(each[0], str)
+        and _TAG.fullmatch(each[0])
+        and type(each[1]) is int
+        and each[1] > 0
         for tag, each in content.items()
     ):
         raise ValueError("floors are not versions of tables")

@@ -22,7 +22,7 @@ from cleave.cli.early import begin
 from cleave.cli.group import Group, Serve, Settings, narrowed
 from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.key_sharing import contributor as new_contributor
-from cleave.cli.key_sharing import export, rotate
+from cleave.cli.key_sharing import copy, export, rotate
 from cleave.cli.options import (
     AwsProfile,
     Digits,
@@ -37,7 +37,6 @@ from cleave.cli.options import (
     Sign,
     StopJob,
     Strict,
-    SuspectKey,
     Timeout,
     access_by,
     bars_of,
@@ -98,7 +97,7 @@ def create_cli(
         ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet, planner=planner)
 
     app.command()(schema)
-    app.add_typer(key_commands(export, new_contributor, rotate), name="key")
+    app.add_typer(key_commands(copy, export, new_contributor, rotate), name="key")
     app.command()(plan)
     app.command()(query)
     app.command()(shell)
@@ -185,7 +184,6 @@ def query(
     min_group: MinGroup = 0,
     pad: Pad = False,
     digits: Digits = 9,
-    suspect_key: SuspectKey = False,
     timeout: Timeout = 600.0,
 ) -> None:
     """Answer a question through both services.
@@ -215,7 +213,6 @@ def query(
         *(endpoint, functions, profile, region),
         sign=sign,
         insecure_http=insecure_http,
-        suspect_key=suspect_key,
     )
     with open_session(
         *(asked.table, access, settings.embedded, bars_of(settings), asked.others),

@@ -50,7 +50,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def key_commands(*others: Callable[..., None]) -> typer.Typer:
     commands = typer.Typer(
-        help="Make, show, export, rewrap and rotate the secret key.", rich_markup_mode=None, no_args_is_help=True
+        help="Make, show, copy, export, rewrap and rotate the key.", rich_markup_mode=None, no_args_is_help=True
     )
     commands.command()(new)
     commands.command()(show)
@@ -77,7 +77,7 @@ def new(
     info = create_key(key, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
     if not ctx.obj.quiet:
-        console.say("Keep a copy of this file: without it no encrypted answer can be read.")
+        console.say("Keep a copy of this file: without it no stored table can be read.")
 
 
 def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
@@ -86,8 +86,8 @@ def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
 
     info = describe_key(key)
     if as_json:
-        facts = {"path": str(info.path), "key_id": info.key_id, "profile": info.profile.name}
-        console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped, "suspect": info.suspect}))
+        facts = {"path": str(info.path), "key_id": info.key_id}
+        console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped}))
     else:
         console.out(_described(info))
 
@@ -121,7 +121,6 @@ def _described(info: KeyInfo) -> str:
     return (
         f"key id      {printable(info.key_id)}\n"
         f"file        {path}\n"
-        f"profile     {info.profile.name} (N = {info.profile.degree})\n"
         f"created     {printable(info.created)}\n"
         f"passphrase  {'yes' if info.wrapped else 'no: whoever reads the file has the key'}"
-    ) + (f"\nsuspect     since {printable(info.suspect)}: make a new key" if info.suspect is not None else "")
+    )

@@ -12,6 +12,7 @@ from cleave.cli.key import KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Region
 from cleave.cli.place import Name, Store, opened_tables
 from cleave.printable import printable
+from cleave.quantities import counted
 from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY
 
 
@@ -43,10 +44,8 @@ def export(
     Its fingerprint is told, for contributors to compare by another way than the file goes.
     """
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
-    from cleave.ckks.key_format import read_key_file  # noqa: PLC0415
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
 
-    public = read_key_file(key).public_key
     if table is None:
         secret, invitation = open_key(key, passphrase.current(passphrase_fd)), None
     else:
@@ -56,11 +55,38 @@ def export(
 
         with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret):
             invitation = invite(tables.open(table).manifest).model_dump_json()
-    exported = public_side(secret, public, invitation)
+    exported = public_side(secret, invitation)
     export_public(secret, exported, output)
     if not ctx.obj.quiet:
         console.say(f"wrote {printable(str(output))}")
         console.say(f"fingerprint {exported.fingerprint}")
+
+
+def copy(
+    ctx: typer.Context,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.", show_default=False)
+    ],
+    store: Store,
+    key: KeyPath = DEFAULT_KEY,
+    passphrase_fd: PassphraseFd = None,
+    profile: AwsProfile = None,
+    region: Region = None,
+) -> None:
+    """Copy a key file for another machine, with the newest versions of the tables in a store.
+
+    The other machine then accepts no older version of these tables, even when it has never opened them.
+    """
+    from cleave.ckks.key_file import copy_key, describe_key  # noqa: PLC0415 - cryptography takes 30 ms
+
+    given = passphrase.current(passphrase_fd)
+    if describe_key(key).wrapped and not isinstance(given, bytes):
+        given = given()  # once, for opening and for wrapping
+    with opened_tables(store, key, given if isinstance(given, bytes) else None, profile, region) as (_, tables, _):
+        floors = tables.versions()
+    copy_key(key, output, given if isinstance(given, bytes) else None, floors)
+    if not ctx.obj.quiet:
+        console.say(f"wrote {printable(str(output))}, with the versions of {counted(len(floors), 'table')}")
 
 
 def contributor(

@@ -34,9 +34,6 @@ Sign = Annotated[
     bool, typer.Option("--sign", help="Sign with AWS credentials though the host is not API Gateway's own.")
 ]
 InsecureHttp = Annotated[bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")]
-SuspectKey = Annotated[
-    bool, typer.Option("--suspect-key", help="Ask remote services under a key that a failed check made suspect.")
-]
 MinGroup = Annotated[
     int,
     typer.Option(
@@ -102,11 +99,10 @@ def access_by(
     *,
     sign: bool,
     insecure_http: bool,
-    suspect_key: bool,
 ) -> Access:
     from cleave.transport.connect import Target  # noqa: PLC0415
 
-    return Access(key, passphrase, Target(endpoint, functions, profile, region, sign, insecure_http), suspect_key)
+    return Access(key, passphrase, Target(endpoint, functions, profile, region, sign, insecure_http))
 
 
 def bars_of(settings: Settings) -> Bars:

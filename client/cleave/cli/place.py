@@ -13,7 +13,7 @@ from cleave.cli import passphrase
 from cleave.session import Access
 
 if TYPE_CHECKING:
-    from cleave.ckks.secret_key import SecretKey
+    from cleave.ckks.owner_key import OwnerKey
     from cleave.store.locate import Stores
     from cleave.store.tables import Tables
 
@@ -59,14 +59,18 @@ def open_place(store: str, profile: str | None = None, region: str | None = None
 
 @contextlib.contextmanager
 def opened_tables(
-    store: str, key: Path, fd: int | None, profile: str | None, region: str | None
-) -> Iterator[tuple[Stores, Tables, SecretKey]]:
+    store: str, key: Path, fd: int | bytes | None, profile: str | None, region: str | None
+) -> Iterator[tuple[Stores, Tables, OwnerKey]]:
+    """`fd`: a file descriptor of the passphrase, or the passphrase itself."""
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
     from cleave.store.session import open_tables  # noqa: PLC0415
 
     describe_key(key)  # a missing key is told before a store is asked
     stores = open_place(store, profile, region)
     try:
-        yield stores, *open_tables(stores, Access(key, passphrase.current(fd)))
+        yield (
+            stores,
+            *open_tables(stores, Access(key, fd if isinstance(fd, bytes) else passphrase.current(fd))),
+        )
     finally:
         stores.close()

@@ -162,9 +162,19 @@ def put(
             opened = putting.append(tables, stores, secret, rows, table, progress, say=say)
         else:
             columns = None if by is None else [word.strip() for word in by.split(",") if word.strip()]
-            kept = {"scan": scan, "replace": replace}
-            kept["drop_contributors"] = drop_contributors
-            opened = putting.put(tables, stores, secret, rows, table, columns, progress, say=say, **kept)
+            opened = putting.put(
+                tables,
+                stores,
+                secret,
+                rows,
+                table,
+                columns,
+                progress,
+                say=say,
+                scan=scan,
+                replace=replace,
+                drop_contributors=drop_contributors,
+            )
         swept = tables.sweep(opened)
     if not settings.quiet:
         manifest = opened.manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.split import Halves
 from cleave.sql.canonical import canonical, parsed
@@ -24,7 +24,7 @@ from cleave_shared.errors import InputError
 
 
 def derive(
-    tables: Tables, stores: Stores, key: SecretKey, table: str, expression: str, name: str, progress: Progress
+    tables: Tables, stores: Stores, key: OwnerKey, table: str, expression: str, name: str, progress: Progress
 ) -> Opened:
     """Keep totals of `expression`, which questions over cells then use.
 
@@ -36,7 +36,7 @@ def derive(
 
 
 def _derive(
-    tables: Tables, stores: Stores, key: SecretKey, opened: Opened, expression: str, name: str, progress: Progress
+    tables: Tables, stores: Stores, key: OwnerKey, opened: Opened, expression: str, name: str, progress: Progress
 ) -> Opened:
     manifest, stored = opened.manifest, Stored(tables, opened, key)
     taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in stored.schema.names}
@@ -56,8 +56,9 @@ def _derive(
     if any(canonical(parsed(each.sql)) == canonical(parsed(argument.sql)) for each in manifest.measures):
         raise InputError("totals of this expression are kept already")
     number = len(manifest.measures)
+    secret = tables.secret(manifest)
     writer = SegmentWriter(
-        stores.sensitive, stores.plain, opened.vault, Cipher(key), key.profile, tables.folder(manifest.table)
+        stores.sensitive, stores.plain, opened.vault, Cipher(secret), secret.profile, tables.folder(manifest.table)
     )
     places = {keys: cell for cell, keys in enumerate(stored.cells.keys)}
     advance = progress.stage("derive", manifest.rows, "rows")

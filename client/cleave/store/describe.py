@@ -141,6 +141,6 @@ def _fetched(
     if cells is None:
         return columns, ["which of the stored columns are fetched, all of their rows"]
     return columns, [
-        "which of the stored columns are fetched, and which of their blocks of 65,536 rows: those that the condition on "
-        "plain by columns leaves (--pad reads all)"
+        "which of the stored columns are fetched, and which of their blocks of 65,536 rows: those that the condition "
+        "on plain by columns leaves (--pad reads all)"
     ]

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cleave.store.cells import Cells
-from cleave.store.manifest import Hex, Measure, SealedColumn, Segment
+from cleave.store.manifest import Hex, Measure, Object, SealedColumn, Segment
 from cleave.store.tables import Tables
 
 
@@ -24,6 +24,7 @@ class Draft(BaseModel):
     table_id: Hex
     measures: tuple[Measure, ...]
     sealed: tuple[SealedColumn, ...]
+    secret: Object
     segments: tuple[Segment, ...]  # those that were added
     digests: tuple[str, ...]  # of the rows of each
     keys: tuple[tuple[str | None, ...], ...]  # of the table's cells, and their rows, those added included
@@ -37,7 +38,7 @@ class Draft(BaseModel):
         """The names of all that must be there for it to go on: in the sensitive store and in the plain one."""
         plain = {each.plain.name for each in self.segments if each.plain}
         every = {part.name for each in self.segments for part in each.parts()}
-        return every - plain, plain
+        return every - plain | {self.secret.name}, plain
 
 
 class Drafts:

@@ -1,12 +1,15 @@
-"""Heads of tables: small clear objects that name a table's manifest, or another key, and bear its owner's mark."""
+"""Heads of tables: small clear objects that name a table's manifest, or another key, and are signed by the owner.
+
+The signature is Ed25519's (RFC 8032): who knows the owner's public key can verify a head and not write one.
+"""
 
 from __future__ import annotations
 
-import hmac
 import json
 from typing import Any
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey, key_id_of
+from cleave.store.identity import is_signed
 from cleave.store.manifest import FORMAT
 from cleave.store.vault import DAMAGED
 from cleave_shared.errors import CheckFailed
@@ -15,43 +18,50 @@ _MOST_BYTES = 4096
 
 
 class Heads:
-    """Of the tables of `key` at `location`, a name for messages. A table is known by its tag."""
+    """Heads of the tables of `key` at `location`, a name for messages. A table is known by its tag."""
 
-    def __init__(self, key: SecretKey, location: str) -> None:
-        self._mac = key.derive("store/head")
+    def __init__(self, key: OwnerKey, location: str) -> None:
+        self._signing = key.signing_key()
+        self._public = self._signing.public_key().public_bytes_raw()
         self._location = location
 
     def dump(self, tag: str, head: dict[str, Any]) -> bytes:
-        head = {"cleave_table": FORMAT, **head}
-        return json.dumps({**head, "mac": self._mark(tag, head)}).encode()
+        head = {"cleave_table": FORMAT, "key_id": key_id_of(self._public), **head}
+        return json.dumps({**head, "signature": self._signing.sign(_signed(tag, head)).hex()}).encode()
 
     def load(self, tag: str, content: bytes) -> dict[str, Any]:
-        """Raises CheckFailed for a head that does not bear the mark, or bears it for another table."""
+        """Raises CheckFailed for a head that is not signed by the owner, or was signed for another table."""
         failed = CheckFailed("stored", f"{self._location}: a table's head is damaged", hint=DAMAGED)
         try:
             head: dict[str, Any] = _parsed(content)
-            mark = head.pop("mac")
+            if head.get("cleave_table") == 1:
+                raise CheckFailed(
+                    "stored",
+                    f"{self._location}: the table was stored by an earlier release, in format 1",
+                    hint="pull it with that release and store it again with this one",
+                )
+            signature = head.pop("signature")
             if head["cleave_table"] != FORMAT:
                 raise failed
-            if not hmac.compare_digest(str(mark), self._mark(tag, head)):
+            if not isinstance(signature, str) or not is_signed(self._public.hex(), signature, _signed(tag, head)):
                 raise failed
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise failed from None
         return head
 
-    def _mark(self, tag: str, head: dict[str, Any]) -> str:
-        text = json.dumps([tag, head], sort_keys=True, separators=(",", ":"))
-        return hmac.digest(self._mac, text.encode(), "sha256").hex()
+
+def _signed(tag: str, head: dict[str, Any]) -> bytes:
+    return json.dumps(["cleave head", tag, head], sort_keys=True, separators=(",", ":")).encode()
 
 
 def key_moved_to(head: dict[str, Any]) -> str | None:
-    """The id of the key that the table was put under, of a head that is left to say so."""
+    """The id of the key that a moved table is under now; None for any other head."""
     found = head.get("moved_to")
     return found if isinstance(found, str) else None
 
 
-def key_id_of(content: bytes) -> str | None:
-    """Whose head it says it is, whoever wrote it."""
+def owner_of(content: bytes) -> str | None:
+    """The key id in a head, which anyone may have written."""
     try:
         head = _parsed(content)
     except (ValueError, RecursionError):

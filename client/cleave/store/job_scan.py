@@ -64,7 +64,7 @@ def scan_by_job(
             request = partial(request_of, Call(call.segment, None, asked), linked, stored)
             yield Asked(call.segment.id, asked, request, layouts.number[call.segment.id])
 
-    key = (stored.manifest.profile, stored.key_id)
+    key = (stored.manifest.profile, stored.manifest.table_id)
     advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
 
     def show(batches: int, of: int) -> None:

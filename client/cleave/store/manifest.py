@@ -2,6 +2,7 @@
 
     head        in the clear, the one object that changes: names the manifest, marked by the owner
     manifest    sealed: schema, by columns, measures, segments and the objects of each
+    secret      sealed: the CKKS secret key of the table's totals and rows for scans
     cells       sealed: the by columns' values of every cell, and its rows
     segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
                 columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
@@ -162,6 +163,7 @@ class Manifest(Part):
     measures: tuple[Measure, ...]
     sealed: tuple[SealedColumn, ...]
     scanned: Count = 0  # the first measures, of which segments have rows that services may add up
+    secret: Object  # sealed: the table's CKKS secret key
     cells: Object
     segments: tuple[Segment, ...]
     history: tuple[Event, ...]
@@ -181,6 +183,7 @@ class Manifest(Part):
         return {each.name for each in self._parts()}
 
     def _parts(self) -> Iterator[Object]:
+        yield self.secret
         yield self.cells
         for segment in self.segments:
             yield from segment.parts()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cleave.aggregates.columns import Values
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
@@ -34,6 +34,7 @@ from cleave.table.schema import Column, Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
+from cleave_shared.params import DEFAULT_PROFILE, Profile
 
 
 def _silent(_: str) -> None:
@@ -43,7 +44,7 @@ def _silent(_: str) -> None:
 def put(
     tables: Tables,
     stores: Stores,
-    key: SecretKey,
+    key: OwnerKey,
     rows: Table | Stream,
     name: str,
     by: Sequence[str] | None,
@@ -54,6 +55,7 @@ def put(
     drop_contributors: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
     say: Say = _silent,
+    profile: Profile = DEFAULT_PROFILE,
 ) -> Opened:
     """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
 
@@ -78,7 +80,7 @@ def put(
             table=name,
             table_id=there.manifest.table_id if there else new_id(),
             version=there.manifest.version + 1 if there else 1,
-            profile=key.profile.name,
+            profile=profile.name,
             schema_toml=dump_schema(schema),
             by=chosen,
             measures=measures,
@@ -87,7 +89,7 @@ def put(
             segments=(),
             history=there.manifest.history if there else (),
         )
-        say(describe(manifest, survey.rows, found, key.profile))
+        say(describe(manifest, survey.rows, found, profile))
         putting = Putting(tables, stores, key, manifest, Cells(), there.head if there else None, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
 
@@ -113,7 +115,7 @@ def require_new(
 def append(
     tables: Tables,
     stores: Stores,
-    key: SecretKey,
+    key: OwnerKey,
     rows: Table | Stream,
     name: str,
     progress: Progress,

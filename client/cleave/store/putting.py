@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from cleave.ckks.cipher import Cipher
+from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.quantities import counted
@@ -31,6 +32,7 @@ from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
+from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
 _SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
@@ -64,7 +66,7 @@ class Putting:
         self,
         tables: Tables,
         stores: Stores,
-        key: SecretKey,
+        key: OwnerKey,
         manifest: Manifest,
         cells: Cells,
         head: str | None,
@@ -116,7 +118,12 @@ class Putting:
         manifest, cells = self._manifest, self._cells.copy()
         if draft is not None:
             manifest = manifest.model_copy(
-                update={"table_id": draft.table_id, "measures": draft.measures, "sealed": draft.sealed}
+                update={
+                    "table_id": draft.table_id,
+                    "measures": draft.measures,
+                    "sealed": draft.sealed,
+                    "secret": draft.secret,
+                }
             )
             cells = draft.cells
         schema = load_stored_schema(manifest)
@@ -125,8 +132,8 @@ class Putting:
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
         stores, folder = self._stores, self._tables.folder(manifest.table)
-        cipher = Cipher(self._key)
-        writer = SegmentWriter(stores.sensitive, stores.plain, vault, cipher, self._key.profile, folder)
+        secret, manifest = self._secret(manifest)
+        writer = SegmentWriter(stores.sensitive, stores.plain, vault, Cipher(secret), secret.profile, folder)
         with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
             if not are_those(slices, [each.rows for each in added], digests, advance):
                 self._say("the rows are not those of the put that was stopped: all of them are stored anew")
@@ -145,6 +152,14 @@ class Putting:
             raise changed(stream.name)
         return self._commit(manifest, added, cells)
 
+    def _secret(self, manifest: Manifest) -> tuple[SecretKey, Manifest]:
+        """The table's CKKS secret, which is made with it, and `manifest` with its object."""
+        if "secret" in manifest.__dict__:
+            return self._tables.secret(manifest), manifest
+        profile = PROFILES[manifest.profile]
+        secret, which = self._tables.new_secret(manifest.table, manifest.table_id, profile)
+        return secret, manifest.model_copy(update={"secret": which})
+
     def _save(self, manifest: Manifest, added: list[Segment], digests: list[str], cells: Cells) -> None:
         self._drafts.save(
             Draft(
@@ -153,6 +168,7 @@ class Putting:
                 table_id=manifest.table_id,
                 measures=manifest.measures,
                 sealed=manifest.sealed,
+                secret=manifest.secret,
                 segments=tuple(added),
                 digests=tuple(digests),
                 keys=tuple(cells.keys),

@@ -77,7 +77,6 @@ class Remote:
         stores: Stores,
         folder: str,
         manifest: Manifest,
-        key_id: str,
     ) -> None:
         """`connect` opens the question's transport, when something is first asked; `stop` ends every wait for it.
 
@@ -92,7 +91,6 @@ class Remote:
         self._stores = stores
         self._set = folder.removeprefix("tables/")
         self._manifest = manifest
-        self._key_id = key_id
 
     def sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
         """The ciphertexts of each, stop - start of them; `divided` makes what may be asked.
@@ -171,7 +169,9 @@ class Remote:
                 )
                 for each in wanted
             ]
-            asked = SumsRequest(profile=self._manifest.profile, key_id=self._key_id, lanes=lanes, result=answers.link)
+            asked = SumsRequest(
+                profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes, result=answers.link
+            )
             path = f"/v1/sensitive/tables/{self._set}/sums"
             found, mark = self._asked().ask(Service.SENSITIVE, path, asked, SumsResponse)
             found = answers.whole(found, mark)

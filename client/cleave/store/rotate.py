@@ -13,13 +13,13 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.store.cells import Cells, load_cells
 from cleave.store.collect import news
 from cleave.store.drafts import Draft, Drafts
 from cleave.store.locate import Stores
-from cleave.store.manifest import Event, Manifest, Segment
+from cleave.store.manifest import Event, Manifest, Object, Segment
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
@@ -29,6 +29,7 @@ from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
+from cleave_shared.params import PROFILES
 
 _TRIES = 20  # to close a table that others go on adding to
 
@@ -38,7 +39,7 @@ class Keyed:
     """The tables of one key."""
 
     tables: Tables
-    key: SecretKey
+    key: OwnerKey
 
 
 def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progress) -> Opened:
@@ -49,8 +50,6 @@ def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progres
     """
     if old.key.key_id == new.key.key_id:
         raise InputError("the new key is the one that the table is under", hint="make one with: cleave key new")
-    if old.key.profile != new.key.profile:
-        raise InputError("the keys are of different profiles", hint="make one with: cleave key new")
     for _ in range(_TRIES):
         if old.tables.moved_to(table) == new.key.key_id:  # and what was left of it is still to be deleted
             old.tables.clear(table)
@@ -67,7 +66,7 @@ def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progres
     raise InputError(f"table {table!r} is changed faster than it can be put under another key")
 
 
-def _require_settled(stores: Stores, key: SecretKey, manifest: Manifest) -> None:
+def _require_settled(stores: Stores, key: OwnerKey, manifest: Manifest) -> None:
     for each in manifest.contributors:
         if news(stores, key, manifest, each).head is not None:
             raise InputError(
@@ -89,10 +88,6 @@ class _Rotation:
         self._table_id = new.key.tag(f"rotated {opened.manifest.table_id}")  # the same each time it is tried
         self._vault = Vault(new.key, self._table_id)
         self._folder = new.tables.folder(self._source.table)
-        self._target = self._source.model_copy(update={"table_id": self._table_id})
-        self._writer = SegmentWriter(
-            stores.sensitive, stores.plain, self._vault, Cipher(new.key), new.key.profile, self._folder
-        )
 
     def run(self) -> Opened:
         there = self._new.tables.find(self._source.table)
@@ -104,55 +99,72 @@ class _Rotation:
         known = {_content(each): each for each in (*(there.manifest.segments if there else ()), *_done(draft))}
         left = [each for each in self._source.segments if _content(each) not in known]
         advance = self._progress.stage("encrypt anew", sum(each.rows for each in left), "rows")
+        target, writer = self._target(draft.secret if draft else there.manifest.secret if there else None)
         cells = load_cells(self._old.tables.unseal(self._opened.vault, "cells", self._source.cells))
         done = [known[_content(each)] for each in self._source.segments if _content(each) in known]
-        with closing(self._written(left, cells.copy())) as written:
+        with closing(self._written(left, cells.copy(), target, writer)) as written:
             for made in written:
                 advance(made.rows)
                 known[_content(made)] = made
                 done.append(made)
-                drafts.save(self._draft(asked, there.head if there else None, done))
-        committed = self._commit(tuple(known[_content(each)] for each in self._source.segments), there)
+                drafts.save(self._draft(asked, there.head if there else None, done, target.secret))
+        segments = tuple(known[_content(each)] for each in self._source.segments)
+        committed = self._commit(target, segments, there)
         drafts.delete()
         self._new.tables.sweep(committed)
         return committed
 
-    def _written(self, segments: Sequence[Segment], cells: Cells) -> Generator[Segment, None, None]:
+    def _target(self, secret: Object | None) -> tuple[Manifest, SegmentWriter]:
+        """The new table's manifest, with the old segments, and a writer of new ones. `secret`: of an earlier try."""
+        target = self._source.model_copy(update={"table_id": self._table_id})
+        if secret is None:
+            key, secret = self._new.tables.new_secret(target.table, target.table_id, PROFILES[target.profile])
+            target = target.model_copy(update={"secret": secret})
+        else:
+            target = target.model_copy(update={"secret": secret})
+            key = self._new.tables.secret(target)
+        stores = self._stores
+        writer = SegmentWriter(stores.sensitive, stores.plain, self._vault, Cipher(key), key.profile, self._folder)
+        return target, writer
+
+    def _written(
+        self, segments: Sequence[Segment], cells: Cells, target: Manifest, writer: SegmentWriter
+    ) -> Generator[Segment, None, None]:
         """The rows of `segments` under the new key, one after the other."""
         rows = Rows(self._old.tables, self._opened.vault, self._source, load_stored_schema(self._source))
         names = [each.name for each in load_stored_schema(self._source).columns]
         most = max((each.rows for each in segments), default=0)
         with (
-            self._writer.encryptors(self._target, most) as encryptors,
+            writer.encryptors(target, most) as encryptors,
             closing(rows.tables(names, ordered=True, segments=segments)) as tables,
         ):
             for segment, table in zip(segments, tables, strict=True):
-                begun = self._writer.begin(numbered(table), self._target, cells, segment.id, segment.contributor)
-                yield self._writer.finish(begun, encryptors).model_copy(update={"added": segment.added})
+                begun = writer.begin(numbered(table), target, cells, segment.id, segment.contributor)
+                yield writer.finish(begun, encryptors).model_copy(update={"added": segment.added})
 
-    def _draft(self, asked: str, head: str | None, done: list[Segment]) -> Draft:
+    def _draft(self, asked: str, head: str | None, done: list[Segment], secret: Object) -> Draft:
         return Draft(
             asked=asked,
             head=head,
             table_id=self._table_id,
             measures=self._source.measures,
             sealed=self._source.sealed,
+            secret=secret,
             segments=tuple(done),
             digests=(),
             keys=(),
             rows=(),
         )
 
-    def _commit(self, segments: tuple[Segment, ...], there: Opened | None) -> Opened:
+    def _commit(self, target: Manifest, segments: tuple[Segment, ...], there: Opened | None) -> Opened:
         source, version = self._source, self._source.version + 1
         cells = self._old.tables.unseal(self._opened.vault, "cells", source.cells)
         event = Event(version=version, at=now(), what="rotate", rows=0)
         contributors = tuple(
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         )
-        manifest = source.model_copy(
+        manifest = target.model_copy(
             update={
-                "table_id": self._table_id,
                 "version": version,
                 "cells": self._new.tables.seal(self._folder, self._vault, "cells", cells),
                 "segments": segments,

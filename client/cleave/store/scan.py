@@ -280,7 +280,7 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,
-        key_id=stored.key_id,
+        key_id=stored.manifest.table_id,
         label=call.question.label,
         lanes=[
             [

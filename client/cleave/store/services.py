@@ -6,9 +6,7 @@ fetched, asks none.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from cleave.store.remote import Remote
@@ -45,7 +43,7 @@ class Services:
     def elsewhere(self) -> bool:
         return self._access.remote
 
-    def remote(self, folder: str, manifest: Manifest, key_id: str, deadline: Deadline) -> Remote | None:
+    def remote(self, folder: str, manifest: Manifest, deadline: Deadline) -> Remote | None:
         """The services about one version of a table, for one question; None where there are none."""
         if not self.there:
             return None
@@ -57,29 +55,17 @@ class Services:
                 self._opened = own.call(self._connected)  # may run a program for credentials
             return self._opened.begin(own)
 
-        return Remote(connect, own.stop, self._stores, folder, manifest, key_id)
-
-    def marking(self) -> AbstractContextManager[None]:
-        """Marks the key where an answer of a remote service fails a check."""
-        if not self._access.remote:
-            return contextlib.nullcontext()
-        from cleave.suspect import marking  # noqa: PLC0415
-
-        return marking(self._access.key)
+        return Remote(connect, own.stop, self._stores, folder, manifest)
 
     def close(self) -> None:
         if self._opened is not None:
             self._opened.close()
 
     def _connected(self) -> Transport:
-        """Raises KeyFileError for a suspect key, InputError for options that contradict each other."""
+        """Raises InputError for options that contradict each other."""
         if self._access.remote:
-            from cleave.ckks.key_file import describe_key  # noqa: PLC0415
-            from cleave.suspect import refuse_suspect  # noqa: PLC0415
             from cleave.transport.connect import Target, connect  # noqa: PLC0415
 
-            if not self._access.suspect_key:
-                refuse_suspect(describe_key(self._access.key))
             return connect(self._access.target or Target(), None)
         if self._embedded is None:
             raise InputError("there are no services in this process: name them with --endpoint or --lambda")

@@ -38,7 +38,7 @@ from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import InputError, KeyFileError, ServiceError
 
 if TYPE_CHECKING:
-    from cleave.ckks.secret_key import SecretKey
+    from cleave.ckks.owner_key import OwnerKey
     from cleave.describe import Description
     from cleave.store.job import Job
     from cleave.store.locate import Stores
@@ -52,7 +52,7 @@ T = TypeVar("T")
 _TRIES = 4
 
 
-def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, SecretKey]:
+def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, OwnerKey]:
     """The tables under one key, which may be asked its passphrase. Raises KeyFileError."""
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
@@ -128,9 +128,6 @@ class StoredSession:
     def min_group(self) -> int:
         """Rows that every group shown has at least, where the caller does not say."""
         return min_group_of(self._stored.manifest)
-
-    def unlock(self, plan: QueryPlan | LocalPlan) -> None:
-        """The key is open already."""
 
     def stop(self) -> None:
         """Make what another thread does here fail soon. To be said again until it has."""
@@ -209,9 +206,9 @@ class StoredSession:
         mine, stored = self._mine(plan), self._stored
         job = self._job(mine) if self._machine else None
         folder = self._tables.folder(self.name)
-        stored.remote = remote = self._services.remote(folder, stored.manifest, self._key.key_id, deadline)
+        stored.remote = remote = self._services.remote(folder, stored.manifest, deadline)
         try:
-            with self._services.marking(), self._bars() as progress:
+            with self._bars() as progress:
                 ask_plain = remote.aggregate if remote else _no_plain
 
                 def ask_scan(plan: StoredPlan) -> ScanAnswer:

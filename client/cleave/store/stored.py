@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Result
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells, load_cells
@@ -31,7 +31,7 @@ from cleave.store.vault import Vault
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.params import Profile
+from cleave_shared.params import PROFILES, Profile
 
 
 class Stored:
@@ -41,7 +41,7 @@ class Stored:
     its cells.
     """
 
-    def __init__(self, tables: Tables, opened: Opened, key: SecretKey, contributor: str | None = None) -> None:
+    def __init__(self, tables: Tables, opened: Opened, key: OwnerKey, contributor: str | None = None) -> None:
         self._cells: Cells | None = None
         if contributor is not None:
             opened, self._cells = only(tables, opened, contributor)
@@ -50,9 +50,7 @@ class Stored:
         self.schema: Schema = load_stored_schema(opened.manifest)
         self._tables = tables
         self._vault = opened.vault
-        self._cipher = Cipher(key)
         self._key = key
-        self._totals = TotalsReader(tables, opened.vault, self._cipher, key.profile, opened.manifest)
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table: Table | None = None
         self._cell_columns: set[str] = set()  # of by columns, those that it has
@@ -60,7 +58,15 @@ class Stored:
 
     @property
     def profile(self) -> Profile:
-        return self._key.profile
+        return PROFILES[self.manifest.profile]
+
+    @cached_property
+    def _cipher(self) -> Cipher:
+        return Cipher(self._tables.secret(self.manifest))
+
+    @cached_property
+    def _totals(self) -> TotalsReader:
+        return TotalsReader(self._tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
 
     @property
     def cells(self) -> Cells:
@@ -96,10 +102,6 @@ class Stored:
         """Where the sensitive and the plain half rest."""
         return self._tables.places
 
-    @property
-    def key_id(self) -> str:
-        return self._key.key_id
-
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""
         if segment.scan is None:
@@ -112,7 +114,7 @@ class Stored:
     @cached_property
     def row_lanes(self) -> Lanes:
         """Where the rows for scans are in their ciphertexts."""
-        return row_lanes(self.manifest, self._key.profile)
+        return row_lanes(self.manifest, self.profile)
 
     def scanned(self, segment: Segment) -> Scanned:
         """What takes in the sums that a service makes of rows of `segment`."""

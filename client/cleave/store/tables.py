@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.store.contribution import folder_of
-from cleave.store.heads import Heads, key_id_of, key_moved_to
+from cleave.store.heads import Heads, key_moved_to, owner_of
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
@@ -22,6 +23,7 @@ from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreEr
 from cleave.store.vault import DAMAGED, Purpose, Vault
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.params import PROFILES, Profile
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
@@ -51,7 +53,7 @@ class LostError(CheckFailed):
 class Tables:
     """What `key` owns in `stores`."""
 
-    def __init__(self, stores: Stores, key: SecretKey, memory: Memory) -> None:
+    def __init__(self, stores: Stores, key: OwnerKey, memory: Memory) -> None:
         self._stores = stores
         self._key = key
         self._memory = memory
@@ -74,7 +76,7 @@ class Tables:
         """None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError."""
         tag = self._tag(name)
         opened = self._latest(tag)
-        if opened is None and self._memory.newest(self._seen(tag)):
+        if opened is None and self._newest(tag):
             raise CheckFailed(
                 "stored",
                 f"{self._stores.sensitive.location}: table {name!r} was there and is gone",
@@ -86,7 +88,7 @@ class Tables:
 
     def _latest(self, tag: str) -> Opened | None:
         for left in reversed(range(_TRIES)):
-            seen = self._memory.newest(self._seen(tag))  # before the head: others here may commit in between
+            seen = self._newest(tag)  # before the head: others here may commit in between
             found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
             if found is None:
                 return None
@@ -117,6 +119,11 @@ class Tables:
         self._memory.remember(self._seen(tag), head["table_id"], head["version"])
         return opened
 
+    def _newest(self, tag: str) -> tuple[str, int] | None:
+        """The newest version that was seen here, or that the key file was copied with."""
+        seen, floor = self._memory.newest(self._seen(tag)), self._key.floors.get(tag)
+        return max((each for each in (seen, floor) if each), key=lambda each: each[1], default=None)
+
     def open(self, name: str) -> Opened:
         """Raises InputError where there is no such table under this key."""
         opened = self.find(name)
@@ -140,7 +147,6 @@ class Tables:
         vault = Vault(self._key, manifest.table_id)
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         head = {
-            "key_id": self._key.key_id,
             "table_id": manifest.table_id,
             "version": manifest.version,
             "manifest": written.model_dump(),
@@ -265,6 +271,20 @@ class Tables:
     def _place(self, *, plain: bool) -> Storage:
         return self._stores.plain if plain else self._stores.sensitive
 
+    def new_secret(self, name: str, table_id: str, profile: Profile) -> tuple[SecretKey, Object]:
+        """A new CKKS secret for table `name`, and the sealed object that holds it."""
+        key = fresh_key(profile)
+        which = self.seal(self.folder(name), Vault(self._key, table_id), "ckks", key.secret)
+        return self._secret_key(table_id, profile, key.secret), which
+
+    def secret(self, manifest: Manifest) -> SecretKey:
+        """The CKKS secret of a table. Raises CheckFailed, StoreError."""
+        secret = self.unseal(Vault(self._key, manifest.table_id), "ckks", manifest.secret)
+        return self._secret_key(manifest.table_id, PROFILES[manifest.profile], secret)
+
+    def _secret_key(self, table_id: str, profile: Profile, secret: bytes) -> SecretKey:
+        return SecretKey(table_id, profile, secret, self._key.derive(f"store/sentinels/{table_id}"))
+
     def unseal(self, vault: Vault, purpose: Purpose, which: Object) -> bytes:
         return vault.open(purpose, which.name, self.read(which))
 
@@ -274,10 +294,14 @@ class Tables:
         for name in self._stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             if last == _HEAD and (head := self._stores.sensitive.read_versioned(name)) is not None:
-                ours = key_id_of(head[0]) == self._key.key_id
+                ours = owner_of(head[0]) == self._key.key_id
                 if ours and (opened := self._latest(folder.removeprefix("tables/"))) is not None:
                     found.append(opened)
         yield from sorted(found, key=lambda each: each.manifest.table.lower())
+
+    def versions(self) -> dict[str, tuple[str, int]]:
+        """The id and version of every table under this key, by tag: floors for a copy of the key file."""
+        return {self._tag(each.manifest.table): (each.manifest.table_id, each.manifest.version) for each in self.all()}
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
         """Head first: without it nothing of a table is a table. Objects that nobody names any more go with it, and
@@ -291,7 +315,7 @@ class Tables:
         there = [  # not of a put that follows
             (store, [each for folder in folders for each in store.names(folder)]) for store in self._stores.apart()
         ]
-        if not any(names for _, names in there) and self._memory.newest(self._seen(tag)) is None:
+        if not any(names for _, names in there) and self._newest(tag) is None:
             raise self._no_table(name)
         self._stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
         total = sum(len(names) for _, names in there)

@@ -8,7 +8,7 @@ which an offset moved from one cell to another changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,10 @@ class _Run:
 class TotalsReader:
     """Of one version of one table."""
 
-    def __init__(self, tables: Tables, vault: Vault, cipher: Cipher, profile: Profile, manifest: Manifest) -> None:
+    def __init__(
+        self, tables: Tables, vault: Vault, cipher: Callable[[], Cipher], profile: Profile, manifest: Manifest
+    ) -> None:
+        """`cipher`: opens the table's CKKS secret when it is first needed."""
         self._tables = tables
         self._vault = vault
         self._cipher = cipher
@@ -142,7 +145,7 @@ class TotalsReader:
         label = total_label(segment.id, totals.first)
         lanes = run.layout.lanes
         return {
-            lane: open_lane(self._cipher, lanes, label, lane, 0, split(self._tables.read(totals.lanes[lane])))[
+            lane: open_lane(self._cipher(), lanes, label, lane, 0, split(self._tables.read(totals.lanes[lane])))[
                 : segment.cells
             ]
             for lane in run.layout.needed
@@ -160,7 +163,7 @@ class TotalsReader:
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
         lanes = run.layout.lanes
         try:
-            coefficients = self._cipher.decrypt(files)
+            coefficients = self._cipher().decrypt(files)
         except WireError:
             raise CheckFailed("sentinel", "the sensitive service answered what is no ciphertext") from None
         limit = noise(len(run.kept), lanes.layout.variance)
@@ -182,5 +185,5 @@ class TotalsReader:
         for segment, totals in run.kept:
             label = total_label(segment.id, totals.first)
             for number in range(run.layout.lanes.chunks(segment.cells)):
-                total[number] += sentinels(self._cipher, label, lane, number)
+                total[number] += sentinels(self._cipher(), label, lane, number)
         return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.store.collect import news
 from cleave.store.locate import Stores
@@ -41,7 +41,7 @@ def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -
     return found
 
 
-def verify_heads(stores: Stores, key: SecretKey, manifest: Manifest) -> list[Damage]:
+def verify_heads(stores: Stores, key: OwnerKey, manifest: Manifest) -> list[Damage]:
     """Whether each contributor's head bears its signature and is no older than what was taken in. Raises StoreError."""
     found = []
     for each in manifest.contributors:
@@ -65,6 +65,7 @@ def _objects(tables: Tables, opened: Opened, stored: Stored) -> Iterator[tuple[s
         return segment.columns[number].object, lambda: stored.rows.open_all(segment, number)
 
     manifest = opened.manifest
+    yield "the CKKS secret", *sealed("ckks", manifest.secret)
     yield "the cells", *sealed("cells", manifest.cells)
     for number, segment in enumerate(manifest.segments, 1):
         place = f"segment {number} ({segment.rows:,} rows)"

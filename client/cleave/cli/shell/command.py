@@ -24,7 +24,6 @@ from cleave.cli.options import (
     Region,
     Sign,
     Strict,
-    SuspectKey,
     Timeout,
     access_by,
     bars_of,
@@ -74,7 +73,6 @@ def shell(
     min_group: MinGroup = 0,
     pad: Pad = False,
     digits: Digits = 9,
-    suspect_key: SuspectKey = False,
     timeout: Timeout = 600.0,
     no_history: NoHistory = False,
 ) -> None:
@@ -99,7 +97,6 @@ def shell(
         *(endpoint, functions, profile, region),
         sign=sign,
         insecure_http=insecure_http,
-        suspect_key=suspect_key,
     )
     asking = Asking(
         Options(pad, digits, min_group), timeout, cloud_only=cloud_only, strict=strict, quiet=settings.quiet

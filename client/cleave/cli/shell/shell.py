@@ -69,7 +69,6 @@ class Shell:
         session, asking = self._session, self._asking
         started = time.perf_counter()
         plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        session.unlock(plan)  # may ask for a passphrase: by the thread that has the terminal
         answer = self._do(lambda: session.ask(plan, asking.options, asking.seconds, strict=asking.strict))
         seconds = time.perf_counter() - started
         shown = Shown(self._format, quiet=asking.quiet)
