@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave_shared.params import DEFAULT_PROFILE
 
 # A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
 for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -83,12 +85,24 @@ def no_passphrase() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def key(key_file: Path) -> SecretKey:
+def key() -> SecretKey:
+    """A CKKS key, as each session makes one."""
+    return fresh_key(DEFAULT_PROFILE)
+
+
+@pytest.fixture(scope="session")
+def other_key() -> SecretKey:
+    return fresh_key(DEFAULT_PROFILE)
+
+
+@pytest.fixture(scope="session")
+def owner(key_file: Path) -> OwnerKey:
+    """The opened key file: what stored tables are under."""
     return open_key(key_file, no_passphrase)
 
 
 @pytest.fixture(scope="session")
-def other_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
+def other_owner(tmp_path_factory: pytest.TempPathFactory) -> OwnerKey:
     path = tmp_path_factory.mktemp("other") / "key.json"
     create_key(path, None)
     return open_key(path, no_passphrase)

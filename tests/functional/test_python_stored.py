@@ -53,7 +53,7 @@ def place(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_frame_comes_back_as_it_was() -> None:
-    stored = cleave.put(FRAME, "t", store="s,p", by=["ward"], schema=KINDS, lossless=True)
+    stored = cleave.put(FRAME, "t", store="s,p", by=["ward"], schema=KINDS)
     assert (stored.name, stored.version, stored.rows, stored.segments, stored.by) == ("t", 1, 3, 1, ("ward",))
     there = [each for folder in "sp" for each in Path(folder).rglob("*") if each.is_file() and each.suffix != ".lock"]
     objects = [each for each in there if len(each.name) == 32]
@@ -92,7 +92,7 @@ def test_append_and_replace() -> None:
 
 
 def test_a_file_and_back(tmp_path: Path) -> None:
-    cleave.put(FRAME, "t", store="s", schema=KINDS, lossless=True)
+    cleave.put(FRAME, "t", store="s", schema=KINDS)
     assert cleave.pull("t", "back.parquet", store="s") is None
     assert pa.table(pd.read_parquet("back.parquet")).num_rows == 3
     with pytest.raises(cleave.InputError, match="is there already"):

@@ -14,7 +14,7 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.folder import Folder
 from cleave.store.s3 import Bucket
 from cleave.store.storage import Storage
@@ -72,5 +72,16 @@ def storage(open_again: Callable[[], Storage]) -> Storage:
 
 
 @pytest.fixture
-def world(storage: Storage, key: SecretKey, tmp_path: Path) -> World:
+def world(storage: Storage, key: OwnerKey, tmp_path: Path) -> World:
     return World(storage, key, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def key(owner: OwnerKey) -> OwnerKey:
+    """In these tests the owner's."""
+    return owner
+
+
+@pytest.fixture(scope="session")
+def other_key(other_owner: OwnerKey) -> OwnerKey:
+    return other_owner

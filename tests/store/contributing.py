@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cleave.ckks.key_file import open_key
 from cleave.ckks.key_format import read_key_file
+from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, public_side
-from cleave.ckks.secret_key import SecretKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.collect import News, collect
@@ -64,7 +64,7 @@ class World:
         self.root = root
         self.key_file = key_file
         self.said: list[str] = []  # to contributors
-        self.key: SecretKey = open_key(key_file, None)
+        self.key: OwnerKey = open_key(key_file, None)
         root.mkdir(parents=True, exist_ok=True)
         (root / "schema.toml").write_text(SCHEMA)
         self.schema: Schema = load_schema(root / "schema.toml")

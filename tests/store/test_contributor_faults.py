@@ -410,7 +410,7 @@ def test_nothing_a_contributor_puts_can_be_read(world: World) -> None:
         content = world.sensitive().read(name)
         for word in words:
             assert word.encode() not in content or len(word) < 3, name
-    assert not hasattr(contribute, "SecretKey"), "the contributor's side imports nothing that holds a secret"
+    assert not hasattr(contribute, "OwnerKey"), "the contributor's side imports nothing that holds a secret"
 
 
 def test_a_contributor_without_rows_is_told(world: World) -> None:

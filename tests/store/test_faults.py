@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.derive import derive
@@ -67,7 +67,7 @@ def table(tmp_path: Path, schema: Schema) -> Table:
 class Place:
     """Two stores and the state of the client beside them, copied as a whole."""
 
-    def __init__(self, root: Path, key: SecretKey) -> None:
+    def __init__(self, root: Path, key: OwnerKey) -> None:
         self.root = root
         self.key = key
 
@@ -84,26 +84,26 @@ class Place:
         return ask(Stored(tables, tables.open("trial"), self.key), sql).result.rows
 
 
-Work = Callable[[Tables, Stores, SecretKey, Table], object]
+Work = Callable[[Tables, Stores, OwnerKey, Table], object]
 
 
-def put_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+def put_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
     return putting.put(tables, stores, key, table, "trial", ["ward"], Silent())
 
 
-def replace_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+def replace_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
     return putting.put(tables, stores, key, table, "trial", [], Silent(), replace=True)
 
 
-def append_it(tables: Tables, stores: Stores, key: SecretKey, table: Table) -> object:
+def append_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
     return putting.append(tables, stores, key, table, "trial", Silent())
 
 
-def derive_it(tables: Tables, stores: Stores, key: SecretKey, _table: Table) -> object:
+def derive_it(tables: Tables, stores: Stores, key: OwnerKey, _table: Table) -> object:
     return derive(tables, stores, key, "trial", "bill * age", "weighted", Silent())
 
 
-def drop_it(tables: Tables, _stores: Stores, _key: SecretKey, _table: Table) -> object:
+def drop_it(tables: Tables, _stores: Stores, _key: OwnerKey, _table: Table) -> object:
     tables.drop("trial")
     return None
 
@@ -136,7 +136,7 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
     ],
 )
 def test_a_writer_dies_at_every_write(
-    tmp_path: Path, key: SecretKey, table: Table, work: Work, before: object, after: object, *, made: bool
+    tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, *, made: bool
 ) -> None:
     start = Place(tmp_path / "start", key)
     if before is None:
@@ -168,7 +168,7 @@ def test_a_writer_dies_at_every_write(
     assert at > (1 if work is drop_it else 3)
 
 
-def test_leftovers_are_swept(tmp_path: Path, key: SecretKey, table: Table) -> None:
+def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> None:
     place = Place(tmp_path / "place", key)
     put_it(*place.tables(), key, table)
     assert killed_at(place, append_it, table, 3, made=True)
@@ -180,7 +180,7 @@ def test_leftovers_are_swept(tmp_path: Path, key: SecretKey, table: Table) -> No
 
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_is_harmed_is_told_or_not_read(
-    tmp_path: Path, key: SecretKey, table: Table, schema: Schema, kind: str
+    tmp_path: Path, key: OwnerKey, table: Table, schema: Schema, kind: str
 ) -> None:
     """Every object harmed in turn: no wrong figure, no wrong row, and `verify` names what it was."""
     start = Place(tmp_path / "start", key)
@@ -218,13 +218,13 @@ def test_whatever_is_harmed_is_told_or_not_read(
     assert harmed > len(named) // 2  # the others hold squares, which neither question reads
 
 
-def test_another_key_reads_nothing(tmp_path: Path, key: SecretKey, other_key: SecretKey, table: Table) -> None:
+def test_another_key_reads_nothing(tmp_path: Path, key: OwnerKey, other_key: OwnerKey, table: Table) -> None:
     put_it(*Place(tmp_path / "place", key).tables(), key, table)
     with pytest.raises(CleaveError):
         Place(tmp_path / "place", other_key).answer(SUM)
 
 
-def test_a_second_writer_is_told(tmp_path: Path, key: SecretKey, table: Table) -> None:
+def test_a_second_writer_is_told(tmp_path: Path, key: OwnerKey, table: Table) -> None:
     place = Place(tmp_path / "place", key)
     put_it(*place.tables(), key, table)
     tables, stores = place.tables()
@@ -240,7 +240,7 @@ def test_a_second_writer_is_told(tmp_path: Path, key: SecretKey, table: Table) -
     assert place.answer(SUM)[0][0] == 2 * ROWS
 
 
-def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: SecretKey, schema: Schema) -> None:
+def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: OwnerKey, schema: Schema) -> None:
     """Canaries: sensitive cells, names, keys of cells that are sealed, and names of columns."""
     canaries = ["Zweifelsdorf", "Krankenakte", "diagnosis_code", "C50.911", "8675309", "Quarantaene"]
     (tmp_path / "Quarantaene.csv").write_text(
@@ -254,7 +254,7 @@ def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: SecretKey, sch
     place = Place(tmp_path / "place", key)
     with open_table([tmp_path / "Quarantaene.csv"], load_schema(tmp_path / "q.toml")) as table:
         tables, stores = place.tables()
-        putting.put(tables, stores, key, table, "Quarantaene", ["diagnosis_code", "ward"], Silent(), lossless=True)
+        putting.put(tables, stores, key, table, "Quarantaene", ["diagnosis_code", "ward"], Silent())
     files = [path for path in (tmp_path / "place").rglob("*") if path.is_file()]
     assert len(files) > 8
     for path in files:

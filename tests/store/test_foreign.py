@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.stored import Stored
@@ -35,7 +35,7 @@ class World:
     of the same rows under the same key.
     """
 
-    def __init__(self, root: Path, key: SecretKey, table: Table) -> None:
+    def __init__(self, root: Path, key: OwnerKey, table: Table) -> None:
         self.place, self.twin = Place(root / "place", key), Place(root / "twin", key)
         for each in (self.place, self.twin):
             put_it(*each.tables(), key, table)
@@ -62,12 +62,12 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, key: SecretKey, table: Table) -> World:
+def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
     return World(tmp_path, key, table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_object_of_elsewhere_is_told(world: World, key: SecretKey, kind: str, tmp_path: Path) -> None:
+def test_an_object_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str, tmp_path: Path) -> None:
     rng = random.Random(kind)
     tables, _ = world.place.tables()
     named = sorted(tables.open("trial").manifest.objects())
@@ -94,7 +94,7 @@ def test_an_object_of_elsewhere_is_told(world: World, key: SecretKey, kind: str,
 
 
 @pytest.mark.parametrize("kind", ["older", "another store"])
-def test_a_head_of_elsewhere_is_told(world: World, key: SecretKey, kind: str) -> None:
+def test_a_head_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str) -> None:
     """With all that it stands on, as a store would show it that plays its own past or another's state."""
     source = world.old if kind == "older" else world.twin
     for half in ("s", "p"):
@@ -117,7 +117,7 @@ def test_a_memory_that_is_lost_changes_no_answer(world: World) -> None:
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
 
 
-def test_rows_of_another_schema_are_not_appended(world: World, key: SecretKey, tmp_path: Path) -> None:
+def test_rows_of_another_schema_are_not_appended(world: World, key: OwnerKey, tmp_path: Path) -> None:
     changes = {
         "upper = 127": "upper = 500",
         "lower = 0": "lower = -1",
@@ -135,7 +135,7 @@ def test_rows_of_another_schema_are_not_appended(world: World, key: SecretKey, t
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
 
 
-def test_rows_of_narrower_bounds_are_appended(world: World, key: SecretKey, tmp_path: Path) -> None:
+def test_rows_of_narrower_bounds_are_appended(world: World, key: OwnerKey, tmp_path: Path) -> None:
     (tmp_path / "narrower.toml").write_text(
         SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
     )

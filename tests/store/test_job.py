@@ -17,7 +17,7 @@ from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Options
 from cleave.session import Access, Silent
@@ -57,14 +57,14 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def segments(key: SecretKey) -> Segments:
+def segments(key: OwnerKey) -> Segments:
     return Segments(key)
 
 
 class Cloud:
     """Runs steps in this process; `step` may be replaced by one that fails."""
 
-    def __init__(self, machine: Machine, storage: Bucket, key: SecretKey, segments: Segments) -> None:
+    def __init__(self, machine: Machine, storage: Bucket, key: OwnerKey, segments: Segments) -> None:
         self.machine = machine
         self.storage = storage
         self.key = key
@@ -145,7 +145,7 @@ def definition() -> str:
 
 
 @pytest.fixture
-def cloud(s3_endpoint: str, key: SecretKey, segments: Segments, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     aws = mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "lambda": {"use_docker": False}})
     aws.start(reset=False)

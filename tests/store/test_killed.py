@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store.locate import Stores, open_stores
 from cleave.store.memory import Memory
@@ -62,7 +62,7 @@ class State:
 
 
 class World:
-    def __init__(self, root: Path, key_file: Path, key: SecretKey, store: str, endpoint: str | None) -> None:
+    def __init__(self, root: Path, key_file: Path, key: OwnerKey, store: str, endpoint: str | None) -> None:
         self.root, self.key, self.store, self._endpoint = root, key, store, endpoint
         (root / "trial.csv").write_text(CSV)
         (root / "trial.schema.toml").write_text(SCHEMA)
@@ -120,7 +120,7 @@ class World:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, key_file: Path, key: SecretKey) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path, key_file: Path, key: OwnerKey) -> World:
     if request.param == "folder":
         return World(tmp_path, key_file, key, f"{tmp_path / 's'},{tmp_path / 'p'}", None)
     endpoint = request.getfixturevalue("s3_endpoint")

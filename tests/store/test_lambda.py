@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aws.events import rest_event
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store.locate import Stores
@@ -61,7 +61,7 @@ def stores(s3_endpoint: str, request: pytest.FixtureRequest) -> Iterator[Stores]
 
 
 def test_a_table_in_s3_is_asked_through_functions_without_credentials(
-    stores: Stores, key: SecretKey, key_file: Path, tmp_path: Path
+    stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path
 ) -> None:
     Two(key, tmp_path, "ward", stores=stores)
     environment = {VARIABLE: stores.sensitive.base}
@@ -109,7 +109,7 @@ upper = 987654399
 
 
 def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
-    stores: Stores, key: SecretKey, key_file: Path, tmp_path: Path
+    stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path
 ) -> None:
     """Neither a name nor a cell in a log, or in what the sensitive side is sent, or stored there."""
     (tmp_path / "trial.schema.toml").write_text(CANARIES)
@@ -149,7 +149,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
     assert not [name for store in stores.apart() for name in store.names("") if name.startswith("results")]
 
 
-def test_a_function_reads_no_other_bucket(stores: Stores, key: SecretKey, key_file: Path, tmp_path: Path) -> None:
+def test_a_function_reads_no_other_bucket(stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path) -> None:
     Two(key, tmp_path, "ward", stores=stores)
     with Function(HANDLERS[Service.SENSITIVE], **{VARIABLE: "https://its-own.s3.eu-central-1.amazonaws.com/"}) as own:
         with (

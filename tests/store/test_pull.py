@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import pull as pulling
 from cleave.store.folder import Folder
@@ -25,7 +25,7 @@ from tests.unit.test_stream import ROWS, TYPES, schema_of, texts, write
 
 
 class Place:
-    def __init__(self, root: Path, key: SecretKey) -> None:
+    def __init__(self, root: Path, key: OwnerKey) -> None:
         self.root = root
         self.key = key
         self.schema = schema_of(root, {name: (type_, kind) for name, (type_, kind) in TYPES.items() if name != "real"})
@@ -46,7 +46,7 @@ PLAIN = [row for row in ROWS if '"' not in row]  # whose fields commas alone kee
 
 
 @pytest.fixture
-def place(tmp_path: Path, key: SecretKey) -> Place:
+def place(tmp_path: Path, key: OwnerKey) -> Place:
     return Place(tmp_path, key)
 
 

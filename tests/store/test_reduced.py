@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.reduced import Shape, Term, reduced, shape_of, sums_of
 from cleave.store.scanned import Question, question, total_of, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
@@ -23,7 +23,7 @@ WINDOW = 12_000
 class Segments:
     """Some segments of one table, scanned; `files`: of every answer its ciphertexts."""
 
-    def __init__(self, key: SecretKey) -> None:
+    def __init__(self, key: OwnerKey) -> None:
         rng = np.random.default_rng(7)
         self.segments = [
             Rows(key, [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in LIMITS], WINDOW)
@@ -62,7 +62,7 @@ class Segments:
 
 
 @pytest.fixture(scope="module")
-def segments(key: SecretKey) -> Segments:
+def segments(key: OwnerKey) -> Segments:
     return Segments(key)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.session import Silent
 from cleave.store import put as putting
@@ -39,7 +39,7 @@ from tests.store.trial import SAMPLE, check, truth
 class Table:
     """The samples in segments: of which the first has fewer cells than the others."""
 
-    def __init__(self, storage: Storage, key: SecretKey, folder: Path) -> None:
+    def __init__(self, storage: Storage, key: OwnerKey, folder: Path) -> None:
         self.key = key
         self.stores = Stores(storage, storage)
         self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
@@ -68,7 +68,7 @@ class Table:
 
 
 @pytest.fixture(scope="module", params=["folder", "s3"])
-def table(request: pytest.FixtureRequest, key: SecretKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+def table(request: pytest.FixtureRequest, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
     """Made once: nothing here changes it."""
     folder = tmp_path_factory.mktemp("stored")
     if request.param == "folder":

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.drafts import Draft
@@ -39,7 +39,7 @@ ROWS = 97  # of a segment: seven of them
 class Place:
     """A file, two stores, and what is said of a put."""
 
-    def __init__(self, root: Path, key: SecretKey) -> None:
+    def __init__(self, root: Path, key: OwnerKey) -> None:
         self.root = root
         self.key = key
         self.file = root / "patients.csv"
@@ -101,7 +101,7 @@ def manifest_of(tables: Tables) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, key: SecretKey) -> Place:
+def place(tmp_path: Path, key: OwnerKey) -> Place:
     return Place(tmp_path / "place", key)
 
 
@@ -114,7 +114,7 @@ def killed(place: Place, work: Callable[[Tables, Stores], object], at: int, *, m
 
 
 @pytest.mark.parametrize("made", [False, True])
-def test_what_is_stored_is_kept(tmp_path: Path, key: SecretKey, made: bool) -> None:
+def test_what_is_stored_is_kept(tmp_path: Path, key: OwnerKey, made: bool) -> None:
     seen = set()
     for at in range(3, 200, 13 if made else 19):
         place = Place(tmp_path / f"{at}", key)

@@ -9,7 +9,7 @@ import pytest
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.chunks import split
@@ -32,7 +32,7 @@ WEIGHTED = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
 
 
 @pytest.fixture(scope="module")
-def new_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
+def new_key(tmp_path_factory: pytest.TempPathFactory) -> OwnerKey:
     path = tmp_path_factory.mktemp("new") / "key.json"
     create_key(path, None)
     return open_key(path, None)
@@ -60,22 +60,22 @@ def append(world: World) -> None:
     putting.append(tables, stores, world.key, world.table(OWN), "trial", Silent())
 
 
-def under(world: World, new: SecretKey, stores: Stores | None = None) -> Opened:
+def under(world: World, new: OwnerKey, stores: Stores | None = None) -> Opened:
     stores = stores or world.stores()
     tables, _ = world.tables(stores)
     return rotate(stores, Keyed(tables, world.key), Keyed(tables_of(world, new, stores), new), "trial", Silent())
 
 
-def tables_of(world: World, key: SecretKey, stores: Stores) -> Tables:
+def tables_of(world: World, key: OwnerKey, stores: Stores) -> Tables:
     return Tables(stores, key, Memory(world.root / "owner.json"))
 
 
-def stored_under(world: World, key: SecretKey, contributor: str | None = None) -> Stored:
+def stored_under(world: World, key: OwnerKey, contributor: str | None = None) -> Stored:
     tables = tables_of(world, key, world.stores())
     return Stored(tables, tables.open("trial"), key, contributor)
 
 
-def test_it_is_the_same_table(world: World, new_key: SecretKey) -> None:
+def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
     before = world.open().manifest
     weighted = ask(world.stored(), WEIGHTED).result.rows
     under(world, new_key)
@@ -98,7 +98,7 @@ def test_it_is_the_same_table(world: World, new_key: SecretKey) -> None:
     assert verify(tables, tables.open("trial"), stored, Silent()) == []
 
 
-def test_the_old_key_opens_nothing_of_it(world: World, new_key: SecretKey) -> None:
+def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> None:
     old = world.open().manifest
     under(world, new_key)
     tables, stores = world.tables()
@@ -123,14 +123,14 @@ def test_the_old_key_opens_nothing_of_it(world: World, new_key: SecretKey) -> No
     assert tables.find("trial") is None
 
 
-def test_what_waits_is_taken_in_before(world: World, new_key: SecretKey) -> None:
+def test_what_waits_is_taken_in_before(world: World, new_key: OwnerKey) -> None:
     world.contribute("north", NORTH)
     with pytest.raises(InputError, match="contributor 'north' has put what is not taken in"):
         under(world, new_key)
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)
 
 
-def test_keys_that_will_not_do(world: World, new_key: SecretKey) -> None:
+def test_keys_that_will_not_do(world: World, new_key: OwnerKey) -> None:
     with pytest.raises(InputError, match="is the one that the table is under"):
         under(world, world.key)
     tables = tables_of(world, new_key, world.stores())
@@ -157,7 +157,7 @@ class Meanwhile:
 
 
 def test_rows_that_come_meanwhile_are_taken_along(
-    world: World, new_key: SecretKey, monkeypatch: pytest.MonkeyPatch
+    world: World, new_key: OwnerKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile = Meanwhile(world, 2, monkeypatch)
     under(world, new_key)
@@ -165,7 +165,7 @@ def test_rows_that_come_meanwhile_are_taken_along(
     assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, OWN + NORTH + OWN * 3, SUMS)
 
 
-def test_stopped_at_every_write_it_goes_on(world: World, new_key: SecretKey, tmp_path: Path) -> None:
+def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_path: Path) -> None:
     """Under one key or the other the table is whole, and the second try ends where the first would have."""
     at = 0
     wanted = expected(world, OWN + NORTH + OWN, SUMS)

@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import decryptors, put
 from cleave.store.chunks import directory, split
@@ -70,7 +70,7 @@ type = "VARCHAR"
 class World:
     """A table of two segments, stored by ward and day, and the same in DuckDB."""
 
-    def __init__(self, key: SecretKey, folder: Path) -> None:
+    def __init__(self, key: OwnerKey, folder: Path) -> None:
         self.key = key
         self.truth = duckdb.connect()
         self.truth.execute(
@@ -92,7 +92,7 @@ class World:
                 if append:
                     put.append(self.tables, self.stores, key, table, "t", Silent())
                 else:
-                    put.put(self.tables, self.stores, key, table, "t", ("ward", "day"), Silent(), lossless=True)
+                    put.put(self.tables, self.stores, key, table, "t", ("ward", "day"), Silent())
         self.opened: Opened = self.tables.open("t")
         self.truth.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
 
@@ -127,7 +127,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(key: SecretKey, tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(key, tmp_path_factory.mktemp("rows"))
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from botocore.config import Config
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store import s3
@@ -62,7 +62,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 class World:
     """One table, seen through the proxy and past it."""
 
-    def __init__(self, proxy: Proxy, endpoint: str, key: SecretKey, key_file: Path, table: Table, root: Path) -> None:
+    def __init__(self, proxy: Proxy, endpoint: str, key: OwnerKey, key_file: Path, table: Table, root: Path) -> None:
         self.proxy, self.key, self.table, self.root = proxy, key, table, root
         self._endpoint, self._key_file = endpoint, key_file
 
@@ -105,7 +105,7 @@ class World:
 
 
 @pytest.fixture
-def world(proxy: Proxy, s3_endpoint: str, key: SecretKey, key_file: Path, table: Table, tmp_path: Path) -> World:
+def world(proxy: Proxy, s3_endpoint: str, key: OwnerKey, key_file: Path, table: Table, tmp_path: Path) -> World:
     return World(proxy, s3_endpoint, key, key_file, table, tmp_path)
 
 

@@ -89,7 +89,7 @@ def test_what_no_scan_gives_is_told(world: World, sql: str) -> None:
 
 
 def test_rows_that_are_stored_too_tightly_are_not_scanned(world: World) -> None:
-    world.put("ward", lossless=True)
+    world.put("ward")
     assert world.stored().manifest.window == 64
     with pytest.raises(QueryRefused, match="put --scan"):
         scan_plan(world.stored(), "SELECT SUM(bill) FROM trial WHERE admitted < DATE '2025-01-20'")

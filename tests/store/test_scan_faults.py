@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.session import Access, Silent
 from cleave.store import put as putting
@@ -61,7 +61,7 @@ SUM = "SELECT day % 3 AS third, COUNT(*), SUM(bill) FROM trial WHERE day < 300 G
 class World:
     """A table of two segments, and what it answers."""
 
-    def __init__(self, folder: Path, key: SecretKey, key_file: Path, places: Callable[[str], Stores]) -> None:
+    def __init__(self, folder: Path, key: OwnerKey, key_file: Path, places: Callable[[str], Stores]) -> None:
         self.folder, self.key_file, self.places = folder, key_file, places
         bills = [row * 104_729 % 100_000 for row in range(ROWS)]
         days = [row * 7_919 % 365 for row in range(ROWS)]
@@ -114,7 +114,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, key: SecretKey, key_file: Path) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey, key_file: Path) -> World:
     folder = tmp_path_factory.mktemp("scan-faults")
     return World(folder, key, key_file, lambda _: Stores(Folder(folder / "s"), Folder(folder / "p")))
 
@@ -240,7 +240,7 @@ def test_objects_are_damaged(world: World) -> None:
 
 @pytest.fixture
 def proxied(
-    s3_endpoint: str, tmp_path: Path, key: SecretKey, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    s3_endpoint: str, tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[World, Proxy]]:
     """In S3, through a proxy where that is wanted. Nothing is tried twice, so that every fault comes through."""
     quick = Config(connect_timeout=2, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})

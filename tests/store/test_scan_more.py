@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import DEFAULTS, Options
 from cleave.session import Silent
 from cleave.store import put as putting
@@ -67,7 +67,7 @@ QUESTIONS = [
 
 
 class Table:
-    def __init__(self, folder: Path, key: SecretKey, **options: bool) -> None:
+    def __init__(self, folder: Path, key: OwnerKey, **options: bool) -> None:
         self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
         self.key = key
         self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
@@ -100,7 +100,7 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> Iterator[Table]:
+def table(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[Table]:
     with ExitStack() as stack:
         made = Table(tmp_path_factory.mktemp("moments"), key, scan_moments=True)
         stack.callback(made.oracle.close)
@@ -119,7 +119,7 @@ def test_rows_are_what_they_were(table: Table) -> None:
     assert rows == table.oracle.execute("SELECT day, bill, age FROM trial").fetchall()
 
 
-def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_path: Path, key: SecretKey) -> None:
+def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_path: Path, key: OwnerKey) -> None:
     table = Table(tmp_path, key, scan_moments=True)
     table.append()
     table.check(QUESTIONS[0])
@@ -130,7 +130,7 @@ def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_
         scan_plan(table.stored(), "SELECT SUM(bill * day) FROM trial WHERE day < 9")
 
 
-def test_without_the_option_rows_hold_sums_alone(table: Table, tmp_path: Path, key: SecretKey) -> None:
+def test_without_the_option_rows_hold_sums_alone(table: Table, tmp_path: Path, key: OwnerKey) -> None:
     plain = Table(tmp_path, key, scan=True)
     plain.check(QUESTIONS[3])
     with pytest.raises(QueryRefused, match="scan-moments"):

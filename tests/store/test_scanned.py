@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.masks import counts_of, cut, stored_order
 from cleave.store.scanned import Question, question
 from cleave.store.stored_lanes import SCAN_ROWS
@@ -26,7 +26,7 @@ TIMES = 50
 
 
 @pytest.fixture(scope="module")
-def rows(key: SecretKey) -> Rows:
+def rows(key: OwnerKey) -> Rows:
     rng = np.random.default_rng(12)
     limits = (5_000, 10_494_950, 1, (1 << 53) + 7)
     return Rows(key, [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in limits], SCAN_ROWS)
@@ -43,7 +43,7 @@ def test_sums_are_exact(rows: Rows, groups: int, window: int | None) -> None:
     assert rows.totals(numbers, groups, window, shares=2) == rows.truth(numbers)
 
 
-def test_the_largest_values_stay_in_their_fields(key: SecretKey) -> None:
+def test_the_largest_values_stay_in_their_fields(key: OwnerKey) -> None:
     """All rows at their limit: the fullest a field can be."""
     limits = (5_000, (1 << 53) + 7, 1)
     full = Rows(key, [(limit, np.full(4 * 8_176, limit, np.uint64)) for limit in limits], 1 << 15)
@@ -166,7 +166,7 @@ def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str) -> None:
             rows.scanned().accept(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
 
 
-def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: SecretKey) -> None:
+def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey) -> None:
     """Results exchanged, an offset, a result of another call, another key; 50 times each."""
     numbers = _numbers(3)
     (cut_,) = rows.cuts(numbers, 3)

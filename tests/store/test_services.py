@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import describe_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.session import Access
 from cleave.store.folder import Folder
@@ -41,7 +41,7 @@ SOURCES = {
 class Two(World):
     """Halves in two places, in two segments."""
 
-    def __init__(self, key: SecretKey, tmp_path: Path, *by: str, stores: Stores | None = None) -> None:
+    def __init__(self, key: OwnerKey, tmp_path: Path, *by: str, stores: Stores | None = None) -> None:
         super().__init__(Folder(tmp_path / "sensitive"), key, tmp_path)
         self.stores = stores or Stores(self.stores.sensitive, Folder(tmp_path / "plain half"))
         self.tables = type(self.tables)(self.stores, key, Memory(tmp_path / "tables.json"))
@@ -54,7 +54,7 @@ def twice(sql: str) -> str:
 
 
 @pytest.fixture
-def session(key: SecretKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
+def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
     opened = []
 
     def start(*by: str, target: Target | None = None, put: bool = True) -> StoredSession:
@@ -133,7 +133,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., StoredSession
     assert "SQL" not in str([each.sensitive for each in told.values()])
 
 
-def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp_path: Path, key: SecretKey) -> None:
+def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp_path: Path, key: OwnerKey) -> None:
     session("ward")
     stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
     with served(*stores) as (url, _):
@@ -159,7 +159,7 @@ def test_a_server_that_was_given_no_folder_reads_none(
 
 
 def test_a_version_that_is_swept_while_it_is_asked_is_asked_anew(
-    session: Callable[..., StoredSession], key: SecretKey, tmp_path: Path
+    session: Callable[..., StoredSession], key: OwnerKey, tmp_path: Path
 ) -> None:
     asked = session("ward")
     sql = "SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward ORDER BY ward"
@@ -236,7 +236,7 @@ def test_a_remote_answer_that_fails_a_check_makes_the_key_suspect(
 
 
 def test_one_segment_asks_nobody_for_totals(
-    key: SecretKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: OwnerKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     World(Folder(tmp_path / "store"), key, tmp_path).put("ward")
     monkeypatch.setattr(sensitive_stored, "answer_sums", None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, new_id
@@ -21,11 +21,11 @@ from cleave_shared.errors import CheckFailed, InputError
 
 
 @pytest.fixture
-def tables(storage: Storage, key: SecretKey, tmp_path: Path) -> Tables:
+def tables(storage: Storage, key: OwnerKey, tmp_path: Path) -> Tables:
     return Tables(Stores(storage, storage), key, Memory(tmp_path / "state" / "tables.json"))
 
 
-def put(tables: Tables, key: SecretKey, name: str = "trial", **changes: object) -> Manifest:
+def put(tables: Tables, key: OwnerKey, name: str = "trial", **changes: object) -> Manifest:
     """The manifest of a table without rows, its cells' object written."""
     table_id = new_id()
     cells = tables.seal(tables.folder(name), Vault(key, table_id), b"cells")
@@ -34,7 +34,7 @@ def put(tables: Tables, key: SecretKey, name: str = "trial", **changes: object) 
     return Manifest.model_validate({**settled, **changes})
 
 
-def test_what_is_committed_is_opened(tables: Tables, key: SecretKey) -> None:
+def test_what_is_committed_is_opened(tables: Tables, key: OwnerKey) -> None:
     assert tables.find("trial") is None
     manifest = put(tables, key)
     tables.commit(manifest, None)
@@ -43,13 +43,13 @@ def test_what_is_committed_is_opened(tables: Tables, key: SecretKey) -> None:
     assert tables.unseal(opened.vault, manifest.cells) == b"cells"
 
 
-def test_a_second_table_of_that_name_does_not_take_its_place(tables: Tables, key: SecretKey) -> None:
+def test_a_second_table_of_that_name_does_not_take_its_place(tables: Tables, key: OwnerKey) -> None:
     tables.commit(put(tables, key), None)
     with pytest.raises(ConflictError):
         tables.commit(put(tables, key), None)
 
 
-def test_of_two_writers_the_second_is_told(tables: Tables, key: SecretKey) -> None:
+def test_of_two_writers_the_second_is_told(tables: Tables, key: OwnerKey) -> None:
     first = put(tables, key)
     opened = tables.commit(first, None)
     tables.commit(first.model_copy(update={"version": 2}), opened.head)
@@ -58,7 +58,7 @@ def test_of_two_writers_the_second_is_told(tables: Tables, key: SecretKey) -> No
     assert not tables.open("trial").manifest.lossless
 
 
-def test_an_older_head_is_not_believed(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_an_older_head_is_not_believed(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     first = put(tables, key)
     opened = tables.commit(first, None)
     place = f"{tables.folder('trial')}/head"
@@ -73,7 +73,7 @@ def test_an_older_head_is_not_believed(tables: Tables, key: SecretKey, storage: 
 
 
 def test_another_key_finds_nothing(
-    tables: Tables, key: SecretKey, other_key: SecretKey, storage: Storage, tmp_path: Path
+    tables: Tables, key: OwnerKey, other_key: OwnerKey, storage: Storage, tmp_path: Path
 ) -> None:
     tables.commit(put(tables, key), None)
     others = Tables(Stores(storage, storage), other_key, Memory(tmp_path / "other.json"))
@@ -83,7 +83,7 @@ def test_another_key_finds_nothing(
         others.open("trial")
 
 
-def test_every_byte_of_the_head_counts(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_every_byte_of_the_head_counts(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     tables.commit(put(tables, key), None)
     place = f"{tables.folder('trial')}/head"
     content = storage.read(place)
@@ -102,7 +102,7 @@ def test_every_byte_of_the_head_counts(tables: Tables, key: SecretKey, storage: 
             tables.open("trial")
 
 
-def test_a_head_of_another_table_does_not_pass(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_a_head_of_another_table_does_not_pass(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     tables.commit(put(tables, key), None)
     other = tables.commit(put(tables, key, "other"), None)
     head = storage.read(f"{tables.folder('trial')}/head")
@@ -112,7 +112,7 @@ def test_a_head_of_another_table_does_not_pass(tables: Tables, key: SecretKey, s
 
 
 @pytest.mark.parametrize("damage", ["lost", "flipped", "truncated", "empty", "swapped"])
-def test_a_damaged_object_is_told(tables: Tables, key: SecretKey, storage: Storage, damage: str) -> None:
+def test_a_damaged_object_is_told(tables: Tables, key: OwnerKey, storage: Storage, damage: str) -> None:
     manifest = put(tables, key)
     opened = tables.commit(manifest, None)
     content = bytearray(storage.read(manifest.cells.name))
@@ -130,7 +130,7 @@ def test_a_damaged_object_is_told(tables: Tables, key: SecretKey, storage: Stora
         tables.unseal(opened.vault, manifest.cells)
 
 
-def test_a_sealed_object_opens_in_its_own_place_only(key: SecretKey) -> None:
+def test_a_sealed_object_opens_in_its_own_place_only(key: OwnerKey) -> None:
     vault = Vault(key, new_id())
     sealed = vault.seal("one", b"content")
     assert vault.open("one", sealed) == b"content"
@@ -140,7 +140,7 @@ def test_a_sealed_object_opens_in_its_own_place_only(key: SecretKey) -> None:
     assert vault.seal("one", b"content") != sealed
 
 
-def test_pseudorandom_bytes_follow_from_key_table_and_label(key: SecretKey, other_key: SecretKey) -> None:
+def test_pseudorandom_bytes_follow_from_key_table_and_label(key: OwnerKey, other_key: OwnerKey) -> None:
     table = new_id()
     found = {
         Vault(one, id_).pseudorandom(label, 100)
@@ -152,7 +152,7 @@ def test_pseudorandom_bytes_follow_from_key_table_and_label(key: SecretKey, othe
     assert Vault(key, table).pseudorandom("a", 40) == Vault(key, table).pseudorandom("a", 100)[:40]
 
 
-def test_a_sealed_objects_size_tells_little(key: SecretKey) -> None:
+def test_a_sealed_objects_size_tells_little(key: OwnerKey) -> None:
     """Whether values compress well shows in few sizes, and small objects are all of one."""
     vault, lengths = Vault(key, new_id()), set()
     for length in range(0, 40_000, 97):
@@ -166,7 +166,7 @@ def test_a_sealed_objects_size_tells_little(key: SecretKey) -> None:
     assert [padded(size) for size in (512, 513, 1000, 1 << 20, (1 << 20) + 1)] == [512, 544, 1024, 1 << 20, 1081344]
 
 
-def test_tables_are_listed_by_name(tables: Tables, key: SecretKey) -> None:
+def test_tables_are_listed_by_name(tables: Tables, key: OwnerKey) -> None:
     for name in ("b", "A", "c"):
         tables.commit(put(tables, key, name), None)
     assert [each.manifest.table for each in tables.all()] == ["A", "b", "c"]
@@ -175,14 +175,14 @@ def test_tables_are_listed_by_name(tables: Tables, key: SecretKey) -> None:
     assert tables.find("b") is None
 
 
-def test_no_name_can_be_read_in_the_store(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_no_name_can_be_read_in_the_store(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     tables.commit(put(tables, key, "hepatitis", schema_toml="diagnosis"), None)
     for name in storage.names(""):
         assert b"hepatitis" not in storage.read(name) + name.encode()
         assert b"diagnosis" not in storage.read(name)
 
 
-def test_what_nothing_names_is_swept(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     opened = tables.commit(put(tables, key), None)
     tables.seal(tables.folder("trial"), opened.vault, b"left behind")
     newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
@@ -192,7 +192,7 @@ def test_what_nothing_names_is_swept(tables: Tables, key: SecretKey, storage: St
     assert tables.sweep(last) == 1
 
 
-def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: SecretKey) -> None:
+def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: OwnerKey) -> None:
     """Whatever was there before a commit is of writers who will be told to try again; what came after it stays."""
     first = tables.commit(put(tables, key), None)
     early = tables.seal(tables.folder("trial"), first.vault, b"of one who read version 1")
@@ -206,7 +206,7 @@ def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, k
 
 
 def test_a_reader_whose_version_was_swept_reads_the_next(
-    tables: Tables, key: SecretKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, key: OwnerKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tables.commit(put(tables, key), None)
     real = storage.read_versioned
@@ -223,7 +223,7 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
     assert tables.open("trial").manifest.version == 2
 
 
-def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Tables, key: SecretKey) -> None:
+def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Tables, key: OwnerKey) -> None:
     opened = tables.commit(put(tables, key), None)
 
     def read() -> None:
@@ -261,7 +261,7 @@ class Deaf:
 
 @pytest.mark.parametrize("error", [StoreError("the connection broke"), ConflictError("changed by somebody else")])
 def test_a_commit_whose_answer_is_lost_is_looked_up(
-    tables: Tables, key: SecretKey, storage: Storage, error: StoreError, tmp_path: Path
+    tables: Tables, key: OwnerKey, storage: Storage, error: StoreError, tmp_path: Path
 ) -> None:
     first = tables.commit(put(tables, key), None)
     deaf: Any = Deaf(storage, error)
@@ -271,7 +271,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
 
 
 def test_a_commit_that_cannot_be_looked_up_is_said_to_be_open(
-    tables: Tables, key: SecretKey, storage: Storage, tmp_path: Path
+    tables: Tables, key: OwnerKey, storage: Storage, tmp_path: Path
 ) -> None:
     deaf: Any = Deaf(storage, StoreError("the connection broke"), blind=True)
     others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
@@ -280,7 +280,7 @@ def test_a_commit_that_cannot_be_looked_up_is_said_to_be_open(
     assert "not known" in str(caught.value.hint)
 
 
-def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     """Somebody keeps a dropped table and puts it in the place of its namesake that was put since."""
     tables.commit(put(tables, key), None)
     folder = tables.folder("trial")
@@ -297,7 +297,7 @@ def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: Secret
     tables.open("trial")
 
 
-def test_an_older_state_is_not_listed(tables: Tables, key: SecretKey, storage: Storage) -> None:
+def test_an_older_state_is_not_listed(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     opened = tables.commit(put(tables, key), None)
     head = storage.read(f"{tables.folder('trial')}/head")
     newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
@@ -306,7 +306,7 @@ def test_an_older_state_is_not_listed(tables: Tables, key: SecretKey, storage: S
         list(tables.all())
 
 
-def test_two_stores_have_tables_of_one_name(key: SecretKey, tmp_path: Path) -> None:
+def test_two_stores_have_tables_of_one_name(key: OwnerKey, tmp_path: Path) -> None:
     memory = Memory(tmp_path / "tables.json")
     for name in ("a", "b"):
         store = Folder(tmp_path / name)
@@ -316,7 +316,7 @@ def test_two_stores_have_tables_of_one_name(key: SecretKey, tmp_path: Path) -> N
         assert tables.open("trial").manifest.version == 1
 
 
-def test_what_is_not_there_is_not_dropped(tables: Tables, key: SecretKey, other_key: SecretKey, tmp_path: Path) -> None:
+def test_what_is_not_there_is_not_dropped(tables: Tables, key: OwnerKey, other_key: OwnerKey, tmp_path: Path) -> None:
     tables.commit(put(tables, key), None)
     with pytest.raises(InputError, match="no table 'other'"):
         tables.drop("other")

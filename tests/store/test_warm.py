@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.folder import Folder
 from cleave.store.names import NUMBER
 from cleave.store.stored import _compact
@@ -17,7 +17,7 @@ from tests.store.trial import World, check, truth
 SQL = "SELECT ward, SUM(age), AVG(age) FROM trial GROUP BY ward ORDER BY ward"
 
 
-def test_asked_again_nothing_is_read(key: SecretKey, tmp_path: Path) -> None:
+def test_asked_again_nothing_is_read(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward")
     stored = world.stored()
@@ -33,7 +33,7 @@ def test_asked_again_nothing_is_read(key: SecretKey, tmp_path: Path) -> None:
     assert all((whole[part] == found).all() for part, found in stored.totals(parts).items())
 
 
-def test_the_table_of_cells_is_made_once_and_closed(key: SecretKey, tmp_path: Path) -> None:
+def test_the_table_of_cells_is_made_once_and_closed(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward")
     stored = world.stored()
@@ -45,7 +45,7 @@ def test_the_table_of_cells_is_made_once_and_closed(key: SecretKey, tmp_path: Pa
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_table_of_cells_has_what_was_read_of_them(key: SecretKey, tmp_path: Path) -> None:
+def test_the_table_of_cells_has_what_was_read_of_them(key: OwnerKey, tmp_path: Path) -> None:
     """Whatever came first; and none is made where all cells are in one group."""
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", "admitted", "insured")
@@ -73,7 +73,7 @@ def test_the_table_of_cells_has_what_was_read_of_them(key: SecretKey, tmp_path: 
     stored.close()
 
 
-def test_cells_without_rows_are_in_no_group(key: SecretKey, tmp_path: Path) -> None:
+def test_cells_without_rows_are_in_no_group(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", "admitted")
     stored = world.stored()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import DEFAULTS, Options, Result
 from cleave.session import Silent
 from cleave.store import put as putting
@@ -22,7 +22,7 @@ SAMPLE = Path(__file__).parents[1] / "samples"
 
 
 class World:
-    def __init__(self, storage: Storage, key: SecretKey, tmp_path: Path) -> None:
+    def __init__(self, storage: Storage, key: OwnerKey, tmp_path: Path) -> None:
         self.key = key
         self.stores = Stores(storage, storage)
         self.tables = Tables(self.stores, key, Memory(tmp_path / "tables.json"))

@@ -1,8 +1,7 @@
 """Makes the key files beside it, from docs/key-file.md and `cryptography` alone: no code of Cleave's takes part.
 
-    python tests/vectors/key-file/make_vectors.py
+python tests/vectors/key-file/make_vectors.py
 
-Public and secret keys are stand-ins of a few bytes: these are vectors of the format, not of CKKS.
 """
 
 from __future__ import annotations
@@ -14,42 +13,47 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 FOLDER = Path(__file__).parent
 PASSPHRASE = "correct horse battery staple"
-PUBLIC = b"a stand-in for SEAL's public key"
 MASTER = bytes(range(32))
-SECRET = b"a stand-in for SEAL's secret key"
+SIGNING = Ed25519PrivateKey.from_private_bytes(HKDFExpand(SHA256(), 32, b"cleave/2/sign").derive(MASTER))
+PUBLIC = SIGNING.public_key().public_bytes_raw()
+FLOORS = {"a0" * 16: ["b1" * 16, 3], "0c" * 16: ["d2" * 16, 70]}
 
 
 def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def head(created: str = "2026-11-21T12:00:00+00:00") -> dict[str, Any]:
+def head(created: str = "2026-11-21T12:00:00+00:00", floors: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
-        "cleave_key": 1,
-        "key_id": hashlib.sha256(PUBLIC).hexdigest()[:32],
-        "profile": "sum60-pack",
+        "cleave_key": 2,
+        "key_id": hashlib.sha256(b"cleave key 2" + PUBLIC).hexdigest()[:32],
         "created": created,
-        "public_key": b64(PUBLIC),
+        "signing": b64(PUBLIC),
+        "floors": floors or {},
     }
 
 
 def bare() -> dict[str, Any]:
-    return {**head(), "kdf": None, "secret": b64(MASTER + SECRET)}
+    return {**head(), "kdf": None, "secret": b64(MASTER)}
 
 
 def wrapped(
-    passphrase: bytes = PASSPHRASE.encode(), iterations: int = 3, lanes: int = 4, memory_cost: int = 65536, **more: str
+    passphrase: bytes = PASSPHRASE.encode(), iterations: int = 3, lanes: int = 4, memory_cost: int = 65536, **more: Any
 ) -> dict[str, Any]:
     salt, nonce, clear = bytes(range(16)), bytes(range(100, 112)), head(**more)
     cost = {"iterations": iterations, "lanes": lanes, "memory_cost": memory_cost}
     key = Argon2id(salt=salt, length=32, **cost).derive(passphrase)
-    associated = json.dumps([clear["cleave_key"], clear["key_id"], clear["profile"], clear["created"]]).encode()
-    sealed = AESGCM(key).encrypt(nonce, MASTER + SECRET, associated)
+    floors = sorted(clear["floors"].items())
+    associated = json.dumps([clear["cleave_key"], clear["key_id"], clear["created"], floors]).encode()
+    sealed = AESGCM(key).encrypt(nonce, MASTER, associated)
     kdf = {"name": "argon2id", "salt": b64(salt), **cost}
     return {**clear, "kdf": kdf, "nonce": b64(nonce), "secret": b64(sealed)}
 
@@ -79,7 +83,7 @@ VECTORS: dict[str, tuple[Any, str]] = {
     "wrapped": (WRAPPED, ""),
     "wrapped-dearer": (wrapped(iterations=4, lanes=5, memory_cost=80_000), ""),
     "wrapped-created-otherwise": (wrapped(created="2026-11-21 à midi"), ""),
-    "wrapped-suspect": (changed(suspect={"since": "2026-11-21T12:00:00+00:00", "check": "sentinel"}), ""),
+    "wrapped-with-floors": (wrapped(floors=FLOORS), ""),
     "bare": (bare(), ""),
     "bad-passphrase": (wrapped(passphrase=b"another passphrase"), "wrong passphrase"),
     "bad-cheap-passes": (wrapped(iterations=2), "kdf.iterations must be"),
@@ -106,18 +110,22 @@ VECTORS: dict[str, tuple[Any, str]] = {
     "bad-flipped-salt": (changed(salt=flipped(WRAPPED["kdf"]["salt"])), "wrong passphrase, or"),
     "bad-flipped-nonce": (changed(nonce=flipped(WRAPPED["nonce"])), "wrong passphrase, or"),
     "bad-created": (changed(created="2026-11-21T12:00:01+00:00"), "wrong passphrase, or"),
-    "bad-public-key": (changed(public_key=flipped(WRAPPED["public_key"])), "do not belong together"),
+    "bad-signing-key": (changed(signing=flipped(WRAPPED["signing"])), "do not belong together"),
+    "bad-master-of-another": ({**bare(), "secret": b64(bytes(32))}, "do not belong together"),
+    "bad-floors-added": (changed(floors=FLOORS), "wrong passphrase, or"),
+    "bad-floors-lowered": ({**wrapped(floors=FLOORS), "floors": {"a0" * 16: ["b1" * 16, 2]}}, "wrong passphrase, or"),
+    "bad-floors-as-list": (changed(floors=[]), "floors are not"),
+    "bad-floor-below-1": (changed(floors={"a0" * 16: ["b1" * 16, 0]}), "floors are not"),
     "bad-key-id": (changed(key_id="0" * 32), "do not belong together"),
     "bad-base64": (changed(secret="*" + WRAPPED["secret"][1:]), "secret is not base64"),
-    "bad-base64-line": (changed(public_key=WRAPPED["public_key"] + "\n"), "public_key is not base64"),
+    "bad-base64-line": (changed(signing=WRAPPED["signing"] + "\n"), "signing is not base64"),
     "bad-base64-bits": (changed(nonce="ZGVmZ2hpamtsbW5="), "nonce is not base64"),
-    "bad-short-secret": (changed(secret=b64(bytes(48))), "too short"),
-    "bad-short-bare-secret": ({**bare(), "secret": b64(MASTER)}, "too short"),
-    "bad-version": (changed(cleave_key=2), "version is not 1"),
-    "bad-version-as-boolean": (changed(cleave_key=True), "version is not 1"),
-    "bad-profile": (changed(profile="sum30"), "does not know the key's profile"),
+    "bad-short-secret": (changed(secret=b64(bytes(47))), "secret is not base64 of 48 bytes"),
+    "bad-short-bare-secret": ({**bare(), "secret": b64(MASTER[1:])}, "secret is not base64 of 32 bytes"),
+    "bad-version": (changed(cleave_key=1), "version is not 2"),
+    "bad-version-as-boolean": (changed(cleave_key=True), "version is not 2"),
     "bad-public-only": (
-        {"cleave_public_key": 1, **{name: WRAPPED[name] for name in ("key_id", "profile", "public_key")}},
+        {"cleave_public_key": 3, **{name: WRAPPED[name] for name in ("key_id", "signing")}},
         "exported public key",
     ),
     "bad-array": ([WRAPPED], "not a Cleave key file"),
@@ -129,8 +137,7 @@ def write(folder: Path = FOLDER) -> None:
         "# Made by make_vectors.py. `passphrase`: of all wrapped files; `refused`: part of Cleave's error.\n",
         f'passphrase = "{PASSPHRASE}"',
         f'key_id = "{head()["key_id"]}"',
-        f'master_key = "{MASTER.hex()}"',
-        f'secret_key = "{SECRET.hex()}"\n',
+        f'master_key = "{MASTER.hex()}"\n',
     ]
     for name, (content, error) in VECTORS.items():
         text = json.dumps(content, indent=1) + "\n"
