@@ -162,10 +162,16 @@ def _folder(root: str, parts: list[str], *, make: bool = False) -> Iterator[int]
     with contextlib.ExitStack() as stack:
         inside = stack.enter_context(_closing(os.open(root, _ROOT)))
         for depth, part in enumerate(parts, 1):
-            if make:
-                with contextlib.suppress(FileExistsError):
+            name = "/".join(parts[:depth])
+            try:
+                below = _open(part, _FOLDER, inside, name)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):  # another writer was first
                     os.mkdir(part, 0o700, dir_fd=inside)
-            inside = stack.enter_context(_closing(_open(part, _FOLDER, inside, "/".join(parts[:depth]))))
+                below = _open(part, _FOLDER, inside, name)
+            inside = stack.enter_context(_closing(below))
         yield inside
 
 
