@@ -70,7 +70,7 @@ class Folder:
 
     def copy(self, name: str, to: str, size: int, sha256: str) -> None:
         def same(content: bytes) -> bytes:
-            if _version(content) != sha256:
+            if len(content) != size or _version(content) != sha256:
                 raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
             return content
 
