@@ -77,6 +77,7 @@ MAX_MANIFEST_BYTES = 256 * MIB
 MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, whose plain and sealed columns take up to 512 MB while it is made
 # A contributor's sealed index and facts, sealed and opened: keys and totals of at most 2^18 cells
 MAX_FACTS_BYTES = 128 * MIB
+MAX_CONTRIBUTED_BYTES = 1 << 29  # a contributor's plain or sealed columns: a segment's 2^20 rows of long texts
 # A contributor's Parquet: what its footer says it has, and its process has, when it is opened and read to its end.
 FOREIGN_PARQUET_BYTES = 1 << 30
 FOREIGN_BYTES = 3 << 30  # address space, as PLAIN_BYTES

@@ -13,7 +13,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.contribution import MOST_SEALED, Contributed, require_sizes
+from cleave.store.contribution import Contributed, require_sizes
 from cleave.store.foreign_parquet import require_readable
 from cleave.store.halves import half_of, is_text_in_parquet
 from cleave.store.manifest import Count, Manifest, Measure, Object, Segment
@@ -91,7 +91,7 @@ def unseal(
     order = opened(segment.order, 4 * segment.rows) if segment.order else b""
     if len(order) != 4 * segment.rows or (np.sort(np.frombuffer(order, np.uint32)) != np.arange(segment.rows)).any():
         raise _wrong("the order of its rows is not one")
-    sealed = opened(segment.sealed, MOST_SEALED) if segment.sealed else None
+    sealed = opened(segment.sealed, limits.MAX_CONTRIBUTED_BYTES) if segment.sealed else None
     found = Unsealed(facts, index.cells, index.rows, order, sealed)
     if sealed is not None:
         check_half(sealed, "sealed", manifest, schema, found)
@@ -149,7 +149,7 @@ def _check_shape(contributed: Contributed, manifest: Manifest, schema: Schema, k
     lane_bytes = chunks.head_bytes(OBJECT_CHUNKS) + OBJECT_CHUNKS * limits.RESULT_BYTES
     most = [(segment.index, limits.MAX_FACTS_BYTES), (contributed.facts, limits.MAX_FACTS_BYTES)]
     most += [(each, lane_bytes) for lane in segment.lanes for each in lane]
-    most += [(part, MOST_SEALED) for part in parts.values() if part is not None]
+    most += [(part, limits.MAX_CONTRIBUTED_BYTES) for part in parts.values() if part is not None]
     require_sizes([*most, (segment.order, 4 * segment.rows + _SEALING_BYTES)])
 
 

@@ -23,8 +23,6 @@ from cleave.store.manifest import Hex, Measure, Object, Part, Segment
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
-MOST_SEALED = 1 << 29  # bytes of one object that the owner unseals: a segment's 2^20 rows of long texts
-
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
