@@ -111,7 +111,7 @@ def check_half(content: bytes, half: str, manifest: Manifest, schema: Schema, un
     require_readable(content, len(cells))
     with no_table("contributed", Schema((), CsvDialect())) as table:
         try:
-            table.take("contributed", content)
+            table.take("contributed", content, one_thread=True)
             found = table.connection.execute("SELECT column_name, column_type FROM (DESCRIBE contributed)").fetchall()
             ((rows,),) = table.connection.execute("SELECT count(*) FROM contributed").fetchall()
             if found != wanted or rows != len(cells):

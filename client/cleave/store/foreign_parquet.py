@@ -2,7 +2,7 @@
 
 1.5 KB of Parquet may hold 8 GB: one long text, a million times. So a child with bounds on address space, processor and
 time first compares what the footer states with what the manifest states, then reads every value as this process will.
-A file that the child can read takes no more of this process than it took of the child.
+A file that the child can read takes no more of this process than it took of the child, if one thread reads it.
 """
 
 from __future__ import annotations

@@ -83,9 +83,11 @@ class Rebuilding:
         for half in ("plain", "sealed"):
             content = piece.fetched.extras.get(half)
             if content is not None:
-                if segment.contributor is not None or segment.sentinels is not None:  # --trust-rows opened none of it
+                # of rows that were taken in with --trust-rows nothing was opened yet
+                foreign = segment.contributor is not None or segment.sentinels is not None
+                if foreign:
                     require_readable(content, segment.rows)
-                self._table.take(f"stored_{half}", content)
+                self._table.take(f"stored_{half}", content, one_thread=foreign)
                 if self._count(f"stored_{half}") != segment.rows:
                     raise _apart()
                 sources += f" POSITIONAL JOIN stored_{half} AS {half}"
