@@ -59,18 +59,28 @@ def open_place(store: str, profile: str | None = None, region: str | None = None
 
 @contextlib.contextmanager
 def opened_tables(
-    store: str, key: Path, fd: int | bytes | None, profile: str | None, region: str | None
+    store: str,
+    key: Path,
+    fd: int | bytes | None,
+    profile: str | None,
+    region: str | None,
+    seconds: float | None = None,
 ) -> Iterator[tuple[Stores, Tables, OwnerKey]]:
-    """`fd`: a file descriptor of the passphrase, or the passphrase itself."""
+    """The tables of a key. Every call to the store ends `seconds` from now; None: each by itself only.
+
+    `fd`: a file descriptor of the passphrase, or the passphrase itself.
+    """
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
     from cleave.store.session import open_tables  # noqa: PLC0415
 
     describe_key(key)  # a missing key is told before a store is asked
     stores = open_place(store, profile, region)
     try:
-        yield (
-            stores,
-            *open_tables(stores, Access(key, fd if isinstance(fd, bytes) else passphrase.current(fd))),
-        )
+        tables, secret = open_tables(stores, Access(key, fd if isinstance(fd, bytes) else passphrase.current(fd)))
+        if seconds is not None:
+            from cleave.transport.deadline import Deadline  # noqa: PLC0415
+
+            stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
+        yield stores, tables, secret
     finally:
         stores.close()

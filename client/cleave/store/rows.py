@@ -227,9 +227,12 @@ class Rows:
     def _opened(self, segment: Segment, wanted: _Range) -> list[Block]:
         """Read and open a range. Runs in one of the threads."""
         which = segment.columns[wanted.column].object
-        content = self._tables.read_range(which, wanted.start, wanted.stop)
-        key = self._vault.key_of("rows", which.name)
-        return open_blocks(key, self._place(segment, wanted.column), wanted.blocks[0], cut(content, wanted.sizes))
+        key, place = self._vault.key_of("rows", which.name), self._place(segment, wanted.column)
+
+        def opened(content: bytes) -> list[Block]:
+            return open_blocks(key, place, wanted.blocks[0], cut(content, wanted.sizes))
+
+        return self._tables.read_range(which, wanted.start, wanted.stop, opened)
 
 
 class _Filling:

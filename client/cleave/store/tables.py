@@ -6,9 +6,9 @@ import contextlib
 import datetime
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,14 +19,17 @@ from cleave.store.heads import Heads, key_moved_to, owner_of
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
-from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
+from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError, read_twice
 from cleave.store.vault import DAMAGED, Purpose, Vault
+from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import PROFILES, Profile
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
+
+T = TypeVar("T")
 
 _HEAD = "head"
 _DRAFT = "draft"
@@ -89,7 +92,7 @@ class Tables:
     def _latest(self, tag: str) -> Opened | None:
         for left in reversed(range(_TRIES)):
             seen = self._newest(tag)  # before the head: others here may commit in between
-            found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
+            found = self._found_head(tag)
             if found is None:
                 return None
             try:
@@ -99,9 +102,17 @@ class Tables:
                     raise
         return None
 
-    def _believed(self, tag: str, content: bytes, version: str, seen: tuple[str, int] | None) -> Opened:
+    def _found_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
+        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed."""
+
+        def marked(found: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
+            return (self._heads.load(tag, found[0]), found[1]) if found else None
+
+        return read_twice(lambda: self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
+
+    def _believed(self, tag: str, head: dict[str, Any], version: str, seen: tuple[str, int] | None) -> Opened:
         """What a head shows, unless a newer version or another table was seen here in its place."""
-        head = self._read_head(tag, content)
+        self._require_not_moved(head)
         if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
             raise CheckFailed(
                 "stored",
@@ -146,6 +157,8 @@ class Tables:
         before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self._stores.apart())
         vault = Vault(self._key, manifest.table_id)
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
+        if written.bytes > limits.MAX_MANIFEST_BYTES:
+            raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
         head = {
             "table_id": manifest.table_id,
             "version": manifest.version,
@@ -167,7 +180,7 @@ class Tables:
             return store.replace(place, content, expected)
         except StoreError as failure:
             try:
-                found = store.read_versioned(place)
+                found = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
             except StoreError:
                 if isinstance(failure, ConflictError):
                     raise failure from None
@@ -216,7 +229,7 @@ class Tables:
         damaged only that.
         """
         place, vault = self._draft(name, version)
-        found = self._stores.sensitive.read_versioned(place)
+        found = self._stores.sensitive.read_versioned(place, limits.MAX_MANIFEST_BYTES)
         if found is None:
             return None, None
         try:
@@ -244,23 +257,26 @@ class Tables:
 
     def read(self, which: Object, *, plain: bool = False) -> bytes:
         """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
-        content = self._read(which, 0, None, plain=plain)
-        if hashlib.sha256(content).hexdigest() != which.sha256:
-            place = self._place(plain=plain).location
-            raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
-        return content
 
-    def read_range(self, which: Object, start: int, stop: int | None) -> bytes:
-        """Bytes `start`..`stop` of an object of the sensitive store, to be checked by the caller; all of it without.
+        def written(content: bytes) -> bytes:
+            if hashlib.sha256(content).hexdigest() != which.sha256:
+                place = self._place(plain=plain).location
+                raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
+            return content
 
-        Raises CheckFailed for an object that is lost.
+        return read_twice(lambda: self._read(which, 0, None, plain=plain), written)
+
+    def read_range(self, which: Object, start: int, stop: int, opened: Callable[[bytes], T]) -> T:
+        """What `opened` makes of bytes `start`..`stop` of an object of the sensitive store.
+
+        Raises CheckFailed for an object that is lost, or of which `opened` raises it twice.
         """
-        return self.read(which) if stop is None else self._read(which, start, stop)
+        return read_twice(lambda: self._read(which, start, stop), opened)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
         store = self._place(plain=plain)
         try:
-            content = store.read(which.name, start, stop)
+            content = store.read(which.name, start, stop, which.bytes)
         except NotStoredError:
             raise LostError("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
         with self._counting:
@@ -338,9 +354,8 @@ class Tables:
 
     def moved_to(self, name: str) -> str | None:
         """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
-        tag = self._tag(name)
-        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
-        return key_moved_to(self._heads.load(tag, found[0])) if found else None
+        found = self._found_head(self._tag(name))
+        return key_moved_to(found[0]) if found else None
 
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """From here on the table can be opened under the key `key_id` alone. Raises ConflictError if it was changed."""
@@ -352,8 +367,8 @@ class Tables:
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
         tag = self._tag(name)
-        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
-        if found is None or key_moved_to(self._heads.load(tag, found[0])) is None:
+        found = self._found_head(tag)
+        if found is None or key_moved_to(found[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
         for store in self._stores.apart():
             store.delete([each for each in store.names(f"tables/{tag}") if each != f"tables/{tag}/{_HEAD}"])
@@ -382,14 +397,12 @@ class Tables:
         place = self._stores.sensitive.location
         return self._key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
 
-    def _read_head(self, tag: str, content: bytes) -> dict[str, Any]:
-        head = self._heads.load(tag, content)
+    def _require_not_moved(self, head: dict[str, Any]) -> None:
         if (key_id := key_moved_to(head)) is not None:
             raise InputError(
                 f"{self._stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
-        return head
 
     def _open(self, head: dict[str, Any], version: str) -> Opened:
         vault = Vault(self._key, head["table_id"])
