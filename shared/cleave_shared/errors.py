@@ -19,6 +19,10 @@ from __future__ import annotations
 DISTRUST = "nothing of this answer can be trusted: ask again, and if it happens again do not use this service"
 
 
+class CleaveWarning(UserWarning):
+    """Something that its user should know beside a result. Its text is safe to show: it holds no value and no key."""
+
+
 class CleaveError(Exception):
     """Base of all errors raised on purpose.
 
