@@ -50,13 +50,13 @@ def key_moved_to(head: dict[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def key_id_of(content: bytes) -> str | None:
-    """Whose head it says it is, whoever wrote it."""
+def parsed(content: bytes) -> dict[str, Any]:
+    """Return what a head says, whoever wrote it; nothing for what is no head."""
     try:
         head = _parsed(content)
     except (ValueError, RecursionError):
-        return None
-    return head.get("key_id") if isinstance(head, dict) else None
+        return {}
+    return head if isinstance(head, dict) else {}
 
 
 def _parsed(content: bytes) -> Any:
