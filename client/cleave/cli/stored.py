@@ -362,7 +362,8 @@ def verify(
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:
-        raise CheckFailed("stored", f"{counted(len(damages), 'object')} of table {name!r} lost or damaged")
+        told = f"{counted(len(damages), 'object')} of table {name!r} lost or damaged"
+        raise CheckFailed("stored", told, hint="restore the store from a backup or an older version")
     console.out(f"{printable(name)}: {counted(len(opened.manifest.objects()), 'object')} as they were written")
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.manifest import FORMAT
-from cleave.store.vault import DAMAGED
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import DAMAGED, CheckFailed
 
 _MOST_BYTES = 4096
 

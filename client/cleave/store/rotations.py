@@ -1,7 +1,8 @@
 """Notes by which a key finds what a stopped rotation left under another key.
 
-Under another key a table has another folder, whose name only that key can compute. So before a rotation writes anything,
-each of the two folders gets a sealed note that names the other. The sweep keeps notes; they go with the rotation's end.
+Under another key a table has another folder, whose name only that key can compute. So before a rotation writes
+anything, each of the two folders gets a sealed note that names the other. The sweep keeps notes; they go with the
+end of the rotation.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from cleave.store.manifest import Manifest, Object, described, folder_of_keys, n
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
-from cleave.store.vault import DAMAGED, Vault
+from cleave.store.vault import Vault
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
