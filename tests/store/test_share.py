@@ -80,6 +80,18 @@ def test_the_limit_holds_where_shares_do(world: World) -> None:
     assert names(world) == before
 
 
+def test_rows_of_cells_that_are_there_are_taken_in_whatever_the_share(world: World) -> None:
+    world.contribute("north", rows(*"PQR"))
+    world.collect()
+    for name in ("east", "west"):
+        world.register(name)  # a share is 1 now
+    world.contribute("north", rows("P"))
+    world.collect()
+    world.contribute("north", rows("A", "B"), replace=True)
+    world.collect()
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows("A", "B"), SUMS)
+
+
 def test_cells_that_lost_their_rows_are_used_again(world: World) -> None:
     for wards in ("PQR", "STU", "VWX", "YZP"):
         world.contribute("north", rows(*wards), replace=True)

@@ -36,6 +36,8 @@ def require_room(tables: Tables, opened: Opened, incoming: Sequence[Incoming]) -
     names = {each.name for each in opened.manifest.contributors}
     owned = _keys(tables, opened, cells, (each for each in opened.manifest.segments if each.contributor not in names))
     for each in incoming:
+        if each.keys <= there:  # it fills no cell that is empty
+            continue
         gone = {segment.id for segment in each.gone}
         kept = [s for s in opened.manifest.segments if s.contributor == each.who.name and s.id not in gone]
         added = len((each.keys | _keys(tables, opened, cells, kept)) - owned)
