@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cleave_shared.errors import (
         CheckFailed,
         CleaveError,
+        CleaveWarning,
         InputError,
         KeyFileError,
         QueryRefused,
@@ -78,6 +79,7 @@ __all__ = [
     "Binary",
     "CheckFailed",
     "CleaveError",
+    "CleaveWarning",
     "Column",
     "Connection",
     "Contribution",
@@ -141,7 +143,8 @@ _HOMES = {
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.simple": "Question",
     "cleave.table.schema": "Column Schema load_schema",
-    "cleave_shared.errors": "CheckFailed CleaveError InputError KeyFileError QueryRefused ServiceError Undecided",
+    "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
+    "ServiceError Undecided",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -111,7 +111,8 @@ class Description:
     `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
     `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
     `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
-    table, where its sensitive and its plain half rest; requests are then of objects.
+    table, where its sensitive and its plain half rest; requests are then of objects. `trust`: what the answer is not
+    checked against, where that is more than usual.
     """
 
     table: str
@@ -130,6 +131,7 @@ class Description:
     places: tuple[str, str] | None = None
     ways: tuple[Way, ...] = ()
     takes: Takes | None = None
+    trust: str = ""
 
 
 _READ, _UNREAD = "read here, nothing of it sent", "not read, stays here"

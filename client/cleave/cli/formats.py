@@ -46,7 +46,8 @@ def _markdown(answer: Result) -> str:
         return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
 
     rule = ["---:" if heading.justify == "right" else "---" for heading in headings]
-    return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows)])
+    trust = ["", printable(answer.result.trust)] if answer.result.trust else []
+    return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows), *trust])
 
 
 def _copied(held: Records, options: str, *, typed: bool) -> bytes:

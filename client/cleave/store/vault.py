@@ -18,13 +18,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.store.sealed import padded
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import DAMAGED, CheckFailed
 
 Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job"]
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS2"
-DAMAGED = "restore the store from a backup or an older version; `cleave verify` names what else is damaged"
 
 
 class Deriving(Protocol):
