@@ -62,7 +62,6 @@ def collect(
     name: str,
     *contributors: str,
     store: str,
-    trust_rows: bool = False,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     profile: str | None = None,
@@ -76,6 +75,6 @@ def collect(
     from cleave.store.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
 
     with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret), bars(progress)() as shown:
-        opened, _ = take(tables, stores, secret, name, shown, contributors, trust_rows=trust_rows)
+        opened, _ = take(tables, stores, secret, name, shown, contributors)
         tables.sweep(opened)
         return told(opened)

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks.layout import FRESH_VARIANCE, public_variance
+from cleave.ckks.layout import FRESH_VARIANCE
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.errors import KeyFileError, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
-
-_EXPORT_AGAIN = "have it exported again: cleave key export"
 
 
 def generate(profile: Profile) -> bytes:
@@ -67,34 +65,6 @@ class _Encoder(Sentinels):
                 plaintext = seal.api.Plaintext()
                 decryptor.decrypt(ciphertext, plaintext)
                 yield plaintext
-
-
-class PublicCipher(_Encoder):
-    """Encrypts for the owner of a public key (SEAL's file of it), with sentinels under a key of the encrypting side.
-
-    Raises KeyFileError for what is no public key of the profile.
-    """
-
-    def __init__(self, profile: Profile, public: bytes, sentinel_key: bytes) -> None:
-        super().__init__(profile, sentinel_key)
-        key = seal.api.PublicKey()
-        try:
-            seal.restore(key, self.ring.context, public)
-        except (RuntimeError, ValueError, IndexError):
-            raise KeyFileError("the file does not hold a public key of its profile", hint=_EXPORT_AGAIN) from None
-        self._encryptor = seal.api.Encryptor(self.ring.context, key)
-        self.variance = public_variance(profile.degree)
-
-    def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
-        """Public-key ciphertexts, one per row of `polynomials` (k, N), as `Cipher.encrypt` has them: 16 bytes per
-        coefficient, for there is no seed that one who has no secret may give away.
-        """
-        made = []
-        for plaintext in self.plaintexts(polynomials):
-            ciphertext = seal.api.Ciphertext()
-            self._encryptor.encrypt(plaintext, ciphertext)
-            made.append(seal.save(ciphertext))
-        return made
 
 
 class Cipher(_Encoder):

@@ -101,29 +101,6 @@ def noise(terms: int, variance: float = FRESH_VARIANCE) -> float:
     return SIGMAS_EXACT * math.sqrt(variance * terms)
 
 
-def public_variance(degree: int) -> float:
-    """The like of FRESH_VARIANCE for a ciphertext made with the public key.
-
-    SEAL encrypts it under the whole modulus and divides by the special prime: what stays is the rounding of both
-    polynomials, r_0 + r_1 s, each coefficient of r uniform in [-1/2, 1/2] and s ternary. A uniform variable is strictly
-    sub-Gaussian, so (1 + N) / 12 bounds the tails of up to 1 + N of them. What the error before the division leaves,
-    below 2^-50, is far less than the N / 3 coefficients of s that are 0 spare.
-    """
-    return (1 + degree) / 12
-
-
-def public_sum_variance(degree: int) -> float:
-    """The like of `public_variance` for each of the coefficients that a mask adds up, of however many ciphertexts.
-
-    Coefficients of r_1 s are not independent: a sum of some of them is <r_1, m s'>, m the mask and s' the secret
-    reversed. Its tails are those of variance |m s'|^2 / 12 <= |m|^2 max |s_j|^2 / 12, s_j being the secret's values at
-    the N roots of X^N + 1, whatever the mask is. Real and imaginary part of each are sums of ternary coefficients,
-    sub-Gaussian of N / 3, so |s_j|^2 exceeds T for one of N / 2 pairs with probability 2 N exp(-3 T / 4 N) at most:
-    2^-128 of all keys at T = 131 N, for N up to 2^13. A usual key has 7 N.
-    """
-    return (1 + 131 * degree) / 12
-
-
 def plan_layout(
     columns: Sequence[Column],
     window: int,

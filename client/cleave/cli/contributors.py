@@ -100,13 +100,6 @@ def collect(
         list[str] | None,
         typer.Argument(metavar="[CONTRIBUTOR]...", help="Whose rows; all contributors' if none is named."),
     ] = None,
-    trust_rows: Annotated[
-        bool,
-        typer.Option(
-            "--trust-rows",
-            help="Do not read the rows to check them: what is wrong in them is found when they are asked for.",
-        ),
-    ] = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
@@ -121,7 +114,7 @@ def collect(
         opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
-        opened, found = take(tables, stores, secret, name, progress, contributors or (), trust_rows=trust_rows)
+        opened, found = take(tables, stores, secret, name, progress, contributors or ())
         tables.sweep(opened)
     if not settings.quiet:
         for each in found:

@@ -14,13 +14,12 @@ from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
 from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
 from cleave.store.contribute_rows import Making
-from cleave.store.contribution import Entry, Head, PartManifest, dump_head, folder_of, names_of, read_head
+from cleave.store.contribution import Entry, Head, PartManifest, context_of, dump_head, folder_of, names_of, read_head
 from cleave.store.identity import Identity
 from cleave.store.invitation import Invitation
 from cleave.store.locate import Stores
 from cleave.store.manifest import Object, described, new_id
 from cleave.store.memory import Memory
-from cleave.store.put import check_extents
 from cleave.store.putting import Say, are_those, rows_together
 from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.slices import Slices
@@ -43,13 +42,17 @@ class Contributions:
         memory: Memory,
         say: Say = lambda _: None,
     ) -> None:
-        """`say` is told what became of an earlier put that was stopped."""
+        """`say` gets what became of an earlier put that was stopped.
+
+        Raises InputError where the invitation does not name the contributor.
+        """
         self._stores = stores
         self._public = public
         self._invitation = invitation
         self._identity = identity
         self._memory = memory
         self._say = say
+        self._registration = invitation.registration_of(identity.public)
         self.folder = folder_of(invitation.table_id, identity.public)
 
     def head(self) -> tuple[Head | None, str | None]:
@@ -91,9 +94,7 @@ class Contributions:
         survey = rows.survey(progress)
         if not survey.rows:
             raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
-        manifest = self._invitation.manifest()
-        check_extents(manifest.measures, survey)
-        count_cells(rows, manifest.by)
+        count_cells(rows, self._invitation.by)
         drafts = self.drafts(replace=replace)
         draft = drafts.load()
         if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
@@ -105,10 +106,10 @@ class Contributions:
         if draft is not None and (draft.head != version or not drafts.is_whole(draft)):
             draft = None
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        together = rows_together(survey, len(manifest.measures), segment_rows)
-        making = Making(self._stores, self._public, self._invitation, self.folder, drafts, min(together, survey.rows))
+        together = min(rows_together(survey, 0, segment_rows), survey.rows)
+        making = Making(self._stores.sensitive, self._invitation, self.folder, drafts, together)
         made = making.run(rows, draft, advance, self._say) if draft is not None else None
-        made = made or making.run(rows, drafts.begin(version), advance, self._say)
+        made = made or making.run(rows, drafts.begin(version, self._invitation.table_schema()), advance, self._say)
         if made is None or sum(made.rows) != survey.rows:
             raise changed(rows.name)
         head, before = self._commit(made, there, version, replace=replace)
@@ -140,15 +141,21 @@ class Contributions:
         """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
             id=made.part,
+            table_id=self._invitation.table_id,
             contributor=self._identity.public,
+            registration=self._registration,
             terms=self._invitation.terms,
-            measures=self._invitation.measures,
+            key=made.key,
+            columns=made.columns,
             segments=made.segments,
         )
         names = [which.name.rpartition("/")[2] for each in made.segments for which in each.objects()]
+        content = part.model_dump_json().encode()
         entry = Entry(
             id=part.id,
-            manifest=self._write(lambda name: self._public.seal(name, part.model_dump_json().encode())),
+            manifest=self._write(
+                lambda name: self._public.seal(self._context(part, name), part.model_dump_json().encode())
+            ),
             names=self._write(lambda _: json.dumps(names).encode()),
         )
         old = there.parts if there else ()
@@ -164,6 +171,18 @@ class Contributions:
         self._stores.sensitive.replace(f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before
+
+    def _context(self, part: PartManifest, name: str) -> str:
+        """What the sealing of `part` as the object `name` is bound to."""
+        return context_of(
+            self._public.fingerprint,
+            part.table_id,
+            part.contributor,
+            part.registration,
+            part.terms,
+            part.id,
+            name,
+        )
 
     def _asked(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""

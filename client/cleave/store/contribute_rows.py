@@ -1,49 +1,32 @@
-"""A contributor's rows, segment after segment, under the owner's public key; a draft after each says how far it is."""
+"""Seal a contributor's rows, segment after segment, for the owner alone; a draft after each records how far it is."""
 
 from __future__ import annotations
 
-import json
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cleave.aggregates.columns import Words
-from cleave.ckks.cipher import PublicCipher
-from cleave.ckks.public_key import PublicKey
 from cleave.quantities import counted
-from cleave.store import measures as of_measures
-from cleave.store.cells import Cells
+from cleave.store.columns import read_columns
 from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
-from cleave.store.contribution import Contributed
-from cleave.store.encrypting import RowEncryptors
+from cleave.store.contribution import ContributedSegment
 from cleave.store.invitation import Invitation
-from cleave.store.locate import Stores
-from cleave.store.manifest import Manifest, Measure, Totals
+from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.putting import Say, are_those
-from cleave.store.segment import RowsWriter
+from cleave.store.sealed import Place, Values, key_of_object, seal_column
+from cleave.store.segment import THREADS
 from cleave.store.slices import Slices
+from cleave.store.storage import Storage
 from cleave.table.stream import Stream
 from cleave.table.table import Table
 
-SECRET_BYTES = 32
-
 
 class Making:
-    """The segments of one part, of `together` rows each."""
+    """The segments of one part, of `together` rows each, in `folder` of the sensitive store."""
 
     def __init__(
-        self,
-        stores: Stores,
-        public: PublicKey,
-        invitation: Invitation,
-        folder: str,
-        drafts: ContributionDrafts,
-        together: int,
+        self, store: Storage, invitation: Invitation, folder: str, drafts: ContributionDrafts, together: int
     ) -> None:
-        self._stores = stores
-        self._public = public
+        self._store = store
         self._invitation = invitation
         self._folder = folder
         self._drafts = drafts
@@ -53,71 +36,41 @@ class Making:
         self, rows: Stream, draft: ContributionDraft, advance: Callable[[int], None], say: Say
     ) -> ContributionDraft | None:
         """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
-        manifest = self._invitation.manifest()
-        writer = _Writer(self._stores, self._public, self._folder)
-        done = draft.rows
-        with (
-            writer.encryptors(manifest, self._together) as encryptors,
-            Slices(rows, self._invitation.table_schema()) as slices,
-        ):
-            if not are_those(slices, done, draft.digests, lambda _: None):
-                say("the rows are not those of the put that was stopped: all of them are stored anew")
+        with Slices(rows, self._invitation.table_schema()) as slices:
+            if not are_those(slices, draft.rows, draft.digests, lambda _: None):
+                say("the rows are not those of the put that was stopped: all of them are stored again")
                 return None
-            if done:
-                told = f"{counted(sum(done), 'row')} are stored already"
-                say(f"going on where an earlier put of the same rows was stopped: {told}")
-                advance(sum(done))
+            if draft.rows:
+                done = sum(draft.rows)
+                say(f"going on where an earlier put of the same rows was stopped: {counted(done, 'row')} are stored")
+                advance(done)
             while (piece := slices.next(self._together)) is not None:
                 digest = slices.digest(piece)
-                made = writer.contribute(piece, manifest, encryptors, advance)
+                made = self._segment(piece, draft)
+                advance(made.rows)
                 draft = draft.model_copy(
                     update={
                         "segments": (*draft.segments, made),
-                        "rows": (*draft.rows, made.segment.rows),
+                        "rows": (*draft.rows, made.rows),
                         "digests": (*draft.digests, digest),
                     }
                 )
                 self._drafts.save(draft)
         return draft
 
+    def _segment(self, table: Table, draft: ContributionDraft) -> ContributedSegment:
+        """Seal and write every column, the plain ones too: nothing of a contribution is in the clear."""
+        segment, secret = new_id(), bytes.fromhex(draft.key)
 
-class _Writer(RowsWriter):
-    """Its sentinels come from a secret of its own, which the owner alone is told."""
+        def write(number: int, values: Values) -> Sealed:
+            name, column = f"{self._folder}/{new_id()}", draft.columns[number]
+            place = Place(self._invitation.table_id, name[-32:], segment, column, values.rows)
+            blocks = seal_column(key_of_object(secret, name), place, values)
+            content = b"".join(blocks)
+            self._store.write(name, content)
+            return Sealed(object=described(name, content), lengths=() if column.width else tuple(map(len, blocks)))
 
-    public = True
-
-    def __init__(self, stores: Stores, public: PublicKey, folder: str) -> None:
-        self._secret = secrets.token_bytes(SECRET_BYTES)
-        cipher = PublicCipher(public.profile, public.public, self._secret)
-        super().__init__(stores.sensitive, stores.plain, public, cipher, public.profile, folder)
-        self._sums: list[list[int]] = []
-
-    def contribute(
-        self, table: Table, manifest: Manifest, encryptors: RowEncryptors, advance: Callable[[int], None]
-    ) -> Contributed:
-        cells = Cells()
-        segment = self.finish(self.begin(table, manifest, cells), encryptors, advance)
-        facts = json.dumps({"keys": cells.keys, "rows": cells.rows, "totals": self._sums}, ensure_ascii=False)
-        return Contributed(
-            segment=segment.model_copy(update={"sentinels": self._secret.hex()}), facts=self._seal(facts.encode())
-        )
-
-    def _totals(
-        self,
-        segment: str,  # noqa: ARG002 - what the owner's totals are labelled with
-        measures: Sequence[Measure],
-        parts: Sequence[dict[str, Words]],
-        counts: NDArray[np.int64],
-        numbers: Sequence[int],
-        cells: int,
-    ) -> tuple[Totals, ...]:
-        """Kept as integers for the facts: the owner encrypts them with those of other rows, by its own cells."""
-        starts = np.cumsum(counts) - counts
-        self._sums = []
-        for column in of_measures.columns_of(measures):
-            found: list[int] = [0] * cells
-            entries = of_measures.as_integers(of_measures.totals(parts[column.measure][column.part], starts))
-            for number, total in zip(numbers, entries, strict=True):
-                found[number] = int(total)
-            self._sums.append(found)
-        return ()
+        values = read_columns(table.connection, draft.columns, table.relation, "")
+        with ThreadPoolExecutor(THREADS) as pool:
+            columns = tuple(pool.map(write, range(len(values)), values))
+        return ContributedSegment(id=segment, rows=table.rows, columns=columns)

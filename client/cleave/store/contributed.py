@@ -1,208 +1,192 @@
-"""One contributor's segment as its owner opens it: nothing in it is believed before it was checked."""
+"""Open one contributor's rows as the owner: nothing in them is trusted before it was checked.
+
+Sizes are compared before anything is read, and the size of compressed content before memory is taken for it. Values
+must be in the one form that `cleave.store.columns` writes: within their bounds, zero under NULL, booleans 0 or 1, texts
+valid UTF-8. What passes is stored again under the owner's keys, so a contributor's bytes reach no question.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from numpy.typing import NDArray
 
-from cleave.ckks.public_key import open_sealed
-from cleave.ckks.secret_key import SecretKey
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.cells import Cells
-from cleave.store.contribution import Contributed, require_sizes
-from cleave.store.foreign_parquet import require_readable
-from cleave.store.halves import half_of, is_text_in_parquet
-from cleave.store.manifest import Count, Manifest, Measure, Object, Segment
-from cleave.store.names import NUMBER
-from cleave.store.stored_lanes import OBJECT_CHUNKS, lanes_of
+from cleave.store.columns import Opened, sealed_column, value_of
+from cleave.store.contribution import ContributedSegment, PartManifest
+from cleave.store.manifest import SealedColumn
+from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
-from cleave.table.schema import Column, CsvDialect, Schema
-from cleave.table.table import no_table
-from cleave_shared import chunks, duckdb, limits
-from cleave_shared.dataclass import dataclass
+from cleave.table.schema import Column, Schema
+from cleave.table.table import Table, no_table
+from cleave.table.types import FLOATS, decimals_of, range_of
+from cleave_shared import duckdb, limits
 from cleave_shared.errors import CheckFailed
 
-_SEALING_BYTES = 64 << 10  # of what compression and sealing may add to 4 MB that do not compress
+_DAY = 86_400_000_000  # microseconds
+_RANGES = {  # of DuckDB's values, in days and microseconds; beyond them it cannot show a value
+    "DATE": (-(2**31) + 2, 2**31 - 2),
+    "TIME": (0, _DAY),
+}
+_MOMENTS = (-9_223_372_022_400_000_000, 2**63 - 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Of a segment's cells: their keys, rows and totals (columns, cells); `measures` are those they are of."""
+class ContributedRows:
+    """The rows of one part, in a folder of its contributor."""
 
-    keys: list[Texts]
-    rows: list[int]
-    totals: list[list[int]]
-    measures: tuple[Measure, ...]
+    def __init__(self, tables: Tables, part: PartManifest, schema: Schema, folder: str) -> None:
+        """Raises CheckFailed for a part that has other columns than the table, or names objects of others."""
+        self._tables = tables
+        self._part = part
+        self._schema = schema
+        self._columns = {each.name: each for each in schema.columns}
+        wanted = [_format(sealed_column(each)) for each in schema.columns]
+        if [_format(each) for each in part.columns] != wanted:
+            raise _wrong("it has not the columns of the table")
+        names = [each.object.name for segment in part.segments for each in segment.columns]
+        if len(set(names)) != len(names) or any(not name.startswith(f"{folder}/") for name in names):
+            raise _wrong("it names objects that are not its own")
+        for segment in part.segments:
+            if not 0 < segment.rows <= of_measures.SEGMENT_ROWS or len(segment.columns) != len(part.columns):
+                raise _wrong("a segment of it has not the rows or columns of a segment")
+            for number in range(len(part.columns)):
+                self._require_size(segment, number)
 
+    def keys(self, by: Sequence[str]) -> Iterator[set[Texts]]:
+        """Segment after segment, the combinations of the `by` columns' values that its rows have."""
+        texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in by)
+        for segment in self._part.segments:
+            if not by:
+                yield {()}
+                continue
+            with self.table(segment, by) as table:
+                yield set(table.connection.execute(f"SELECT DISTINCT {texts} FROM {table.relation}").fetchall())
 
-class _FactsMembers(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    @contextmanager
+    def table(self, segment: ContributedSegment, names: Collection[str] | None = None) -> Iterator[Table]:
+        """Columns of the rows of a segment (None: all), checked, in their order. Raises CheckFailed, StoreError."""
+        schema = self._schema if names is None else self._schema.only(names)
+        wanted = {each.name for each in schema.columns}
+        numbers = [number for number, each in enumerate(self._part.columns) if each.name in wanted]
+        columns = [self._part.columns[number] for number in numbers]
+        opened = Opened(columns)
+        for blocks in zip(*(self._blocks(segment, number) for number in numbers), strict=True):
+            opened.append(blocks)
+        with no_table(self._schema.table or "contributed", schema, segment.rows) as table:
+            connection = table.connection
+            connection.register("opened", opened)
+            try:
+                for each in columns:
+                    _require_intervals(connection, each)
+                selected = ", ".join(
+                    f"{value_of(each, identifier(each.name))} AS {identifier(each.name)}" for each in columns
+                )
+                connection.execute(f"CREATE TABLE {table.relation} AS SELECT {selected} FROM opened")
+            except duckdb.Error as error:  # its message may quote values
+                raise _wrong(f"its rows cannot be read ({type(error).__name__})") from None
+            connection.unregister("opened")
+            yield table
 
-    keys: list[tuple[str | None, ...]]
-    rows: list[Count]
-    totals: list[list[Count]]
+    def _blocks(self, segment: ContributedSegment, number: int) -> list[Block]:
+        stored, place = segment.columns[number], self._place(segment, number)
+        content = self._tables.read(stored.object)
+        key = key_of_object(bytes.fromhex(self._part.key), stored.object.name)
+        blocks = open_blocks(key, place, 0, cut(content, place.sizes(stored.lengths)), most=limits.MAX_FACTS_BYTES)
+        for block in blocks:
+            _require_canonical(place.column, self._columns[place.column.name], block)
+        return blocks
 
+    def _place(self, segment: ContributedSegment, number: int) -> Place:
+        name = segment.columns[number].object.name
+        return Place(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
 
-class _IndexMembers(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # the directory of chunks, which the owner makes anew
-
-    cells: list[Count]
-    rows: list[Count]
-
-
-_Members = TypeVar("_Members", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class Unsealed:
-    """What the contributor sealed, opened: `cells`, numbers of `facts`' cells, in the order of their `rows`."""
-
-    facts: Facts
-    cells: list[int]
-    rows: list[int]
-    order: bytes
-    sealed: bytes | None
-
-
-def unseal(
-    tables: Tables,
-    key: SecretKey,
-    contributed: Contributed,
-    measures: tuple[Measure, ...],
-    manifest: Manifest,
-    schema: Schema,
-    folder: str,
-) -> Unsealed:
-    """Raises CheckFailed for a segment that is not whole, or is not what a writer of rows makes."""
-    segment = contributed.segment
-    _check_shape(contributed, manifest, schema, key, folder)
-
-    def opened(which: Object, most: int) -> bytes:
-        return open_sealed(key, which.name, tables.read(which), most)
-
-    facts = _facts(opened(contributed.facts, limits.MAX_FACTS_BYTES), measures, len(manifest.by))
-    _check_keys(facts.keys, [schema.column(name) for name in manifest.by])
-    index = _index(opened(segment.index, limits.MAX_FACTS_BYTES), facts, segment)
-    order = opened(segment.order, 4 * segment.rows) if segment.order else b""
-    if len(order) != 4 * segment.rows or (np.sort(np.frombuffer(order, np.uint32)) != np.arange(segment.rows)).any():
-        raise _wrong("the order of its rows is not one")
-    sealed = opened(segment.sealed, limits.MAX_CONTRIBUTED_BYTES) if segment.sealed else None
-    found = Unsealed(facts, index.cells, index.rows, order, sealed)
-    if sealed is not None:
-        check_half(sealed, "sealed", manifest, schema, found)
-    return found
-
-
-def keys_of(
-    tables: Tables, key: SecretKey, contributed: Contributed, measures: tuple[Measure, ...], manifest: Manifest
-) -> list[Texts]:
-    """Return the keys of a segment's cells, of which only their number is checked. Raises CheckFailed."""
-    content = open_sealed(key, contributed.facts.name, tables.read(contributed.facts), MOST_SEALED)
-    return _facts(content, measures, len(manifest.by)).keys
-
-
-def check_half(content: bytes, half: str, manifest: Manifest, schema: Schema, unsealed: Unsealed) -> None:
-    """Whether the file of a segment's plain or sealed columns has just these, each of its type, and every row the by
-    values of the cell it is in. Raises CheckFailed.
-    """
-    columns = [each for each in schema.columns if half_of(each) == half]
-    wanted = [(each.name, "VARCHAR" if is_text_in_parquet(each) else each.type) for each in columns]
-    shared = [(place, name) for place, name in enumerate(manifest.by) if name in {each.name for each in columns}]
-    cells = np.empty(len(unsealed.order) // 4, np.int64)
-    cells[np.frombuffer(unsealed.order, np.uint32)] = np.repeat(unsealed.cells, unsealed.rows)
-    texts = "".join(f", CAST({identifier(name)} AS VARCHAR)" for _, name in shared)
-    require_readable(content, len(cells))
-    with no_table("contributed", Schema((), CsvDialect())) as table:
-        try:
-            table.take("contributed", content, one_thread=True)
-            found = table.connection.execute("SELECT column_name, column_type FROM (DESCRIBE contributed)").fetchall()
-            ((rows,),) = table.connection.execute("SELECT count(*) FROM contributed").fetchall()
-            if found != wanted or rows != len(cells):
-                raise _wrong("a file of its columns has others than the table, or another number of rows")
-            table.connection.register("numbers", {NUMBER: cells})
-            pairs = table.connection.execute(
-                f"SELECT DISTINCT {identifier(NUMBER)}{texts} FROM contributed POSITIONAL JOIN numbers"
-            ).fetchall()
-        except duckdb.Error as error:  # its message may quote values
-            raise _wrong(f"a file of its columns cannot be read ({type(error).__name__})") from None
-    for cell, *values in pairs:
-        if values != [unsealed.facts.keys[cell][place] for place, _ in shared]:
-            raise _wrong("a row of it is in the cell of another")
+    def _require_size(self, segment: ContributedSegment, number: int) -> None:
+        stored = segment.columns[number]
+        sizes = self._place(segment, number).sizes(stored.lengths)
+        if sum(sizes) != stored.object.bytes or stored.object.bytes > limits.MAX_OBJECT_BYTES:
+            raise _wrong("an object of it is not as large as its rows")
 
 
-def _check_shape(contributed: Contributed, manifest: Manifest, schema: Schema, key: SecretKey, folder: str) -> None:
-    segment = contributed.segment
-    if segment.contributor is not None or segment.sentinels is None or segment.totals:
-        raise _wrong("it is not a contributor's")
-    if not 0 < segment.rows <= of_measures.SEGMENT_ROWS:
-        raise _wrong("its number of rows is not that of a segment")
-    lanes = lanes_of(manifest, segment, key.profile)
-    objects = -(-lanes.chunks(segment.rows) // OBJECT_CHUNKS)
-    if [len(each) for each in segment.lanes] != [objects] * lanes.count:
-        raise _wrong("its ciphertexts are not those of its rows")
-    halves = {half_of(each) for each in schema.columns}
-    parts = {"plain": segment.plain, "sealed": segment.sealed}
-    if segment.order is None or any((part is not None) != (half in halves) for half, part in parts.items()):
-        raise _wrong("it lacks a part, or has one too many")
-    every = [segment.index, segment.order, contributed.facts, *parts.values()]
-    every += [each for lane in segment.lanes for each in lane]
-    names = [each.name for each in every if each is not None]
-    if len(set(names)) != len(names) or any(not name.startswith(f"{folder}/") for name in names):
-        raise _wrong("it names objects that are not its own")
-    lane_bytes = chunks.head_bytes(OBJECT_CHUNKS) + OBJECT_CHUNKS * limits.RESULT_BYTES
-    most = [(segment.index, limits.MAX_FACTS_BYTES), (contributed.facts, limits.MAX_FACTS_BYTES)]
-    most += [(each, lane_bytes) for lane in segment.lanes for each in lane]
-    most += [(part, limits.MAX_CONTRIBUTED_BYTES) for part in parts.values() if part is not None]
-    require_sizes([*most, (segment.order, 4 * segment.rows + _SEALING_BYTES)])
+def _format(column: SealedColumn) -> tuple[str, str, int, bool]:
+    return (column.name, column.type, column.width, column.nullable)
 
 
-def _facts(content: bytes, measures: tuple[Measure, ...], by: int) -> Facts:
-    found = _read(_FactsMembers, content)
-    columns = of_measures.columns_of(measures)
-    if not len(found.keys) == len(found.rows) or 0 in found.rows or len(found.totals) != len(columns):
-        raise _wrong("what it tells of its cells is not of as many cells, or columns")
-    if any(len(key) != by for key in found.keys):
-        raise _wrong("a key of its cells is not of the by columns")
-    for column, of in zip(columns, found.totals, strict=True):
-        if len(of) != len(found.rows) or any(t > column.limit * r for t, r in zip(of, found.rows, strict=True)):
-            raise _wrong("a total of its cells is beyond its column's bounds")
-    return Facts(found.keys, found.rows, found.totals, measures)
-
-
-def _check_keys(keys: list[Texts], by: Sequence[Column]) -> None:
-    """Each is DuckDB's own text of values of its types, so that the same cell never has two keys."""
-    if len(set(keys)) != len(keys):
-        raise _wrong("two of its cells have one key")
-    if not by:
+def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> None:
+    """Raises CheckFailed for a block whose bytes are not those of values that the column may have."""
+    valid = np.ones(block.rows, np.bool_)
+    if block.bitmap is not None:
+        bits = np.unpackbits(np.frombuffer(block.bitmap, np.uint8), bitorder="little")
+        valid, rest = bits[: block.rows].astype(np.bool_), bits[block.rows :]
+        if rest.any():
+            raise _wrong("a bitmap has bits beyond its rows")
+    if block.lengths is not None:
+        if block.lengths[~valid].any():
+            raise _wrong("a text under NULL is not empty")
+        _require_utf8(block)
         return
-    with no_table("contributed", Schema((), CsvDialect())) as table:
-        Cells(keys, [1] * len(keys)).create(table.connection, "keys", NUMBER, list(enumerate(by)))
-        texts = ", ".join(f"CAST({identifier(each.name)} AS VARCHAR)" for each in by)
-        found = table.connection.execute(f"SELECT {texts} FROM keys ORDER BY {identifier(NUMBER)}").fetchall()
-    if found != keys:
-        raise _wrong("a key of its cells is not written as the table's are")
+    raw = np.frombuffer(block.data, np.uint8).reshape(block.rows, column.width)
+    if raw[~valid].any():
+        raise _wrong("a value under NULL is not zero")
+    if column.type in FLOATS:
+        values = raw.reshape(-1).view(f"<f{column.width}").astype(np.float64)
+        values = values[valid & ~np.isnan(values)]
+        low = None if declared.lower is None else float(declared.lower)
+        high = None if declared.upper is None else float(declared.upper)
+        if (low is not None and (values < low).any()) or (high is not None and (values > high).any()):
+            raise _wrong("a value is beyond its column's bounds")
+        return
+    low_, high_ = _range(declared)
+    if column.width == 16:
+        words = raw.reshape(-1).view("<i8").reshape(-1, 2)[valid]
+        whole = [(int(high) << 64) | (int(low) & (1 << 64) - 1) for low, high in words]
+        outside = any(not low_ <= each <= high_ for each in whole)
+    else:
+        integers: NDArray[np.int64] = raw.reshape(-1).view(f"<i{column.width}").astype(np.int64)[valid]
+        outside = bool(len(integers)) and not low_ <= int(integers.min()) <= int(integers.max()) <= high_
+    if outside:
+        raise _wrong("a value is beyond its column's bounds")
 
 
-def _index(content: bytes, facts: Facts, segment: Segment) -> _IndexMembers:
-    found = _read(_IndexMembers, content)
-    if sorted(found.cells) != list(range(len(facts.keys))) or [facts.rows[cell] for cell in found.cells] != found.rows:
-        raise _wrong("its index and its cells do not go together")
-    if sum(found.rows) != segment.rows:
-        raise _wrong("its index has another number of rows")
-    return found
+def _range(column: Column) -> tuple[int, int]:
+    """The least and largest value of an exact type or a time, as it is stored."""
+    if decimals_of(column.type) is None:
+        return _RANGES.get(column.type, _MOMENTS)
+    low, high = range_of(column.type)
+    unit = 10 ** (column.decimals or 0)
+    if column.lower is not None:
+        low = max(low, int(column.lower * unit))
+    if column.upper is not None:
+        high = min(high, int(column.upper * unit))
+    return low, high
 
 
-def _read(members: type[_Members], content: bytes) -> _Members:
+def _require_utf8(block: Block) -> None:
+    """Every text is valid: all of them together are, and none begins within a character."""
+    assert block.lengths is not None  # noqa: S101 - the caller looked
     try:
-        return members.model_validate_json(content, strict=True)
-    except ValidationError:  # it quotes values
-        raise _wrong("a sealed part of it cannot be read") from None
+        str(block.data, "utf-8")
+    except UnicodeDecodeError:
+        raise _wrong("a text is not UTF-8") from None
+    starts = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
+    data = np.frombuffer(block.data, np.uint8)
+    if ((data[starts[block.lengths > 0]] & 0xC0) == 0x80).any():
+        raise _wrong("a text is not UTF-8")
+
+
+def _require_intervals(connection: duckdb.DuckDBPyConnection, column: SealedColumn) -> None:
+    """Raises CheckFailed for intervals that are not DuckDB's own text of one."""
+    if column.type != "INTERVAL":
+        return
+    name = identifier(column.name)
+    other = f"CAST(TRY_CAST({name} AS INTERVAL) AS VARCHAR) IS DISTINCT FROM {name}"
+    ((found,),) = connection.execute(f"SELECT count(*) FROM opened WHERE {name} IS NOT NULL AND {other}").fetchall()
+    if found:
+        raise _wrong("a value is no interval")
 
 
 def _wrong(what: str) -> CheckFailed:
-    return CheckFailed("stored", f"a segment is not as contributors make them: {what}")
+    return CheckFailed("stored", f"a part is not as contributors make them: {what}")

@@ -1,12 +1,12 @@
 """What a contributor has in the store: a folder of its own, and a head in it that it signs.
 
     head        in the clear, signed: the parts that are valid, in the order they were put
-    part        sealed to the owner: its segments; made by one `cleave put --public-key`
+    part        sealed to the owner: its segments, and the key of their columns; made by one `cleave put --public-key`
     names       in the clear: the random names of a part's objects, by which the contributor finds its leftovers
-    segment     lanes as an owner's segment has them, under the public key; index, order and sealed columns sealed to
-                the owner; facts, sealed to the owner: its cells' keys, rows and totals
+    columns     sealed under the part's key: every column of a segment, in blocks (cleave.store.sealed)
 
-The folder follows from the table and the contributor, so a contributor's credentials can be held to it.
+The folder follows from the table and the contributor, so a contributor's credentials can be limited to it. It needs no
+rights at the plain place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Hex, Measure, Object, Part, Segment
+from cleave.store.manifest import Count, Hex, Object, Part, Sealed, SealedColumn
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
@@ -41,7 +41,7 @@ class Head(Part):
     `parts` stay in the list once they are taken in, and their objects are deleted: the owner has copies.
     """
 
-    cleave_contribution: Literal[1] = 1
+    cleave_contribution: Literal[2] = 2
     owner: Hex
     table_id: Hex
     contributor: Key
@@ -57,25 +57,33 @@ class Head(Part):
         return hashlib.sha256(self.signed()).hexdigest()
 
 
-class Contributed(Part):
-    segment: Segment
-    facts: Object
+class ContributedSegment(Part):
+    id: Hex
+    rows: Count
+    columns: tuple[Sealed, ...]  # one for each of the part's columns
 
     def objects(self) -> Iterator[Object]:
-        """All it consists of, in either store."""
-        yield from self.segment.parts()
-        yield self.facts
+        """All it consists of."""
+        yield from (each.object for each in self.columns)
 
 
 class PartManifest(Part):
-    """`terms` and `measures`: of the invitation it was made by."""
+    """`registration` and `terms`: of the invitation it was made by. `key`: under which its columns are sealed."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     id: Hex
+    table_id: Hex
     contributor: Key
+    registration: Hex
     terms: Key
-    measures: tuple[Measure, ...]
-    segments: tuple[Contributed, ...]
+    key: Key
+    columns: tuple[SealedColumn, ...]
+    segments: tuple[ContributedSegment, ...]
+
+
+def context_of(owner: str, table_id: str, contributor: str, registration: str, terms: str, part: str, name: str) -> str:
+    """What the sealing of a part's manifest is bound to: the owner's fingerprint and the rest of its place, as text."""
+    return json.dumps(["cleave part 2", owner, table_id, contributor, registration, terms, part, name])
 
 
 def folder_of(table_id: str, contributor: str) -> str:

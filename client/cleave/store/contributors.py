@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cleave.quantities import counted
 from cleave.store.cells import Cells, load_cells
 from cleave.store.index import load_index
-from cleave.store.manifest import Contributor, Event, Manifest, Segment
+from cleave.store.manifest import Contributor, Event, Manifest, Segment, new_id
 from cleave.store.tables import Opened, Tables, now
 from cleave_shared.errors import InputError
 
@@ -29,7 +29,7 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
             raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
         if each.key == key:
             raise InputError(f"this key is that of contributor {each.name!r}")
-    made = Contributor(name=name, key=key, added=now())
+    made = Contributor(name=name, key=key, registration=new_id(), added=now())
     return _commit(tables, opened, opened.manifest, (*opened.manifest.contributors, made))
 
 

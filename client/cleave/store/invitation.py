@@ -1,7 +1,7 @@
-"""What the owner of a table tells its contributors: how their rows must be cut so that they fit the owner's.
+"""What the owner of a table states to its contributors: how their rows must be so that they fit the owner's.
 
-It stands in the exported public key (cleave.ckks.public_key) and is signed with it. It tells schema, by columns and the
-scales of measures, which of a double without declared bounds say about how large the owner's values are.
+It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema, the by columns,
+and for each registered contributor a random number, so that one who was removed and added again is somebody new.
 """
 
 from __future__ import annotations
@@ -16,60 +16,53 @@ from typing import Literal
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
-from cleave.store.manifest import Hex, Manifest, Measure, Part
+from cleave.store.manifest import Hex, Manifest, Part
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
 
 
 class Invitation(Part):
-    format: Literal[1] = 1
+    """`registrations`: the number of each registered contributor, by a digest of its key."""
+
+    format: Literal[2] = 2
     table: str
     table_id: Hex
     schema_toml: str
     by: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    lossless: bool
-    window: int
-    scanned: int | None = None
+    registrations: dict[Hex, Hex]
 
     @property
     def terms(self) -> str:
-        """By what rows go together with the owner's, whatever was derived or added since."""
-        held = enumerate(self.measures)  # of which rows hold something
-        columns = [each.model_dump() for number, each in held if not each.derived or number < (self.scanned or 0)]
+        """Digest of what rows must fit, whatever was derived or added since."""
         schema = dump_schema(replace(self.table_schema(), derived=()))
-        terms = [self.table_id, schema, self.by, columns, self.lossless, self.window]
-        terms += [] if self.scanned is None else [self.scanned]
-        return hashlib.sha256(json.dumps(terms).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.table_id, schema, self.by]).encode()).hexdigest()
 
     def table_schema(self) -> Schema:
         return read_schema(tomllib.loads(self.schema_toml, parse_float=Decimal), f"the invitation to {self.table!r}")
 
-    def manifest(self) -> Manifest:
-        """As much of the owner's as a writer of rows reads."""
-        known = self.model_dump(include={"table", "table_id", "schema_toml", "by", "lossless", "window", "scanned"})
-        return Manifest.model_construct(**known, measures=self.measures)
+    def registration_of(self, contributor: str) -> str:
+        """The number of a contributor (its key, 64 hex digits). Raises InputError for one that is not registered."""
+        found = self.registrations.get(_digest(self.table_id, contributor))
+        if found is None:
+            raise InputError(
+                f"the invitation to {self.table!r} does not name this identity",
+                hint="its owner registers it with `cleave contributor add` and then exports the public key again",
+            )
+        return found
 
 
 def invite(manifest: Manifest) -> Invitation:
-    """Raises InputError where contributors could not agree on the scale of a column."""
-    if not manifest.rows:
-        for each in manifest.measures:
-            if each.decimals is None and not each.derived and (each.lower is None or each.upper is None):
-                raise InputError(
-                    f"column {each.name!r}: neither bounds nor rows tell how large its values are",
-                    hint="declare lower and upper in the schema and put the table anew with --replace",
-                )
     return Invitation(
         table=manifest.table,
         table_id=manifest.table_id,
         schema_toml=manifest.schema_toml,
         by=manifest.by,
-        measures=manifest.measures,
-        lossless=manifest.lossless,
-        window=manifest.window,
-        scanned=manifest.scanned,
+        registrations={_digest(manifest.table_id, each.key): each.registration for each in manifest.contributors},
     )
+
+
+def _digest(table_id: str, contributor: str) -> str:
+    return hashlib.sha256(f"cleave registration {table_id} {contributor}".encode()).hexdigest()[:32]
 
 
 def invitation_of(public: PublicKey, table: str) -> Invitation:

@@ -1,7 +1,8 @@
-"""Who contributes to which table: from the files of a contributor, before any store is asked."""
+"""A contributor's files: identity, the owner's public key and the invitation in it. No store is read."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, read_public_key
@@ -30,14 +31,26 @@ class Invited:
         return Contributions(stores, self.public, self.invitation, self.identity, Memory(), say)
 
 
-def read_invited(table: str, public_key: Path, identity: Path, fingerprint: str | None) -> Invited:
-    """Raises KeyFileError for files that are none, and for a public key that has not the `fingerprint` its owner told;
-    InputError for one that was exported for another table.
+def read_invited(
+    table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: Memory | None = None
+) -> Invited:
+    """Read a contributor's files. The `fingerprint` is required the first time a public key is used here.
+
+    Raises KeyFileError for files of another kind, and for a public key of another fingerprint; InputError for one that
+    was exported for another table.
     """
-    public = read_public_key(public_key)
+    public, memory = read_public_key(public_key), memory or Memory()
+    tag = hashlib.sha256(f"owner {public.fingerprint}".encode()).hexdigest()[:32]
+    if fingerprint is None and memory.newest(tag) is None:
+        raise KeyFileError(
+            f"{public_key}: this public key is used here for the first time: its fingerprint is {public.fingerprint}",
+            hint="compare it with what its owner says over another channel, then name it: --fingerprint SHA256:...",
+        )
     if fingerprint is not None and fingerprint != public.fingerprint:
         raise KeyFileError(
             f"{public_key}: is another owner's key: its fingerprint is {public.fingerprint}",
-            hint="use none that does not have the fingerprint its owner tells by another way",
+            hint="use only a key with the fingerprint that its owner gives over another channel",
         )
-    return Invited(public, invitation_of(public, table), read_identity(identity.expanduser()))
+    invited = Invited(public, invitation_of(public, table), read_identity(identity.expanduser()))
+    memory.remember(tag, "0" * 32, 1)
+    return invited

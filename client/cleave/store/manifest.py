@@ -128,17 +128,21 @@ class Segment(Part):
 
 
 class Taken(Part):
-    """A part of a contribution that is in the table: its segments."""
+    """A part of a contribution that the owner has dealt with: its segments in the table; none where it was refused."""
 
     id: Hex
     segments: tuple[Hex, ...]
 
 
 class Contributor(Part):
-    """Who may add rows without the secret key. `version` and `digest`: of the head that was last taken in."""
+    """Who may add rows without the owner's key. `version` and `digest`: of the head that was last taken in.
+
+    `registration`: random, so that one who was removed and added again is somebody new.
+    """
 
     name: str
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # Ed25519
+    registration: Hex
     added: str
     version: Count = 0
     digest: str = ""

@@ -18,6 +18,8 @@ import numpy as np
 import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn
@@ -31,6 +33,7 @@ _NONCE = 12
 _FORMAT = b"cleave sealed column 2"
 _SIZE = struct.Struct("<Q")  # bytes of a block's content before compression
 _SHORTEST = 64  # bytes that a text of a small segment is padded to, at least
+_MOST_CONTENT = 1 << 32  # bytes of a block
 _FRAME_HEAD = 18  # bytes of a zstd frame header, at most
 _SMALLEST = 512  # bytes of an object of variable values, at least
 
@@ -119,6 +122,11 @@ class Place:
         return b"".join(len(each).to_bytes(4, "big") + each for each in fields)
 
 
+def key_of_object(secret: bytes, name: str) -> bytes:
+    """The key of the object `name` under the secret of one purpose: HKDF-Expand (RFC 5869), 32 bytes."""
+    return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
+
+
 def seal_column(key: bytes, place: Place, values: Values, each: Mapped[int, bytes] = map) -> list[bytes]:
     """The sealed blocks of a column. `each` maps a function over the blocks' numbers, perhaps in threads."""
     cipher = AESGCM(key)
@@ -142,8 +150,12 @@ def open_blocks(
     first: int,
     sealed: Iterable[memoryview],
     each: Mapped[tuple[int, memoryview], Block] = map,
+    most: int = _MOST_CONTENT,
 ) -> list[Block]:
-    """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place."""
+    """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place.
+
+    `most`: bytes of a block's content, once it is no longer compressed.
+    """
     cipher = AESGCM(key)
 
     def opened(numbered: tuple[int, memoryview]) -> Block:
@@ -152,7 +164,7 @@ def open_blocks(
             plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
         except InvalidTag:
             raise _damaged() from None
-        return _parsed(place, block, plain)
+        return _parsed(place, block, plain, most)
 
     return list(each(opened, enumerate(sealed, first)))
 
@@ -216,12 +228,12 @@ def padded(size: int) -> int:
     return -(-size >> loose) << loose
 
 
-def _parsed(place: Place, block: int, plain: bytes) -> Block:
+def _parsed(place: Place, block: int, plain: bytes, most: int) -> Block:
     rows, column = place.rows_of(block), place.column
     bitmap_bytes = _bitmap_bytes(rows) if column.nullable else 0
     view = memoryview(plain)
     if not column.width:
-        view = _content(view, compressed=place.rows >= SMALL_ROWS)
+        view = _content(view, most, compressed=place.rows >= SMALL_ROWS)
     bitmap = view[:bitmap_bytes] if column.nullable else None
     rest = view[bitmap_bytes:]
     if column.width:
@@ -235,12 +247,14 @@ def _parsed(place: Place, block: int, plain: bytes) -> Block:
     return Block(rows, bitmap, data, lengths)
 
 
-def _content(view: memoryview, *, compressed: bool) -> memoryview:
+def _content(view: memoryview, most: int, *, compressed: bool) -> memoryview:
     """A variable block's content, without compression and padding."""
     if len(view) < _SIZE.size:
         raise _damaged()
     (size,) = _SIZE.unpack(view[: _SIZE.size])
     rest = view[_SIZE.size :]
+    if size > most:
+        raise _damaged()
     if not compressed:
         if size > len(rest):
             raise _damaged()

@@ -28,7 +28,7 @@ class Incoming:
 
 def require_room(tables: Tables, opened: Opened, incoming: Sequence[Incoming]) -> None:
     """Raises InputError where a contributor would exceed its share, or the table its limit. Nothing is written."""
-    cells = load_cells(tables.unseal(opened.vault, opened.manifest.cells))
+    cells = load_cells(tables.unseal(opened.vault, "cells", opened.manifest.cells))
     share = MOST_CELLS // (len(opened.manifest.contributors) + 1)
     there = _remaining(tables, opened, cells, incoming)
     if len(there.union(*(each.keys for each in incoming))) <= share:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from cleave.store.sealed import padded
+from cleave.store.sealed import key_of_object, padded
 from cleave_shared.errors import DAMAGED, CheckFailed
 
 Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job"]
@@ -42,8 +42,7 @@ class Vault:
 
     def key_of(self, purpose: Purpose, name: str) -> bytes:
         """Key of the object `name`, 32 bytes."""
-        secret = self._key.derive(f"store/{purpose}/{self._table_id}")
-        return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
+        return key_of_object(self._key.derive(f"store/{purpose}/{self._table_id}"), name)
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
         """Return `content`, compressed and padded, as the object `name`; 32 bytes longer than that."""
