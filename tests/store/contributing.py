@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 from cleave.ckks.key_file import open_key
-from cleave.ckks.key_format import read_key_file
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.session import Silent
@@ -87,7 +86,7 @@ class World:
         return Tables(stores, self.key, Memory(self.root / "owner.json")), stores
 
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
-        """`options` of put: lossless, scan, scan_moments."""
+        """`options` of put: scan."""
         tables, stores = self.tables()
         return putting.put(tables, stores, self.key, self.table(rows), "trial", by, Silent(), **options)
 
@@ -100,15 +99,15 @@ class World:
 
     def public(self) -> PublicKey:
         invitation = invite(self.open().manifest).model_dump_json()
-        return public_side(self.key, read_key_file(self.key_file).public_key, invitation)
+        return public_side(self.key, invitation)
 
     def register(self, name: str) -> None:
         identity = self.identity(name)
         register(self.tables()[0], "trial", name, identity.public)
 
-    def collect(self, *names: str, trust_rows: bool = False) -> list[News]:
+    def collect(self, *names: str) -> list[News]:
         tables, stores = self.tables()
-        return collect(tables, stores, self.key, "trial", Silent(), names, trust_rows=trust_rows)[1]
+        return collect(tables, stores, self.key, "trial", Silent(), names)[1]
 
     # a contributor's
 
