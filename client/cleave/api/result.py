@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave import figures
 from cleave.records import loaded, records
+from cleave.table.types import ZONED
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _TEMPORAL: dict[str, Callable[[str], Any]] = {
     "DATE": date.fromisoformat,
     "TIME": time.fromisoformat,
     "TIMESTAMP": datetime.fromisoformat,
+    ZONED: datetime.fromisoformat,
 }
 _INT64 = range(-(1 << 63), 1 << 63)
 
