@@ -84,7 +84,7 @@ def mark_suspect(path: Path, check: str) -> None:
     if file.suspect is None:
         since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         marked = replace(file, suspect={"since": since, "check": check})
-        write_atomically(path, marked.dump(), mode=0o600, overwrite=True, error=KeyFileError)
+        write_atomically(path, marked.dump(), overwrite=True, error=KeyFileError)
 
 
 def open_key(path: Path, passphrase: Passphrase) -> SecretKey:
@@ -119,7 +119,7 @@ def _write(path: Path, bare: KeyFile, passphrase: bytes | None, *, overwrite: bo
         wrapping = Wrapping(os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES), dict(ARGON2))
         sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, bare.secret, bare.associated)
         file = replace(bare, wrapping=wrapping, secret=sealed)
-    write_atomically(path, file.dump(), mode=0o600, overwrite=overwrite, error=KeyFileError)
+    write_atomically(path, file.dump(), overwrite=overwrite, error=KeyFileError)
 
 
 def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from cleave.ckks.key_format import bytes_of, encoded, key_id_of, once
 from cleave.ckks.secret_key import SecretKey
-from cleave.files import write_atomically
+from cleave.files import PUBLIC, write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, KeyFileError
 from cleave_shared.params import PROFILES, Profile
@@ -107,7 +107,7 @@ def public_side(key: SecretKey, public: bytes, invitation: str | None = None) ->
 
 def export_public(key: SecretKey, public: PublicKey, target: Path) -> None:
     """Raises KeyFileError if `target` is there."""
-    write_atomically(target, public.dump(key), mode=0o644, error=KeyFileError)
+    write_atomically(target, public.dump(key), mode=PUBLIC, error=KeyFileError)
 
 
 def read_public_key(path: Path) -> PublicKey:

@@ -242,7 +242,7 @@ def query(
     if output is not None:
         write_answer(output, content)
     else:
-        print_content(content)
+        print_content(content, shown.written)
     tell_about(answer, shown, seconds)
     for path in (output, report):
         if path is not None and not settings.quiet:

@@ -6,6 +6,7 @@ The formats for programs hold what `cleave.records` makes of it, bounds and mark
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ from cleave.records import Records, loaded, records
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
+
+# Of Markdown what ends a cell, or makes HTML, a link, an image or code of a value.
+_MARKUP = re.compile(r"[\\|&<>`\[\]]")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
@@ -43,10 +48,14 @@ def _markdown(answer: Result) -> str:
     headings, rows = report.cells(answer.result)
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(_MARKUP.sub(_escaped, printable(cell)) for cell in cells)} |"
 
     rule = ["---:" if heading.justify == "right" else "---" for heading in headings]
     return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows)])
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return _ENTITIES.get(found[0], f"\\{found[0]}")
 
 
 def _copied(held: Records, options: str, *, typed: bool) -> bytes:

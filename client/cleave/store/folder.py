@@ -113,7 +113,7 @@ class Folder:
 
     def _write(self, path: Path, content: bytes, *, overwrite: bool) -> None:
         try:
-            with placed(path, mode=0o600, overwrite=overwrite, draft_name=_draft_name(path)) as file:
+            with placed(path, overwrite=overwrite, draft_name=_draft_name(path)) as file:
                 file.write(content)
         except OSError as error:
             raise self._failed("written", error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Generator, Sequence
@@ -16,6 +17,7 @@ from cleave.store.stored import Stored
 from cleave.table.duck import connect_reading
 from cleave.table.schema import Schema
 from cleave.table.table import Table
+from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def check_output(output: Path) -> None:
 def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
     """Write `output`, which is there at the end or not at all. Raises InputError, CheckFailed, StoreError."""
     check_output(output)
-    with atomically(output, error=InputError, mode=0o600) as file, closing(_tables(stored, progress)) as tables:
+    with atomically(output, error=InputError) as file, closing(_tables(stored, progress)) as tables:
         if output.suffix.lower() == ".csv":
             for number, table in enumerate(tables):
                 table.append_csv(file, header=number == 0)
@@ -97,11 +99,25 @@ def _join(parts: Sequence[BinaryIO], file: BinaryIO) -> None:
     with closing(connect_reading()) as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         paths = ", ".join(f"'{_path(part)}'" for part in parts)
-        connection.execute(
-            f"COPY (SELECT * FROM read_parquet([{paths}], hive_partitioning = false)) TO '{_path(file)}' "
-            "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
-        )
+        failure = None
+        try:
+            connection.execute(
+                f"COPY (SELECT * FROM read_parquet([{paths}], hive_partitioning = false)) TO '{_path(file)}' "
+                "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+            )
+        except duckdb.IOException as error:
+            failure = _reason(str(error))
+    if failure is not None:
+        raise failure
     os.fsync(file.fileno())
+
+
+def _reason(message: str) -> OSError:
+    """The system's error that DuckDB words: a full disk, a quota, a limit of the file's size."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if os.strerror(code) in message:
+            return OSError(code, os.strerror(code))
+    return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def _unnamed(folder: Path) -> BinaryIO:
