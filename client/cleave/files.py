@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 from cleave_shared.errors import CleaveError
 
-
 PRIVATE, PUBLIC = 0o600, 0o644
 
 

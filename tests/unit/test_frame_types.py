@@ -160,7 +160,10 @@ def test_what_cannot_be_read_is_refused_by_column() -> None:
 
 def test_a_chunk_that_begins_within_its_buffer_is_checked_where_it_begins() -> None:
     spans = pa.array([pa.MonthDayNano([0, 0, nanoseconds]) for nanoseconds in (1, 1000, 2000, 1)])
-    assert of_table(pa.table({"x": pa.chunked_array([spans[1:2], spans[2:3]])}))[1] == ["00:00:00.000001", "00:00:00.000002"]
+    assert of_table(pa.table({"x": pa.chunked_array([spans[1:2], spans[2:3]])}))[1] == [
+        "00:00:00.000001",
+        "00:00:00.000002",
+    ]
     with pytest.raises(InputError, match="row 3: is finer"):
         of_table(pa.table({"x": pa.chunked_array([spans[1:2], spans[2:]])}))
 
@@ -177,7 +180,7 @@ def test_types_of_duckdb_alone() -> None:
         ]:
             assert of_table(connection.sql(f"SELECT {sql} AS x")) == expected
         for sql in ("'12'::BIGNUM", "'12:00:00+02'::TIMETZ"):
-            with pytest.raises(InputError, match="column 'x': .* is not supported"):
+            with pytest.raises(InputError, match=r"column 'x': .* is not supported"):
                 of_table(connection.sql(f"SELECT {sql} AS x").to_arrow_table())
         with pytest.raises(InputError, match="cannot be read as an Arrow table"):
             of_table(connection.sql("SELECT CAST(y AS INTEGER) AS x FROM (VALUES ('zz')) t(y)"))
@@ -210,7 +213,12 @@ def test_the_longest_span_is_no_text(kind: str, key_file: Path, tmp_path: Path) 
     schema = {"x": kind, "w": "plain"}
     sql = "SELECT w, MAX(x) AS m, MIN(x) AS s, AVG(x) AS a FROM t GROUP BY w ORDER BY w"
     expected = [("a", "100:00:00", "99:00:00", "99:30:00"), ("b", "02:00:00", "02:00:00", "02:00:00")]
-    for data in (table, Streamed(table), table.to_pandas(), pd.DataFrame({"x": pd.to_timedelta(SPANS), "w": table["w"]})):
+    for data in (
+        table,
+        Streamed(table),
+        table.to_pandas(),
+        pd.DataFrame({"x": pd.to_timedelta(SPANS), "w": table["w"]}),
+    ):
         answer = cleave.query(data, sql, table="t", schema=schema, key=key_file)
         assert (answer.rows, answer.types[1:]) == (expected, ("INTERVAL",) * 3)
     if kind != "local":
@@ -235,7 +243,8 @@ def test_timestamps_with_a_zone_sort_by_time(
     path = tmp_path / "t.parquet"
     pq.write_table(table, path)
     (tmp_path / "t.schema.toml").write_text(
-        f'[columns.x]\nkind = "{kind}"\ntype = "TIMESTAMPTZ"\nnullable = false\n[columns.w]\nkind = "plain"\ntype = "VARCHAR"\n'
+        f'[columns.x]\nkind = "{kind}"\ntype = "TIMESTAMPTZ"\nnullable = false\n'
+        '[columns.w]\nkind = "plain"\ntype = "VARCHAR"\n'
     )
     monkeypatch.chdir(tmp_path)
     sql = "SELECT w, MAX(x) AS m, AVG(x) AS a FROM t GROUP BY w ORDER BY w"

@@ -132,11 +132,17 @@ class Result:
             if _is_whole(type_):
                 series[name] = pd.Series(values, dtype=_whole_type(values))
             else:
-                series[name] = table.column(place).to_pandas()
+                try:
+                    series[name] = table.column(place).to_pandas()
+                except ValueError:  # infinity, or a year that Python does not have; pyarrow's errors are of this class
+                    series[name] = pd.Series([_python(value, type_) for value in values], dtype="object")
         return pd.DataFrame(series)
 
     def arrow(self, *, bounds: bool = False) -> pa.Table:
-        """A pyarrow Table of DuckDB's types, integers of 128 bits as decimals; `bounds` as in `df`."""
+        """A pyarrow Table of DuckDB's types; integers of 128 bits are decimals, or text where one has 39 digits.
+
+        `bounds` as in `df`.
+        """
         try:
             import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
             import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
@@ -144,7 +150,7 @@ class Result:
             raise InputError(
                 "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave[arrow]'"
             ) from None
-        with loaded(records(self._table, raw=self.raw, bounds=bounds), typed=True) as connection:
+        with loaded(records(self._table, raw=self.raw, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cleave.cli import report
 from cleave.cli.output import Format
 from cleave.printable import printable
-from cleave.records import Records, loaded, records
+from cleave.records import Form, Records, loaded, records
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
@@ -35,9 +35,9 @@ def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
         case Format.NDJSON:
             return _ndjson(records(answer.result, raw=raw)).encode()
         case Format.CSV:
-            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", typed=False)
+            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", "text")
         case Format.PARQUET:
-            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", typed=True)
+            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
 
 
 def _ndjson(held: Records) -> str:
@@ -58,11 +58,11 @@ def _escaped(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"\\{found[0]}")
 
 
-def _copied(held: Records, options: str, *, typed: bool) -> bytes:
+def _copied(held: Records, options: str, form: Form) -> bytes:
     """What DuckDB writes, into a memory file. CSV takes every value as text, so that decimals keep their digits."""
     memory = os.memfd_create("answer")
     try:
-        with loaded(held, typed=typed) as connection:
+        with loaded(held, form) as connection:
             connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
         return os.pread(memory, os.fstat(memory).st_size, 0)
     finally:
