@@ -278,3 +278,15 @@ def test_a_zone_must_be_written_in_a_csv(tmp_path: Path) -> None:
     path.write_text("x\n2025-01-01 10:00:00\n")
     with pytest.raises(InputError, match="line 2, column 'x'"):
         open_table(path, schema)
+
+
+def test_spans_of_a_further_table_keep_their_microseconds_and_signs() -> None:
+    spans = pa.table({"x": pa.array([-HOUR, datetime.timedelta(microseconds=1)], pa.duration("us"))})
+    answer = cleave.query(
+        pa.table({"n": [1]}),
+        "SELECT MIN(x), MAX(x) FROM t JOIN o ON n = 1",
+        table="t",
+        schema={"n": "local"},
+        others={"o": spans},
+    )
+    assert answer.rows == [("-01:00:00", "00:00:00.000001")]

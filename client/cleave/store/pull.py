@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
 from cleave.pipeline import Progress
-from cleave.store.halves import portable_parquet
 from cleave.store.stored import Stored
 from cleave.table.duck import connect_reading
 from cleave.table.schema import Schema
@@ -81,7 +80,7 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
     """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
     file = _unnamed(folder)
-    file.write(portable_parquet(table, [each.name for each in schema.columns]))
+    file.write(table.parquet_of([each.name for each in schema.columns]))
     file.flush()
     return file
 

@@ -23,7 +23,7 @@ from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.chunks import directory, joined
 from cleave.store.encrypting import Encrypting, RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half, portable_parquet
+from cleave.store.halves import columns_by_half
 from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Segment, Totals, described, new_id
 from cleave.store.names import ROW
@@ -120,7 +120,7 @@ class RowsWriter:
                 rows=table.rows,
                 cells=len(cells),
                 totals=totals,
-                sealed=self._seal(portable_parquet(table, sealed)) if sealed else None,
+                sealed=self._seal(table.parquet_of(sealed)) if sealed else None,
                 order=self._seal(rows),
                 plain=self._write(self._plain, table.parquet_of(plain)) if plain else None,
             ),

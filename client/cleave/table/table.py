@@ -43,6 +43,9 @@ class Table:
         """Keep a copy of `other` beside this table, for questions that name both."""
         relation = f"other{len(self.others)}"
         self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
+        for column in other.schema.columns:
+            if column.type == "INTERVAL":
+                self.connection.execute(f"ALTER TABLE {relation} ALTER {identifier(column.name)} TYPE INTERVAL")
         self.others[name] = relation
         self.derived_of_others[name] = other.schema.derived
 
@@ -59,8 +62,9 @@ class Table:
         return found
 
     def parquet_of(self, names: Sequence[str]) -> bytes:
-        """Columns of it, as `parquet` has them."""
-        return self.parquet(f"SELECT {', '.join(map(identifier, names))} FROM {self.relation}")
+        """Return columns of it as `parquet` does, intervals as their text: Parquet has no sign and no microseconds."""
+        selected = ", ".join(portable(self.schema.column(name)) for name in names)
+        return self.parquet(f"SELECT {selected} FROM {self.relation}")
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
@@ -92,6 +96,12 @@ class Table:
         with suppress(duckdb.Error):  # something left to end by itself is still at work
             self.connection.close()
         os.close(self._scratch)
+
+
+def portable(column: Column) -> str:
+    """SQL of the column as it goes through Arrow or Parquet: intervals as text, of which neither has all."""
+    name = identifier(column.name)
+    return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name
 
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
