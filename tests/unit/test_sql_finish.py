@@ -273,10 +273,10 @@ def test_the_cut_of_limit_is_marked_where_bounds_overlap(table: Schema) -> None:
     assert marks("sum(x) LIMIT 2", *far) == (["a", "b"], [(), ()])
     close = (inexact(1.0, 0.1), inexact(2.0, 0.6), inexact(3.0, 0.6))
     assert marks("sum(x) LIMIT 2", *close) == (["a", "b"], [(), ("LIMIT",)])
-    assert marks("sum(x) DESC LIMIT 2", *close) == (["c", "b"], [(), ()])
+    assert marks("sum(x) DESC LIMIT 2", *close) == (["c", "b"], [("ORDER BY",), ("ORDER BY",)])
     assert marks("sum(x) DESC LIMIT 1", *close) == (["c"], [("LIMIT",)])
     assert marks("sum(x) OFFSET 2", *close) == (["c"], [("LIMIT",)])
-    assert marks("sum(x)", *close) == (["a", "b", "c"], [(), (), ()])
+    assert marks("sum(x)", *close) == (["a", "b", "c"], [(), ("ORDER BY",), ("ORDER BY",)])
     assert marks("sum(x) LIMIT 1", inexact(math.nan, math.inf), *far)[1] == [("LIMIT",)]
     # equal ones are told apart by key, and by what else is ordered by
     assert marks("sum(i) LIMIT 1", exact(1), exact(1)) == (["a"], [()])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UndecidedWarning(UserWarning):
-    """The error bounds leave a decision open (HAVING, LIMIT, CASE, ...); what depends on it is marked."""
+    """The error bounds leave a decision open (HAVING, ORDER BY, LIMIT, CASE, ...); what depends on it is marked."""
 
 
 def query(
