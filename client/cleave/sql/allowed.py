@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave.sql.functions import ABOUT_DATABASE, CLOCK, ROW_MAKING, UNSTEADY
+from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, ROW_MAKING, UNSTEADY
 from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import called
 
 MAIN = "main"  # DuckDB's schema for tables of no other
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
@@ -143,6 +144,9 @@ class _Walk:
             raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
         if kind in ("FUNCTION", "WINDOW"):
             _refuse_function(_called(node))
+            if kind == "FUNCTION":
+                for each in called(node):
+                    _refuse_function(each)
         elif kind == "STAR":
             self.found.everything = True
         elif kind == "COLUMN_REF":
@@ -157,6 +161,8 @@ def _called(call: Mapping[str, Any]) -> str:
 
 
 def _refuse_function(name: str) -> None:
+    if not name:
+        raise QueryRefused(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY and name not in CLOCK:
         raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
     if name in ABOUT_DATABASE:

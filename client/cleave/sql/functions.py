@@ -96,3 +96,7 @@ COMPARES_VALUES = _names(
 
 COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_exact")
 """Aggregates that need to know which values are equal, which encryption hides."""
+
+BY_TEXT = "an aggregate is named by something else than a text literal"
+BY_TEXT_HINT = "write list_aggregate(x, 'sum')"
+"""The refusal of `list_aggregate` and its synonyms where the statement does not state which function they call."""
