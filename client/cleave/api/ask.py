@@ -39,7 +39,7 @@ def query(
     schema: SchemaLike | None = None,
     table: str | None = None,
     others: Others | None = None,
-    store: str | None = None,
+    store: str | Path | None = None,
     contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
