@@ -98,7 +98,7 @@ def test_doubles(engine: duckdb.DuckDBPyConnection, rows: int, noise: float, bit
 def encloses(figure: Figure, cell: Cell) -> bool:
     if figure.ball is None or cell.truth is None:
         return figure.value is None and cell.truth is None
-    return bool(figure.ball.overlaps(cell.truth))
+    return bool(arb(figure.ball).overlaps(cell.truth))
 
 
 @pytest.mark.parametrize("value", [72.5, 0.1, -1e300, 5e-324, 0.0])
@@ -182,7 +182,7 @@ def test_noise_cannot_make_a_variance_negative() -> None:
         assert figure.value is not None
         assert 0 <= figure.value <= figure.bound < 1
         assert figure.ball is not None
-        assert figure.ball.lower() > -1e-6
+        assert arb(figure.ball).lower() > -1e-6
 
 
 @pytest.mark.parametrize(

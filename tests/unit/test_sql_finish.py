@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from cleave.aggregates.balls import exact_double
 from cleave.aggregates.base import Figure
 from cleave.sql.finish import ResultTable, finish
 from cleave.sql.planner import plan_query
@@ -68,7 +69,10 @@ def test_a_bound_follows_through_arithmetic(table: Schema) -> None:
 
 def test_arithmetic_over_exact_answers_is_exact(table: Schema) -> None:
     result = finished(
-        table, "SELECT sum(i) * 2, sum(i) / count(*), avg(i) + max(n) FROM t", [[exact(7), exact(0.7)]], [("5",)]
+        table,
+        "SELECT sum(i) * 2, sum(i) / count(*), avg(i) + max(n) FROM t",
+        [[exact(7), exact_double(Fraction(7, 10))]],
+        [("5",)],
     )
     assert result.rows == [[14, 0.7, 5.7]]
     assert result.exact == [[True, True, True]]
