@@ -78,11 +78,11 @@ FOLLOWS_ROW_ORDER = _names(
 )
 """Aggregates whose answer depends on the order of rows, which are shuffled; ORDER BY inside the call settles it."""
 
+ARBITRARY = frozenset({"any_value", "arbitrary", "mode"})
+"""Aggregates that take one of several values, whichever comes first: another order of rows may give another."""
+
 EXACT_OF_DOUBLES = _names(
-    """
-    any_value arbitrary arg_max argmax arg_min argmin first last max max_by median min min_by mode quantile_cont
-    quantile_disc
-    """
+    "arg_max argmax arg_min argmin first last max max_by median min min_by quantile_cont quantile_disc"
 )
 """Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
 

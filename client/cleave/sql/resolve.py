@@ -198,6 +198,11 @@ class _Resolver:
 
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
+        if name.lower() == "rowid":
+            raise QueryRefused(
+                "rowid is no column: rows are shuffled before they are sent, and stored without a number",
+                hint="give the table a column that numbers its rows",
+            )
         if name.lower() in TODAY and not found.this.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
