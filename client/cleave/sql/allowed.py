@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, ROW_MAKING, UNSTEADY
+from cleave.sql.functions import (
+    ABOUT_DATABASE,
+    BY_TEXT,
+    BY_TEXT_HINT,
+    CLOCK,
+    NO_ROWID,
+    NO_ROWID_HINT,
+    ROW_MAKING,
+    UNSTEADY,
+)
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -152,6 +161,8 @@ class _Walk:
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
             self.found.columns.update(words)
+            if words[-1] == "rowid" and words[-1] not in self._names:
+                raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
             if len(words) == 1 and words[0] not in self._names:
                 _refuse_function(words[0])
 

@@ -100,3 +100,6 @@ COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_
 BY_TEXT = "an aggregate is named by something else than a text literal"
 BY_TEXT_HINT = "write list_aggregate(x, 'sum')"
 """The refusal of `list_aggregate` and its synonyms where the statement does not state which function they call."""
+
+NO_ROWID = "rowid is no column: rows are shuffled before they are sent, and stored without a number"
+NO_ROWID_HINT = "give the table a column that numbers its rows"

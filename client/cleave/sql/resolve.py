@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from cleave.sql.dialect import column, identity, write
 from cleave.sql.encryptable import stays_here
-from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY, WEIGHTED_MEANS
+from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.sql.uncut import no_service
 from cleave.table.schema import Column, Kind, Schema
@@ -199,10 +199,7 @@ class _Resolver:
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
         if name.lower() == "rowid":
-            raise QueryRefused(
-                "rowid is no column: rows are shuffled before they are sent, and stored without a number",
-                hint="give the table a column that numbers its rows",
-            )
+            raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
         if name.lower() in TODAY and not found.this.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
