@@ -88,7 +88,7 @@ class Result:
 
     @property
     def doubts(self) -> list[tuple[str, ...]]:
-        """For every row the clauses (HAVING, LIMIT) that do not surely let it in."""
+        """For every row the clauses the bounds leave open: HAVING and LIMIT its presence, ORDER BY its place."""
         return [tuple(self._table.doubts_of(row)) for row in range(len(self))]
 
     @property

@@ -193,7 +193,7 @@ def query(
     """Answer a question through both services.
 
     The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
-    bounds do not decide a HAVING, LIMIT, CASE, comparison or rounding, rows and values are marked as undecided.
+    bounds do not decide a HAVING, ORDER BY, LIMIT, CASE, comparison or rounding, rows and values are marked undecided.
     """
     chosen = chosen_format(written, output, as_json=as_json, report=report)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):

@@ -14,7 +14,7 @@ from typing import Any
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_shared.errors import WireError
-from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS, called
 
 # Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
 _ALLOWED = frozenset(
@@ -78,7 +78,7 @@ def _require_expression(database: Database, bare: list[Any] | None, wrapped: lis
         if node["class"] not in _ALLOWED or "subquery" in node:
             kind = str(node["class"]).lower().replace("_", " ")
             raise WireError(f"{place}: {kind} is not allowed in an expression", hint=_HINT)
-        if node["class"] == "FUNCTION" and node["function_name"].lower() not in ALLOWED_FUNCTIONS:
+        if node["class"] == "FUNCTION" and not ALLOWED_FUNCTIONS.issuperset(called(node)):
             raise WireError(f"{place}: calls a function that is not allowed", hint=_HINT)
         if node["class"] == "COLUMN_REF" and _is_no_column(node["column_names"], database.columns):
             raise WireError(f"{place}: names a row, its number or the session instead of a column", hint=_HINT)

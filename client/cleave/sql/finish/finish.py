@@ -71,7 +71,8 @@ class _Finisher:
         plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
         columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
         cells = [[column[row] for column in columns] for row in range(len(chosen))]
-        doubts = [(*(("HAVING",) if row in doubtful else ()), *(("LIMIT",) if row in unsure else ())) for row in chosen]
+        marks = {"HAVING": doubtful, "ORDER BY": order.unplaced(chosen, terms), "LIMIT": unsure}
+        doubts = [tuple(clause for clause, rows in marks.items() if row in rows) for row in chosen]
         return ResultTable(
             columns=list(plan.outputs),
             types=[final.type for final in plan.finals],
@@ -87,6 +88,7 @@ class _Finisher:
         said = []
         for clause, what in (
             ("HAVING", "whether {} of the rows shown belong there"),
+            ("ORDER BY", "the order of {} of the rows shown"),
             ("LIMIT", "which rows come first: others may belong in the place of {} of those shown"),
         ):
             if count := sum(clause in each for each in doubts):
