@@ -50,20 +50,18 @@ class ThereError(FileExistsError):
 
 
 @contextmanager
-def placed(
-    path: Path, *, mode: int = PRIVATE, overwrite: bool = False, draft_name: str | None = None
-) -> Iterator[BinaryIO]:
+def placed(path: Path, *, mode: int = PRIVATE, overwrite: bool = False) -> Iterator[BinaryIO]:
     """A file beside `path`, which is flushed to disk and moved into place at the end; through a link, in the place of
     the file it names.
 
     The folder, if it has to be made, is as private as the file. Raises ThereError if the file exists and `overwrite` is
     not set, OSError if it cannot be written; nothing is left behind, unless this process is killed: then what it wrote
-    so far, as `draft_name`, or hidden.
+    so far, in a hidden file.
     """
     if overwrite:
         path = path.resolve()  # else what the link names would stay as it was: a key under its old passphrase
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
-    draft = path.parent / (draft_name or f".{path.name}.{secrets.token_hex(8)}")
+    draft = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
     try:
         with os.fdopen(handle, "wb") as file:

@@ -81,9 +81,13 @@ class _Resting:
 
     def read(self, room: Room) -> memoryview:
         into = room.of(self.size)
-        try:
+
+        def read() -> memoryview:
             link_files.read_into(self.folder, self.name, into)
-            return _checked(into, self.sha256)
+            return into
+
+        try:
+            return _read_twice(read, self.sha256)
         except Broken as broken:
             raise WireError(f"object {self.number} {broken.reason}", hint=broken.hint) from None
 
@@ -204,22 +208,30 @@ def _folder(base: str) -> str:
 def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
     """What is there, if it is what is wanted. Raises Broken."""
     if place.base.startswith("file:"):
-        return _checked(link_files.read(_folder(place.base), place.rest, wanted.bytes), wanted.sha256)
+        folder = _folder(place.base)
+        return _read_twice(lambda: link_files.read(folder, place.rest, wanted.bytes), wanted.sha256)
     name = (place.base, place.rest.partition("?")[0], wanted.sha256)
     known, tag = _warm.find(name)
-    content, found = connections.get(place.base, place.rest, wanted.bytes, tag)
-    if content is None:  # the store let the link pass, and has what it had
-        return known
-    checked = _checked(content, wanted.sha256)
-    if found and len(checked) >= limits.WARM_LEAST_BYTES:
+    found = ""
+
+    def read() -> bytes:
+        nonlocal found
+        content, found = connections.get(place.base, place.rest, wanted.bytes, tag)
+        return known if content is None else content  # None: the store let the link pass, and has what it had
+
+    checked = _read_twice(read, wanted.sha256)
+    if checked is not known and found and len(checked) >= limits.WARM_LEAST_BYTES:
         _warm.keep(name, checked, found)
     return checked
 
 
-def _checked(content: Bytes, sha256: str) -> Bytes:
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise Broken("is not what its digest says")
-    return content
+def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
+    """What `read` gives; once more where its digest is another: a bit may have flipped on the way. Raises Broken."""
+    for _ in range(2):
+        content = read()
+        if hashlib.sha256(content).hexdigest() == sha256:
+            return content
+    raise Broken("is not what its digest says")
 
 
 class _Warm:

@@ -69,6 +69,20 @@ LINK_READS = 8  # side by side
 WARM_BYTES = 128 * MIB
 WARM_LEAST_BYTES = MIB
 
+# Objects of a store as the client reads them: anyone who may write there decides what is there, so nothing is read
+# before its size is known to be one of these, or the one that a manifest states.
+MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes for each of its parts; an owner's has 600 bytes in all
+# A sealed manifest, a draft of one, a job's state: 100 bytes, compressed, for each object of a table.
+MAX_MANIFEST_BYTES = 256 * MIB
+MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, whose plain and sealed columns take up to 512 MB while it is made
+# A contributor's sealed index and facts, sealed and opened: keys and totals of at most 2^18 cells
+MAX_FACTS_BYTES = 128 * MIB
+MAX_CONTRIBUTED_BYTES = 1 << 29  # a contributor's plain or sealed columns: a segment's 2^20 rows of long texts
+# A contributor's Parquet: what its footer says it has, and its process has, when it is opened and read to its end.
+FOREIGN_PARQUET_BYTES = 1 << 30
+FOREIGN_BYTES = 3 << 30  # address space, as PLAIN_BYTES
+FOREIGN_SECONDS = 120.0
+
 # A scan: partial sums in one answer, 66 KB each; and chunks of a segment, which has 2^20 rows at most.
 MAX_SCAN_RESULTS = 60
 MAX_SCAN_CHUNKS = 1 << 10

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from cleave.store.storage import Storage
+from cleave_shared import limits
 
 
 class KilledError(BaseException):
@@ -22,17 +23,17 @@ class Failing:
         self._left = left
         self._made = made
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        return self._storage.read(name, start, stop)
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
+        return self._storage.read(name, start, stop, most)
 
-    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
-        return self._storage.read_versioned(name)
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+        return self._storage.read_versioned(name, most)
 
     def write(self, name: str, content: bytes) -> None:
         self._change(lambda: self._storage.write(name, content))
 
-    def copy(self, name: str, to: str) -> None:
-        self._change(lambda: self._storage.copy(name, to))
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
+        self._change(lambda: self._storage.copy(name, to, size, sha256))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return str(self._change(lambda: self._storage.replace(name, content, expected)))

@@ -118,9 +118,9 @@ def test_what_is_too_large_for_an_answer_comes_through_the_store(
     seen: list[str] = []
     read = table.stores.sensitive.read
 
-    def spy(name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def spy(name: str, start: int = 0, stop: int | None = None, *most: int) -> bytes:
         seen.append(name)
-        return read(name, start, stop)
+        return read(name, start, stop, *most)
 
     monkeypatch.setattr(table.stores.sensitive, "read", spy)
     answer = ask(stored, "SELECT COUNT(*), SUM(bill), SUM(age), VAR_POP(bill) FROM trial").result

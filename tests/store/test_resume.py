@@ -97,7 +97,7 @@ class Place:
 def manifest_of(tables: Tables) -> str:
     """The last part of the name of the object that the head names."""
     head = tables._stores.sensitive.read(f"{tables.folder('trial')}/head")
-    return str(tables._read_head(tables._tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
+    return str(tables._heads.load(tables._tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
 
 
 @pytest.fixture

@@ -248,8 +248,8 @@ def test_a_part_of_an_object_that_is_not_what_was_written(
 ) -> None:
     read = world.storage.read
 
-    def damaged(name: str, start: int = 0, stop: int | None = None) -> bytes:
-        content = read(name, start, stop)
+    def damaged(name: str, start: int = 0, stop: int | None = None, *most: int) -> bytes:
+        content = read(name, start, stop, *most)
         if not start:
             return content
         ranged.append(name)
@@ -303,10 +303,10 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: 
     release = threading.Event()
     read = world.storage.read
 
-    def hangs(name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def hangs(name: str, start: int = 0, stop: int | None = None, *most: int) -> bytes:
         if threading.current_thread() is not threading.main_thread():
             release.wait(300)
-        return read(name, start, stop)
+        return read(name, start, stop, *most)
 
     rows = world.rows()
     monkeypatch.setattr(world.storage, "read", hangs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import threading
 import urllib.request
@@ -22,6 +23,7 @@ from cleave_shared.errors import InputError
 from tests.store.conftest import BUCKET, aws_session
 
 CONTENT = bytes(range(256)) * 20
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_what_is_written_is_read(storage: Storage, open_again: Callable[[], Storage]) -> None:
@@ -69,11 +71,11 @@ def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str,
 
 def test_an_object_is_copied(storage: Storage, open_again: Callable[[], Storage]) -> None:
     storage.write("t/o/one", CONTENT)
-    storage.copy("t/o/one", "u/o/two")
+    storage.copy("t/o/one", "u/o/two", len(CONTENT), DIGEST)
     storage.delete(["t/o/one"])
     assert open_again().read("u/o/two") == CONTENT
     with pytest.raises(NotStoredError):
-        storage.copy("t/o/one", "u/o/three")
+        storage.copy("t/o/one", "u/o/three", len(CONTENT), DIGEST)
     assert list(storage.names("u")) == ["u/o/two"]
 
 
@@ -189,7 +191,7 @@ def test_what_a_killed_writer_left_can_be_swept(tmp_path: Path, monkeypatch: pyt
     store.write("t/o/a", b"x")
     store.replace("t/head", b"1", None)
     for name in ("link", "replace", "unlink"):  # no draft is moved or removed any more
-        monkeypatch.setattr("os." + name, lambda *_: None)
+        monkeypatch.setattr("os." + name, lambda *_, **__: None)
     store.write("t/o/b", b"half")
     store.replace("t/head", b"2", store.read_versioned("t/head")[1])  # type: ignore[index]
     monkeypatch.undo()

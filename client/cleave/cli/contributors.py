@@ -12,11 +12,11 @@ from cleave.cli import console
 from cleave.cli.console import Heading
 from cleave.cli.group import Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region
+from cleave.cli.options import AwsProfile, Region, Timeout
 from cleave.cli.place import Name, Store, opened_tables
 from cleave.printable import printable
 from cleave.quantities import counted
-from cleave.session import DEFAULT_KEY
+from cleave.session import DEFAULT_KEY, LONGEST_TIMEOUT
 
 if TYPE_CHECKING:
     from cleave.store.manifest import Manifest
@@ -111,13 +111,14 @@ def collect(
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
     region: Region = None,
+    timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Take in what contributors have put, and what they took back out, once all of it passed its checks."""
     settings: Settings = ctx.obj
     from cleave.store.collect import collect as take  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened, found = take(tables, stores, secret, name, progress, contributors or (), trust_rows=trust_rows)

@@ -59,14 +59,25 @@ def open_place(store: str, profile: str | None = None, region: str | None = None
 
 @contextlib.contextmanager
 def opened_tables(
-    store: str, key: Path, fd: int | None, profile: str | None, region: str | None
+    store: str,
+    key: Path,
+    fd: int | None,
+    profile: str | None,
+    region: str | None,
+    seconds: float | None = None,
 ) -> Iterator[tuple[Stores, Tables, SecretKey]]:
+    """The tables of a key. Every call to the store ends `seconds` from now; None: each by itself only."""
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
     from cleave.store.session import open_tables  # noqa: PLC0415
 
     describe_key(key)  # a missing key is told before a store is asked
     stores = open_place(store, profile, region)
     try:
-        yield stores, *open_tables(stores, Access(key, passphrase.current(fd)))
+        tables, secret = open_tables(stores, Access(key, passphrase.current(fd)))
+        if seconds is not None:
+            from cleave.transport.deadline import Deadline  # noqa: PLC0415
+
+            stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
+        yield stores, tables, secret
     finally:
         stores.close()

@@ -17,11 +17,11 @@ from cleave.cli.contributing import Fingerprint, IdentityFile, PublicKeyFile, co
 from cleave.cli.contributors import contributors_table
 from cleave.cli.group import Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region
+from cleave.cli.options import AwsProfile, Region, Timeout
 from cleave.cli.place import Contributor, Name, Store, open_place, opened_tables
 from cleave.printable import printable
 from cleave.quantities import counted, sized
-from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, Access, Bars, Session
+from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT, Access, Bars, Session
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -190,9 +190,10 @@ def ls(
     as_json: Json = False,
     profile: AwsProfile = None,
     region: Region = None,
+    timeout: Timeout = 600.0,
 ) -> None:
     """List the tables that this key has in a store."""
-    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (_, tables, _):
         found = [each.manifest for each in tables.all()]
     if as_json:
         console.out(json.dumps([_facts(each) for each in found]))
@@ -225,12 +226,13 @@ def show(
     as_json: Json = False,
     profile: AwsProfile = None,
     region: Region = None,
+    timeout: Timeout = 600.0,
 ) -> None:
     """Show what a stored table consists of, and what each party can see of it."""
     from cleave.store.cells import load_cells  # noqa: PLC0415
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
 
-    with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret):
         opened = tables.open(name)
         cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, opened.manifest.cells)).rows)
         places = (stores.sensitive.location, stores.plain.location)
@@ -333,6 +335,7 @@ def verify(
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
     region: Region = None,
+    timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Read everything a stored table stands on and check it. Ends with 7 where something is lost or damaged."""
     settings: Settings = ctx.obj
@@ -341,7 +344,7 @@ def verify(
     from cleave.store.verify import verify_heads, verify_packing_key  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened = tables.open(name)
@@ -373,11 +376,12 @@ def drop(
     passphrase_fd: PassphraseFd = None,
     profile: AwsProfile = None,
     region: Region = None,
+    timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep."""
     if not forget and not yes and not console.is_terminal(sys.stdin):
         raise typer.BadParameter("there is no terminal to ask on: --yes says it")
-    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (_, tables, _):
         if forget:
             tables.forget(name)
             return

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from cleave.store.storage import Storage, StoreError
 from cleave.transport.deadline import Deadline, OutOfTime
+from cleave_shared import limits
 
 CALL_SECONDS = 900.0  # 100 MB at 1 Mbit/s
 
@@ -30,17 +31,17 @@ class Bounded:
         """From now on calls end with `deadline` too, with its error; None: no longer."""
         self._deadline = deadline
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        return self._call(lambda: self.inside.read(name, start, stop))
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
+        return self._call(lambda: self.inside.read(name, start, stop, most))
 
-    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
-        return self._call(lambda: self.inside.read_versioned(name))
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+        return self._call(lambda: self.inside.read_versioned(name, most))
 
     def write(self, name: str, content: bytes) -> None:
         self._call(lambda: self.inside.write(name, content))
 
-    def copy(self, name: str, to: str) -> None:
-        self._call(lambda: self.inside.copy(name, to))
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
+        self._call(lambda: self.inside.copy(name, to, size, sha256))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._call(lambda: self.inside.replace(name, content, expected))

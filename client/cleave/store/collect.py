@@ -24,7 +24,6 @@ from cleave.store.cells import load_cells
 from cleave.store.chunks import directory, split
 from cleave.store.contributed import Unsealed, check_half, unseal
 from cleave.store.contribution import (
-    MOST_SEALED,
     Contributed,
     Entry,
     Head,
@@ -41,8 +40,9 @@ from cleave.store.recount import check_rows, parts_of_rows
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.storage import NotStoredError, Storage, StoreError
+from cleave.store.storage import NotStoredError, Storage, StoreError, read_twice
 from cleave.store.tables import LostError, Opened, Tables, now
+from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
@@ -64,13 +64,17 @@ class News:
 
 def news(stores: Stores, key: SecretKey, manifest: Manifest, who: Contributor) -> News:
     """Raises CheckFailed for a head that is not the contributor's, or is older than what was taken in."""
-    found = stores.sensitive.read_versioned(f"{folder_of(manifest.table_id, who.key)}/head")
+    place = f"{folder_of(manifest.table_id, who.key)}/head"
+
+    def signed(found: tuple[bytes, str] | None) -> Head | None:
+        return read_head(found[0], who.key, manifest.table_id, key.key_id) if found else None
+
     try:
-        if found is None:
+        head = read_twice(lambda: stores.sensitive.read_versioned(place), signed)
+        if head is None:
             if who.version:
                 raise CheckFailed("stored", "what was put is gone from the store", hint=_RESTORE)
             return News(who, None, (), ())
-        head = read_head(found[0], who.key, manifest.table_id, key.key_id)
         if head.version < who.version or (head.version == who.version and head.digest != who.digest):
             raise CheckFailed(
                 "stored", f"the store shows another state than version {who.version}, which was seen", hint=_RESTORE
@@ -129,7 +133,7 @@ def _delete_taken(stores: Stores, head: Head | None) -> None:
     """Of what is copied now. Where they cannot be deleted, the next time they are."""
     for entry in head.parts if head else ():
         with contextlib.suppress(StoreError, CheckFailed):
-            names = names_of(entry, stores.sensitive.read(entry.names.name))
+            names = names_of(entry, stores.sensitive.read(entry.names.name, most=entry.names.bytes))
             for store in stores.apart():
                 store.delete(names)
 
@@ -177,7 +181,7 @@ class _Collecting:
     def _take_part(self, entry: Entry, who: Contributor, folder: str) -> Taken:
         name = entry.manifest.name
         try:
-            content = open_sealed(self._key, name, self._tables.read(entry.manifest), MOST_SEALED)
+            content = open_sealed(self._key, name, self._tables.read(entry.manifest), limits.MAX_FACTS_BYTES)
         except LostError:
             raise CheckFailed(
                 "stored",
@@ -251,7 +255,7 @@ class _Collecting:
             store, there = which
             name = f"{self._folder}/{new_id()}"
             try:
-                store.copy(there.name, name)
+                store.copy(there.name, name, there.bytes, there.sha256)
             except NotStoredError:
                 raise LostError("stored", "an object of its rows is lost", hint=_RESTORE) from None
             return there.model_copy(update={"name": name})

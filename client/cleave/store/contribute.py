@@ -176,7 +176,7 @@ class Contributions:
         kept = {f"{self.folder}/head", drafts.place}
         for entry in head.parts:
             with contextlib.suppress(NotStoredError):  # its owner has taken it in
-                kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name)))
+                kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
         for store, found in before:
             store.delete([name for name in found if name not in kept])
         drafts.delete()

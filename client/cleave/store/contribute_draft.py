@@ -16,6 +16,7 @@ from cleave.store.identity import Identity
 from cleave.store.locate import Stores
 from cleave.store.manifest import Hex, Part, new_id
 from cleave.store.vault import Vault
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
 
@@ -43,7 +44,7 @@ class ContributionDrafts:
 
     def load(self) -> ContributionDraft | None:
         """None where there is none, or it is of something else, or damaged."""
-        found = self._stores.sensitive.read_versioned(self.place)
+        found = self._stores.sensitive.read_versioned(self.place, limits.MAX_MANIFEST_BYTES)
         self._found = found[1] if found else None
         try:
             draft = ContributionDraft.model_validate_json(self._vault.open(self.place, found[0])) if found else None

@@ -13,7 +13,8 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.contribution import MOST_SEALED, Contributed
+from cleave.store.contribution import Contributed, require_sizes
+from cleave.store.foreign_parquet import require_readable
 from cleave.store.halves import half_of, is_text_in_parquet
 from cleave.store.manifest import Count, Manifest, Measure, Object, Segment
 from cleave.store.names import NUMBER
@@ -22,9 +23,11 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.table import no_table
-from cleave_shared import duckdb
+from cleave_shared import chunks, duckdb, limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
+
+_SEALING_BYTES = 64 << 10  # of what compression and sealing may add to 4 MB that do not compress
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +82,16 @@ def unseal(
     segment = contributed.segment
     _check_shape(contributed, manifest, schema, key, folder)
 
-    def opened(which: Object) -> bytes:
-        return open_sealed(key, which.name, tables.read(which), MOST_SEALED)
+    def opened(which: Object, most: int) -> bytes:
+        return open_sealed(key, which.name, tables.read(which), most)
 
-    facts = _facts(opened(contributed.facts), measures, len(manifest.by))
+    facts = _facts(opened(contributed.facts, limits.MAX_FACTS_BYTES), measures, len(manifest.by))
     _check_keys(facts.keys, [schema.column(name) for name in manifest.by])
-    index = _index(opened(segment.index), facts, segment)
-    order = opened(segment.order) if segment.order else b""
+    index = _index(opened(segment.index, limits.MAX_FACTS_BYTES), facts, segment)
+    order = opened(segment.order, 4 * segment.rows) if segment.order else b""
     if len(order) != 4 * segment.rows or (np.sort(np.frombuffer(order, np.uint32)) != np.arange(segment.rows)).any():
         raise _wrong("the order of its rows is not one")
-    sealed = opened(segment.sealed) if segment.sealed else None
+    sealed = opened(segment.sealed, limits.MAX_CONTRIBUTED_BYTES) if segment.sealed else None
     found = Unsealed(facts, index.cells, index.rows, order, sealed)
     if sealed is not None:
         check_half(sealed, "sealed", manifest, schema, found)
@@ -105,9 +108,10 @@ def check_half(content: bytes, half: str, manifest: Manifest, schema: Schema, un
     cells = np.empty(len(unsealed.order) // 4, np.int64)
     cells[np.frombuffer(unsealed.order, np.uint32)] = np.repeat(unsealed.cells, unsealed.rows)
     texts = "".join(f", CAST({identifier(name)} AS VARCHAR)" for _, name in shared)
+    require_readable(content, len(cells))
     with no_table("contributed", Schema((), CsvDialect())) as table:
         try:
-            table.take("contributed", content)
+            table.take("contributed", content, one_thread=True)
             found = table.connection.execute("SELECT column_name, column_type FROM (DESCRIBE contributed)").fetchall()
             ((rows,),) = table.connection.execute("SELECT count(*) FROM contributed").fetchall()
             if found != wanted or rows != len(cells):
@@ -142,6 +146,11 @@ def _check_shape(contributed: Contributed, manifest: Manifest, schema: Schema, k
     names = [each.name for each in every if each is not None]
     if len(set(names)) != len(names) or any(not name.startswith(f"{folder}/") for name in names):
         raise _wrong("it names objects that are not its own")
+    lane_bytes = chunks.head_bytes(OBJECT_CHUNKS) + OBJECT_CHUNKS * limits.RESULT_BYTES
+    most = [(segment.index, limits.MAX_FACTS_BYTES), (contributed.facts, limits.MAX_FACTS_BYTES)]
+    most += [(each, lane_bytes) for lane in segment.lanes for each in lane]
+    most += [(part, limits.MAX_CONTRIBUTED_BYTES) for part in parts.values() if part is not None]
+    require_sizes([*most, (segment.order, 4 * segment.rows + _SEALING_BYTES)])
 
 
 def _facts(content: bytes, measures: tuple[Measure, ...], by: int) -> Facts:

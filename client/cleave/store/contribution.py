@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.store.identity import is_signed
 from cleave.store.manifest import Hex, Measure, Object, Part, Segment
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
-
-HEAD_BYTES = 1 << 20
-MOST_SEALED = 1 << 29  # bytes of one object that the owner unseals: a segment's 2^20 rows of long texts
 
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -93,8 +91,6 @@ def dump_head(head: Head, signature: str) -> bytes:
 def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> Head:
     """The head of `contributor`, known by its signature. Raises CheckFailed for any other."""
     try:
-        if len(content) > HEAD_BYTES:
-            raise ValueError
         members: dict[str, Any] = json.loads(content)
         signature = members.pop("signature")
         head = Head.model_validate_json(json.dumps(members))
@@ -113,7 +109,17 @@ def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> He
     folder = folder_of(table_id, contributor)
     if not all(each.name.startswith(f"{folder}/") for part in head.parts for each in (part.manifest, part.names)):
         raise CheckFailed("stored", "the head of a contribution names objects that are not its own")
+    require_sizes((each, limits.MAX_FACTS_BYTES) for part in head.parts for each in (part.manifest, part.names))
     return head
+
+
+def require_sizes(objects: Iterable[tuple[Object, int]]) -> None:
+    """Raises CheckFailed for an object that, as a contributor states it, is larger than such an object may be."""
+    for which, most in objects:
+        if which.bytes > most:
+            raise CheckFailed(
+                "stored", f"{which.name} is said to have {which.bytes:,} bytes, at most {most:,} are read"
+            )
 
 
 def names_of(entry: Entry, content: bytes) -> list[str]:

@@ -167,7 +167,7 @@ class _Work(contextlib.AbstractContextManager["_Work"]):
                 self._settle(*reading.popleft())
 
     def _read(self, part: Part) -> list[bytes]:
-        return part.taken(self._tables.read_range(part.object, part.start, part.stop))
+        return self._tables.read_part(part)
 
     def _settle(self, task: _Task, reading: Future[list[bytes]]) -> None:
         """`task` opened, or why it was not."""

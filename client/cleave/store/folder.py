@@ -1,4 +1,4 @@
-"""A store in a folder. Objects are written beside their place, flushed, then moved in; heads change under a lock.
+"""A store in a folder; `cleave_shared.folder_store` opens it. Heads change under a lock.
 
 What is beside its place has a name of its own, `NAME-draft-...`, and is listed as an object that nobody names: where a
 writer was killed, the next sweeps it as it sweeps the rest.
@@ -10,15 +10,22 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import os
-import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cleave.files import placed
-from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked
-from cleave_shared.errors import InputError
+from cleave.store.storage import (
+    ConflictError,
+    ForeignError,
+    NotStoredError,
+    StoreError,
+    checked,
+    read_twice,
+    too_large,
+)
+from cleave_shared import folder_store, limits
+from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.folder_store import ForeignEntry
 
 LOCK_SECONDS = 30.0
 _LOCK = ".lock"
@@ -29,10 +36,11 @@ _HINTS = {
     errno.EROFS: "it can be asked there, but not changed",
 }
 _HINT = "see that it is a folder this user may read, and write where the table is changed"
+_FOREIGN = "Cleave makes no such entry: find out who put it there, remove that entry itself, then run the command again"
 
 
 class Folder:
-    """See Storage. `root` is made when something is first written."""
+    """See Storage. `root` is made when something is first written; it may be a link, and nothing below it may."""
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)
@@ -41,59 +49,55 @@ class Folder:
         except (OSError, RuntimeError):
             raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself") from None
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        path = self._path(name)
-        try:
-            with path.open("rb") as file:
-                file.seek(start)
-                return file.read(-1 if stop is None else stop - start)
-        except FileNotFoundError:
-            raise NotStoredError(f"{self.location}: an object of the table is not there") from None
-        except OSError as error:
-            raise self._failed("read", error) from None
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
+        count = most + 1 if stop is None else stop - start
+        with self._translated("read"):
+            content = folder_store.read(str(self._root), checked(name), start, count)
+        if stop is None and len(content) > most:
+            raise too_large(self.location, name, most)
+        return content
 
-    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
         try:
-            content = self.read(name)
+            content = self.read(name, most=most)
         except NotStoredError:
             return None
         return content, _version(content)
 
     def write(self, name: str, content: bytes) -> None:
-        path = self._path(name)
-        if path.exists():
-            raise ConflictError(f"{self.location}: an object of that name is there already")
-        self._write(path, content, overwrite=False)
+        with self._translated("written"):
+            folder_store.write(str(self._root), checked(name), content)
 
-    def copy(self, name: str, to: str) -> None:
-        self.write(to, self.read(name))
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
+        def same(content: bytes) -> bytes:
+            if len(content) != size or _version(content) != sha256:
+                raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
+            return content
+
+        self.write(to, read_twice(lambda: self.read(name, most=size), same))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        path = self._path(name)
-        with self._locked(path.parent):
-            found = self.read_versioned(name)
+        with self._locked(checked(name).rpartition("/")[0]):
+            found = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if (found[1] if found else None) != expected:
                 raise ConflictError(f"{self.location}: the table was changed by somebody else meanwhile")
-            self._write(path, content, overwrite=True)
+            with self._translated("written"):
+                folder_store.write(str(self._root), name, content, overwrite=True)
         return _version(content)
 
     def names(self, prefix: str) -> Iterator[str]:
-        top = self._path(prefix) if prefix else self._root
-        for folder, _, files in os.walk(top, onerror=self._unlisted):
-            for file in files:
-                name = str((Path(folder) / file).relative_to(self._root))
-                with contextlib.suppress(StoreError):  # locks are not objects
-                    yield checked(name)
+        with self._translated("listed"):
+            found = folder_store.listed(str(self._root), checked(prefix) if prefix else "")
+        for name in found:
+            with contextlib.suppress(StoreError):  # locks are not objects
+                yield checked(name)
 
     def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            try:
-                self._path(name).unlink(missing_ok=True)
-            except OSError as error:
-                raise self._failed("deleted", error) from None
+        with self._translated("deleted"):
+            folder_store.delete(str(self._root), map(checked, names))
 
     def link(self, name: str, seconds: int) -> str:  # noqa: ARG002 - a path does not expire
-        return self._path(name).as_uri()
+        return (self._root / checked(name)).as_uri()
 
     put_link = link  # who may read the folder may write there
 
@@ -104,65 +108,41 @@ class Folder:
     def close(self) -> None:
         pass
 
-    def _path(self, name: str) -> Path:
-        return self._root / checked(name)
-
-    def _unlisted(self, error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # else a store would seem to be empty
-            raise self._failed("listed", error)
-
-    def _write(self, path: Path, content: bytes, *, overwrite: bool) -> None:
+    @contextlib.contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """Raise errors of the opener as a store's."""
         try:
-            with placed(path, overwrite=overwrite, draft_name=_draft_name(path)) as file:
-                file.write(content)
+            yield
+        except ForeignEntry as entry:
+            raise ForeignError(self.location, entry.name, f"is {entry.kind}, not an object", _FOREIGN) from None
+        except FileNotFoundError:
+            raise NotStoredError(f"{self.location}: an object of the table is not there") from None
+        except FileExistsError:
+            raise ConflictError(f"{self.location}: an object of that name is there already") from None
         except OSError as error:
-            raise self._failed("written", error) from None
-        self._settle(path)
-
-    def _settle(self, path: Path) -> None:
-        """Flush the folders too: a name that is on no disk is lost with the power."""
-        for folder in (path.parent, path.parent.parent):
-            try:
-                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                if error.errno != errno.EINVAL:  # a file system that cannot
-                    raise self._failed("written", error) from None
+            hint = _HINTS.get(error.errno or 0, _HINT)
+            raise StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})", hint=hint) from None
 
     @contextlib.contextmanager
-    def _locked(self, folder: Path) -> Iterator[None]:
+    def _locked(self, folder: str) -> Iterator[None]:
         """Ends with the process, however that ends."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._failed("locked", error) from None
-        try:
+        with contextlib.ExitStack() as stack:
+            with self._translated("locked"):
+                handle = stack.enter_context(folder_store.lock_file(str(self._root), folder, _LOCK))
             until = time.monotonic() + LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise ConflictError(f"{self.location}: another process is writing this table") from None
-                    time.sleep(0.02)
-                except OSError as error:
-                    raise self._failed("locked", error) from None
+            while not self._took(handle):
+                if time.monotonic() > until:
+                    raise ConflictError(f"{self.location}: another process is writing this table")
+                time.sleep(0.02)
             yield
-        finally:
-            os.close(handle)
 
-    def _failed(self, what: str, error: OSError) -> StoreError:
-        hint = _HINTS.get(error.errno or 0, _HINT)
-        return StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})", hint=hint)
-
-
-def _draft_name(path: Path) -> str:
-    return f"{path.name}-draft-{secrets.token_hex(8)}"
+    def _took(self, handle: int) -> bool:
+        with self._translated("locked"):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
 
 
 def _version(content: bytes) -> str:

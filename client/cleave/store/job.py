@@ -169,7 +169,7 @@ class Job:
 
     def _load(self) -> _State | None:
         try:
-            sealed = self._storage.read(self._state_name)
+            sealed = self._storage.read(self._state_name, most=limits.MAX_MANIFEST_BYTES)
         except NotStoredError:
             return None
         try:

@@ -62,7 +62,7 @@ class PackingKeys:
             return ""
         known = self._opened(found[0])
         try:
-            content = self._storage.read(known.name) if known else b""
+            content = self._storage.read(known.name, most=known.bytes) if known else b""
         except NotStoredError:
             return f"lost; {_ANOTHER}"
         whole = known is not None and hashlib.sha256(content).hexdigest() == known.sha256

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.fetching import Fetched
+from cleave.store.foreign_parquet import require_readable
 from cleave.store.halves import half_of, is_text_in_parquet
 from cleave.store.index import Index
 from cleave.store.lanes import Integers
@@ -82,7 +83,11 @@ class Rebuilding:
         for half in ("plain", "sealed"):
             content = piece.fetched.extras.get(half)
             if content is not None:
-                self._table.take(f"stored_{half}", content)
+                # of rows that were taken in with --trust-rows nothing was opened yet
+                foreign = segment.contributor is not None or segment.sentinels is not None
+                if foreign:
+                    require_readable(content, segment.rows)
+                self._table.take(f"stored_{half}", content, one_thread=foreign)
                 if self._count(f"stored_{half}") != segment.rows:
                     raise _apart()
                 sources += f" POSITIONAL JOIN stored_{half} AS {half}"

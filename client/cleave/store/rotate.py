@@ -188,7 +188,7 @@ class _Rotation:
         if plain is None:
             return None
         name = f"{self._folder}/{new_id()}"
-        self._stores.plain.copy(plain.name, name)
+        self._stores.plain.copy(plain.name, name, plain.bytes, plain.sha256)
         return plain.model_copy(update={"name": name})
 
     def _draft(self, asked: str, head: str | None, done: list[Segment]) -> Draft:

@@ -24,8 +24,10 @@ from botocore.parsers import ResponseParserError
 from botocore.session import Session
 from urllib3.exceptions import HTTPError
 
-from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked
+from cleave.store.storage import ConflictError, NotStoredError, StoreError, checked, too_large
 from cleave.transport.aws import credentials_error, find_credentials, region_of
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
 _CONNECTIONS = 16
@@ -56,6 +58,7 @@ _NETWORK = "check the network, and try again"
 _NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names another service that speaks S3"
 _LONGEST_CODE = 60
 _READS = 3
+_PART_BYTES = 8 << 20  # of an answer that are read at once
 _GONE = {"NoSuchKey", "404", "NotFound"}
 _TAKEN = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 
@@ -80,21 +83,23 @@ class Bucket:
             "s3", region_name=region_of(session), endpoint_url=endpoint, config=_CONFIG
         )
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         wanted = {} if not start and stop is None else {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
-        return self._content(lambda: self._client.get_object(**self._object(name), **wanted))[0]
+        return self._content(name, most if stop is None else stop - start, wanted)[0]
 
-    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
         try:
-            return self._content(lambda: self._client.get_object(**self._object(name)))
+            return self._content(name, most, {})
         except NotStoredError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
 
-    def copy(self, name: str, to: str) -> None:
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:  # noqa: ARG002 - S3 copies what is not read
         source = self._object(name)
+        if self._try(lambda: int(self._client.head_object(**source)["ContentLength"])) != size:
+            raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
         self._try(lambda: self._client.copy_object(**self._object(to), CopySource=source))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
@@ -159,7 +164,7 @@ class Bucket:
         except NotStoredError as gone:  # what is to be written over
             raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
-            found = self.read_versioned(name)
+            found = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if found is None or found[0] != content:
                 raise
             return found[1]
@@ -169,11 +174,15 @@ class Bucket:
         whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
         return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
 
-    def _content(self, ask: Callable[[], Any]) -> tuple[bytes, str]:
+    def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
+        """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""
+
         def whole() -> tuple[bytes, str]:
-            answer = ask()
+            answer = self._client.get_object(**self._object(name), **wanted)
             with contextlib.closing(answer["Body"]) as body:
-                return body.read(), str(answer["ETag"])
+                if answer["ContentLength"] > most:
+                    raise too_large(self.location, name, most)
+                return self._received(name, body, most), str(answer["ETag"])
 
         for _ in range(_READS - 1):  # botocore repeats a request that fails, not an answer that breaks off
             try:
@@ -181,6 +190,15 @@ class Bucket:
             except _BrokenError:
                 pass
         return self._try(whole)
+
+    def _received(self, name: str, body: Any, most: int) -> bytes:
+        parts, size = [], 0
+        while part := body.read(_PART_BYTES):  # to the end, where botocore compares length and checksum
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise too_large(self.location, name, most)
+        return b"".join(parts)
 
     def _try(self, ask: Callable[[], Answer]) -> Answer:
         try:

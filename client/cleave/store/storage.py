@@ -1,6 +1,6 @@
 """What a store must be able to do; `folder` and `s3` do it.
 
-    read      whole objects, or a range of one
+    read      whole objects of a known size, or a range of one
     write     a new object: one that is there is never written over
     copy      an object to a new name, by the store itself where it can
     replace   an object that changes (a table's head), only if it is still as it was read
@@ -14,10 +14,14 @@ An object is there whole or not at all, and once written it stays as it is. Name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
-from cleave_shared.errors import ServiceError
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed, ServiceError
+
+Content = TypeVar("Content")
+Checked = TypeVar("Checked")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 _LONGEST_NAME = 512
@@ -42,8 +46,27 @@ class ConflictError(StoreError):
         super().__init__(message, hint=hint, status=status)
 
 
+class ForeignError(CheckFailed):
+    """An entry of the store that is no object: a link, a pipe, a device, or a file that is larger than its object."""
+
+    def __init__(self, location: str, name: str, what: str, hint: str) -> None:
+        super().__init__("stored", f"{location}: {name} {what}", hint=hint)
+
+
+def too_large(location: str, name: str, most: int) -> ForeignError:
+    """The error for an object of more than `most` bytes, of which nothing was read."""
+    return ForeignError(
+        location,
+        name,
+        f"has more than the {most:,} bytes that it may have",
+        "find out who writes to the store; restore the object from a backup, or delete it",
+    )
+
+
 class Storage(Protocol):
-    """Thread-safe. Everything raises StoreError, never with an object's content, and no wait is without an end."""
+    """Thread-safe. Everything raises StoreError, and ForeignError for an entry that is no object, never with an
+    object's content. No wait is without an end, and no more is read than `most` bytes.
+    """
 
     location: str  # as the user named it
 
@@ -52,20 +75,30 @@ class Storage(Protocol):
         """What every link begins with, up to a slash."""
         ...
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Bytes `start`..`stop` of an object. Raises NotStoredError."""
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
+        """Bytes `start`..`stop` of an object; all of it, at most `most` bytes, where `stop` is None.
+
+        Raises NotStoredError, and ForeignError for a larger object.
+        """
         ...
 
-    def read_versioned(self, name: str) -> tuple[bytes, str] | None:
-        """An object's content and what `replace` wants as `expected`; None where there is none."""
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+        """An object's content and what `replace` wants as `expected`; None where there is none.
+
+        Raises ForeignError for an object of more than `most` bytes.
+        """
         ...
 
     def write(self, name: str, content: bytes) -> None:
         """Raises ConflictError if there is an object of that name."""
         ...
 
-    def copy(self, name: str, to: str) -> None:
-        """Write a new object `to` as `name` is. Raises NotStoredError."""
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
+        """Write a new object `to` as `name` is. Raises NotStoredError.
+
+        Raises CheckFailed, before anything is written, for an object of another size. A store that reads what it
+        copies compares the digest too.
+        """
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
@@ -94,3 +127,14 @@ def checked(name: str) -> str:
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or ".." in name:
         raise StoreError("the store names an object as no object of Cleave's is named")
     return name
+
+
+def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked]) -> Checked:
+    """Return `check` of what `read` gives. Where that raises CheckFailed it is read once more: a bit may have flipped
+    on the way.
+    """
+    content = read()
+    try:
+        return check(content)
+    except CheckFailed:
+        return check(read())

@@ -15,11 +15,13 @@ from pydantic import ValidationError
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_id_of, key_moved_to
+from cleave.store.index import Part
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, folder_of_keys, new_id
 from cleave.store.memory import Memory
-from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
+from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError, read_twice
 from cleave.store.vault import DAMAGED, Vault
+from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -87,7 +89,7 @@ class Tables:
     def _latest(self, tag: str) -> Opened | None:
         for left in reversed(range(_TRIES)):
             seen = self._memory.newest(self._seen(tag))  # before the head: others here may commit in between
-            found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
+            found = self._found_head(tag)
             if found is None:
                 return None
             try:
@@ -97,9 +99,17 @@ class Tables:
                     raise
         return None
 
-    def _believed(self, tag: str, content: bytes, version: str, seen: tuple[str, int] | None) -> Opened:
+    def _found_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
+        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed."""
+
+        def marked(found: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
+            return (self._heads.load(tag, found[0]), found[1]) if found else None
+
+        return read_twice(lambda: self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
+
+    def _believed(self, tag: str, head: dict[str, Any], version: str, seen: tuple[str, int] | None) -> Opened:
         """What a head shows, unless a newer version or another table was seen here in its place."""
-        head = self._read_head(tag, content)
+        self._require_not_moved(head)
         if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
             raise CheckFailed(
                 "stored",
@@ -139,6 +149,8 @@ class Tables:
         before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self._stores.apart())
         vault = Vault(self._key, manifest.table_id)
         written = self.seal(self.folder(manifest.table), vault, manifest.model_dump_json().encode())
+        if written.bytes > limits.MAX_MANIFEST_BYTES:
+            raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
         head = {
             "key_id": self._key.key_id,
             "table_id": manifest.table_id,
@@ -161,7 +173,7 @@ class Tables:
             return store.replace(place, content, expected)
         except StoreError as failure:
             try:
-                found = store.read_versioned(place)
+                found = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
             except StoreError:
                 if isinstance(failure, ConflictError):
                     raise failure from None
@@ -210,7 +222,7 @@ class Tables:
         damaged only that.
         """
         place, vault = self._draft(name, version)
-        found = self._stores.sensitive.read_versioned(place)
+        found = self._stores.sensitive.read_versioned(place, limits.MAX_MANIFEST_BYTES)
         if found is None:
             return None, None
         try:
@@ -238,23 +250,25 @@ class Tables:
 
     def read(self, which: Object, *, plain: bool = False) -> bytes:
         """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
-        content = self._read(which, 0, None, plain=plain)
-        if hashlib.sha256(content).hexdigest() != which.sha256:
-            place = self._place(plain=plain).location
-            raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
-        return content
 
-    def read_range(self, which: Object, start: int, stop: int | None) -> bytes:
-        """Bytes `start`..`stop` of an object of the sensitive store, to be checked by the caller; all of it without.
+        def written(content: bytes) -> bytes:
+            if hashlib.sha256(content).hexdigest() != which.sha256:
+                place = self._place(plain=plain).location
+                raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
+            return content
 
-        Raises CheckFailed for an object that is lost.
-        """
-        return self.read(which) if stop is None else self._read(which, start, stop)
+        return read_twice(lambda: self._read(which, 0, None, plain=plain), written)
+
+    def read_part(self, part: Part) -> list[bytes]:
+        """Ciphertexts of an object of the sensitive store. Raises CheckFailed for one that is lost or damaged."""
+        if part.stop is None:
+            return part.taken(self.read(part.object))
+        return read_twice(lambda: self._read(part.object, part.start, part.stop), part.taken)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
         store = self._place(plain=plain)
         try:
-            content = store.read(which.name, start, stop)
+            content = store.read(which.name, start, stop, which.bytes)
         except NotStoredError:
             raise LostError("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
         with self._counting:
@@ -314,9 +328,8 @@ class Tables:
 
     def moved_to(self, name: str) -> str | None:
         """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
-        tag = self._tag(name)
-        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
-        return key_moved_to(self._heads.load(tag, found[0])) if found else None
+        found = self._found_head(self._tag(name))
+        return key_moved_to(found[0]) if found else None
 
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """From here on the table can be opened under the key `key_id` alone. Raises ConflictError if it was changed."""
@@ -328,8 +341,8 @@ class Tables:
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
         tag = self._tag(name)
-        found = self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}")
-        if found is None or key_moved_to(self._heads.load(tag, found[0])) is None:
+        found = self._found_head(tag)
+        if found is None or key_moved_to(found[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
         for store in self._stores.apart():
             store.delete([each for each in store.names(f"tables/{tag}") if each != f"tables/{tag}/{_HEAD}"])
@@ -359,14 +372,12 @@ class Tables:
         place = self._stores.sensitive.location
         return self._key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
 
-    def _read_head(self, tag: str, content: bytes) -> dict[str, Any]:
-        head = self._heads.load(tag, content)
+    def _require_not_moved(self, head: dict[str, Any]) -> None:
         if (key_id := key_moved_to(head)) is not None:
             raise InputError(
                 f"{self._stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
-        return head
 
     def _open(self, head: dict[str, Any], version: str) -> Opened:
         vault = Vault(self._key, head["table_id"])

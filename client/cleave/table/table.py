@@ -49,11 +49,17 @@ class Table:
         self.others[name] = relation
         self.derived_of_others[name] = other.schema.derived
 
-    def take(self, relation: str, content: bytes) -> None:
-        """Make `relation` of a Parquet file that is on no disk."""
+    def take(self, relation: str, content: bytes, *, one_thread: bool = False) -> None:
+        """Make `relation` of a Parquet file that is on no disk. `one_thread`: each of several would hold a page."""
         os.ftruncate(self._scratch, 0)
         os.pwrite(self._scratch, content, 0)
-        self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
+        if one_thread:
+            self.connection.execute("SET threads = 1")
+        try:
+            self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
+        finally:
+            if one_thread:
+                self.connection.execute("RESET threads")
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""

@@ -24,11 +24,16 @@ class Stopped(ServiceError):  # noqa: N818 - named for what happened
     """Somebody stopped the query, mostly Ctrl-C."""
 
 
+_QUERY = "the query was not answered", "the services' logs tell what they were doing"
+
+
 class Deadline:
     """`seconds` from now. Thread-safe; the threads of a query wait with `result` and `sleep` only."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, words: tuple[str, str] = _QUERY) -> None:
+        """`words` for its error: what did not happen in time, and where to look."""
         self.seconds = seconds
+        self._words = words
         self._end = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._waits: set[Future[None]] = set()
@@ -117,7 +122,8 @@ class Deadline:
             self._waits.discard(future)
 
     def _over(self) -> OutOfTime:
+        what, where = self._words
         return OutOfTime(
-            f"the query was not answered within the {self.seconds:g} seconds it was given",
-            hint="give it more with --timeout SECONDS; the services' logs tell what they were doing",
+            f"{what} within the {self.seconds:g} seconds it was given",
+            hint=f"give it more with --timeout SECONDS; {where}",
         )

@@ -1,0 +1,228 @@
+"""Objects of a store in a folder, opened so that nothing in the folder leads out of it or holds its reader up.
+
+Anyone who may write to a store may put links, pipes and devices into it. So each component of a name is opened by
+itself, relative to the folder before it, and through no symbolic link. Only regular files are objects, and the size of
+one is that of the opened file. Writing, renaming, deleting and listing work relative to opened folders too.
+
+The root is what the user typed, and may be a link. Names are checked by the caller: parts and slashes, no `..`.
+
+Every function raises OSError where the system fails, and ForeignEntry for a component that is no folder and no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ROOT | os.O_NOFOLLOW
+# O_NONBLOCK: a pipe that nothing writes to must not hold its reader; it changes nothing for regular files
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 8  # folders below the root; objects are two below it
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+class ForeignEntry(Exception):  # noqa: N818 - named for what it found
+    """An entry of the store that is no object: `name` in the store, `kind` as messages call it."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(f"{name} is {kind}")
+        self.name = name
+        self.kind = kind
+
+
+@contextlib.contextmanager
+def opened(root: str, name: str) -> Iterator[tuple[BufferedReader, int]]:
+    """Open the object `name` for reading, with its size in bytes."""
+    with _parent(root, name) as (inside, last):
+        handle = _open(last, os.O_RDONLY | _FILE, inside, name)
+    with open(handle, "rb") as file:
+        yield file, os.fstat(handle).st_size
+
+
+def read(root: str, name: str, start: int, most: int) -> bytes:
+    """Return at most `most` bytes of an object from `start` on. Memory is taken for what is there, not for `most`."""
+    with opened(root, name) as (file, size):
+        file.seek(start)
+        return file.read(max(0, min(most, size - start)))
+
+
+def write(root: str, name: str, content: bytes, *, overwrite: bool = False) -> None:
+    """Write an object beside its place, flush it, then move it there: it is there whole or not at all.
+
+    Without `overwrite` raises FileExistsError for an entry of that name. Folders are made where they are missing. A
+    writer that is killed leaves a file `LAST-draft-...`.
+    """
+    with _parent(root, name, make=True) as (inside, last):
+        if not overwrite and _mode(last, inside) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        draft = f"{last}-draft-{secrets.token_hex(8)}"
+        with _closing(os.open(draft, _NEW, 0o600, dir_fd=inside)) as handle:
+            try:
+                with open(handle, "wb", closefd=False) as file:
+                    file.write(content)
+                os.fsync(handle)
+                if overwrite:
+                    os.replace(draft, last, src_dir_fd=inside, dst_dir_fd=inside)
+                else:  # fails if the name is taken, without a moment between look and leap
+                    os.link(draft, last, src_dir_fd=inside, dst_dir_fd=inside, follow_symlinks=False)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(draft, dir_fd=inside)
+        _flush(inside)
+    with _parent(root, name.rpartition("/")[0]) as (above, _):
+        _flush(above)
+
+
+def exists(root: str, name: str) -> bool:
+    """Return whether anything of that name is there, object or not."""
+    try:
+        with _parent(root, name) as (inside, last):
+            return _mode(last, inside) is not None
+    except FileNotFoundError:
+        return False
+
+
+def delete(root: str, names: Iterable[str]) -> None:
+    """Delete objects, and pass over those that are not there. A link in the place of an object goes, not its target."""
+    for _, together in itertools.groupby(names, lambda name: name.rpartition("/")[0]):
+        first, *others = together
+        with contextlib.suppress(FileNotFoundError), _parent(root, first) as (inside, last):
+            for each in (last, *(other.rpartition("/")[2] for other in others)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(each, dir_fd=inside)
+
+
+def listed(root: str, prefix: str) -> list[str]:
+    """Return the names of all files below the folder `prefix` ("": the root); none where it is not there."""
+    found: list[str] = []
+    try:
+        with _folder(root, prefix.split("/") if prefix else []) as inside:
+            _walk(inside, prefix, found)
+    except FileNotFoundError:
+        return []
+    return found
+
+
+@contextlib.contextmanager
+def lock_file(root: str, folder: str, name: str) -> Iterator[int]:
+    """Open the file `name` of `folder` to be locked. Both are made where they are missing."""
+    whole = f"{folder}/{name}" if folder else name
+    with _parent(root, whole, make=True) as (inside, last):
+        handle = _open(last, os.O_RDWR | os.O_CREAT | _FILE, inside, whole)
+    with _closing(handle):
+        yield handle
+
+
+def _walk(inside: int, prefix: str, found: list[str]) -> None:
+    with os.scandir(inside) as entries:
+        for entry in entries:
+            name = f"{prefix}/{entry.name}" if prefix else entry.name
+            if entry.is_file(follow_symlinks=False):
+                found.append(name)
+            elif not entry.is_dir(follow_symlinks=False):
+                _refuse(entry.name, inside, name)
+            elif name.count("/") >= _DEEPEST:
+                raise ForeignEntry(name, "a folder far below the store's own")
+            else:
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    _closing(_open(entry.name, _FOLDER, inside, name)) as below,
+                ):
+                    _walk(below, name, found)
+
+
+@contextlib.contextmanager
+def _parent(root: str, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The opened folder of an object, and the last part of its name."""
+    *folders, last = name.split("/")
+    with _folder(root, folders, make=make) as inside:
+        yield inside, last
+
+
+@contextlib.contextmanager
+def _folder(root: str, parts: list[str], *, make: bool = False) -> Iterator[int]:
+    if make:
+        with contextlib.suppress(FileExistsError):  # a file is found to be none when it is opened
+            os.makedirs(root, 0o700)
+    with contextlib.ExitStack() as stack:
+        inside = stack.enter_context(_closing(os.open(root, _ROOT)))
+        for depth, part in enumerate(parts, 1):
+            name = "/".join(parts[:depth])
+            try:
+                below = _open(part, _FOLDER, inside, name)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):  # another writer was first
+                    os.mkdir(part, 0o700, dir_fd=inside)
+                below = _open(part, _FOLDER, inside, name)
+            inside = stack.enter_context(_closing(below))
+        yield inside
+
+
+def _open(part: str, flags: int, inside: int, name: str) -> int:
+    """Open one component, which `flags` say is a folder or else a file. Raises ForeignEntry for any other kind."""
+    try:
+        handle = os.open(part, flags, 0o600, dir_fd=inside)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if not stat.S_ISDIR(_mode(part, inside) or 0):
+            _refuse(part, inside, name)
+        raise
+    mode = os.fstat(handle).st_mode
+    if not (stat.S_ISDIR(mode) if flags & os.O_DIRECTORY else stat.S_ISREG(mode)):
+        os.close(handle)
+        raise ForeignEntry(name, _kind(mode))
+    return handle
+
+
+def _refuse(part: str, inside: int, name: str) -> None:
+    """Raise ForeignEntry unless the entry is a regular file, or gone."""
+    mode = _mode(part, inside)
+    if mode is not None and not stat.S_ISREG(mode):
+        raise ForeignEntry(name, _kind(mode))
+
+
+def _mode(part: str, inside: int) -> int | None:
+    """The mode of an entry itself, whatever it leads to; None where there is none."""
+    try:
+        return os.stat(part, dir_fd=inside, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _kind(mode: int) -> str:
+    return next((word for is_one, word in _KINDS if is_one(mode)), "no regular file")
+
+
+def _flush(folder: int) -> None:
+    """Put the names in a folder on the disk: a name that is on no disk is lost with the power."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
+
+
+@contextlib.contextmanager
+def _closing(handle: int) -> Iterator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
