@@ -142,7 +142,7 @@ def over_stored(where: Place, url: str | None, askers: int, seconds: float) -> L
     def append() -> None:
         while not over.is_set():
             begun.append(time.time())
-            where.put("--append")
+            where.put("--append", "--again")
             done.append(time.time())
 
     writer = threading.Thread(target=append)

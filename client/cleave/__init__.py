@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from cleave_shared.errors import (
         CheckFailed,
         CleaveError,
+        CleaveWarning,
         InputError,
         KeyFileError,
         QueryRefused,
@@ -80,6 +81,7 @@ __all__ = [
     "Binary",
     "CheckFailed",
     "CleaveError",
+    "CleaveWarning",
     "Column",
     "Connection",
     "Contribution",
@@ -149,7 +151,8 @@ _HOMES = {
     "cleave.simple": "Question",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave.warming": "MadeAhead",
-    "cleave_shared.errors": "CheckFailed CleaveError InputError KeyFileError QueryRefused ServiceError Undecided",
+    "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
+    "ServiceError Undecided",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

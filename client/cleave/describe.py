@@ -113,7 +113,8 @@ class Description:
     `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
     `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
     table, where its sensitive and its plain half rest; requests are then of objects. `made_ahead`: of the ciphertexts
-    that would be sent, those that `cleave warm` has made.
+    that would be sent, those that `cleave warm` has made. `trust`: what the answer is not checked against, where that
+    is more than usual.
     """
 
     table: str
@@ -133,6 +134,7 @@ class Description:
     ways: tuple[Way, ...] = ()
     made_ahead: int = 0
     takes: Takes | None = None
+    trust: str = ""
 
 
 _READ, _UNREAD = "read here, nothing of it sent", "not read, stays here"

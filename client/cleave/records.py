@@ -1,8 +1,8 @@
 """An answer as named and typed columns, for programs: what files, frames and cursors are made of.
 
 A column that comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact,
-NULL: no bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a last column
-`undecided` says what.
+NULL: no bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column
+`undecided` at the end says what. After bounds, a last column `scanned` names the columns that are sums of a scan.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
     if marked:
         names.append("undecided")
         types.append("VARCHAR")
+    scanned = ", ".join(result.scanned_columns) or "rows"
+    if told := bounds and result.scanned:
+        names.append("scanned")
+        types.append("VARCHAR")
     rows = []
     for place, mark in enumerate(marks):
         row: list[Any] = []
@@ -70,7 +74,7 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
-        rows.append([*row, mark or None] if marked else row)
+        rows.append([*row, *([mark or None] if marked else []), *([scanned] if told else [])])
     return Records(unique_names(names), types, rows)
 
 

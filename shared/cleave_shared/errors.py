@@ -17,6 +17,12 @@ They say what was got and what was expected, and name file, column and row where
 from __future__ import annotations
 
 DISTRUST = "nothing of this answer can be trusted: ask again, and if it happens again do not use this service"
+DAMAGED = "restore the store from a backup or an older version; `cleave verify` tells what else is damaged"
+_HINTS = {"stored": DAMAGED}  # by check, where it is not a service that failed
+
+
+class CleaveWarning(UserWarning):
+    """Something that its user should know beside a result. Its text is safe to show: it holds no value and no key."""
 
 
 class CleaveError(Exception):
@@ -76,8 +82,8 @@ class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
 
     exit_code = 7
 
-    def __init__(self, check: str, message: str, *, hint: str | None = DISTRUST) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, check: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or _HINTS.get(check, DISTRUST))
         self.check = check
 
 

@@ -84,7 +84,7 @@ def _query(sql: str, *words: str) -> list[str]:
 
 def test_what_a_contributor_is_told(parties: Parties) -> None:
     parties.play("cleave contributor collect")
-    told = parties.at("north").run(*PUT.split()).stderr
+    told = parties.at("north").run(*PUT.split(), "--again").stderr
     assert "plain: ward; sealed: sex; encrypted: age, bill" in told
     assert "version 2 of contributor" in told
     fingerprint = re.search(r"SHA256:\S+", told.replace(",", " "))

@@ -111,6 +111,10 @@ def test_verify_names_what_is_damaged(place: Place) -> None:
     assert result.exit_code == 7
     assert "damaged" in result.stdout
     assert "Traceback" not in result.output
+    largest.unlink()
+    result = place.cli.run(*place.words("verify", "trial"))
+    assert (result.exit_code, "lost" in result.stdout) == (7, True)
+    assert result.stderr.splitlines()[-1] == "hint: restore the store from a backup or an older version"
 
 
 def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ def test_append_and_replace() -> None:
     with pytest.raises(cleave.InputError, match="is there already"):
         cleave.put(FRAME, "t", store="s", schema=KINDS)
     assert cleave.append(FRAME, "t", store="s", schema=KINDS).rows == 6
+    with pytest.warns(cleave.CleaveWarning, match="version 2 added these very rows: nothing is added now") as caught:
+        assert cleave.append(FRAME, "t", store="s", schema=KINDS).rows == 6
+    assert [each.filename for each in caught] == [__file__]
+    assert cleave.append(FRAME, "t", store="s", schema=KINDS, again=True).rows == 9
     with pytest.raises(cleave.InputError, match="the schema is not that"):
         cleave.append(FRAME, "t", store="s", schema={**KINDS, "name": "local"})
     assert cleave.put(FRAME.head(1), "t", store="s", schema=KINDS, replace=True, by=[]).by == ()

@@ -92,10 +92,10 @@ def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
     assert world.collect() == []
     version = world.open().manifest.version
     world.contribute("north", SOUTH)
-    world.contribute("north", SOUTH)
+    world.contribute("north", NORTH)
     assert [len(each.added) for each in world.collect("north")] == [2]
     assert world.open().manifest.version == version + 1
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH * 2, SUMS)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2 + SOUTH, SUMS)
 
 
 def test_a_contributor_that_is_not_registered_counts_for_nothing(world: World) -> None:
@@ -118,13 +118,13 @@ def test_a_contributor_replaces_what_it_put(world: World) -> None:
 
 
 def test_what_is_taken_in_is_the_owners(world: World) -> None:
-    """Copies of it: nothing of the contributor's folder is read again, and only the head is left there."""
+    """Copies of it: nothing of the contributor's folder is read again; only its head and draft are left there."""
     head = world.contribute("north", NORTH)
     folder = world.contributions("north").folder
     assert len(list(world.sensitive().names(folder))) > 5
     world.collect()
     for store in (world.stores().sensitive, world.stores().plain):
-        store.delete([f"{folder}/head"])
+        store.delete([f"{folder}/head", f"{folder}/draft"])
         assert list(store.names(folder)) == []
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
     folders = {name.rpartition("/")[0] for name in world.open().manifest.objects()}
@@ -136,9 +136,9 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     folder = world.contributions("north").folder
     one = len(list(world.sensitive().names(folder))) if world.contribute("north", NORTH) else 0
     world.contribute("north", SOUTH)
-    assert len(list(world.sensitive().names(folder))) == 2 * one - 1
+    assert len(list(world.sensitive().names(folder))) == 2 * one - 2  # head and draft are there once
     world.contribute("north", NORTH, replace=True)
-    assert len(list(world.sensitive().names(folder))) == one
+    assert len(list(world.sensitive().names(folder))) == one - 1  # whose draft is needed no more
     world.collect()
     world.contribute("north", SOUTH)
     assert len(list(world.sensitive().names(folder))) == one

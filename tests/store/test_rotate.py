@@ -57,7 +57,7 @@ def made(world: World) -> World:
 
 def append(world: World) -> None:
     tables, stores = world.tables()
-    putting.append(tables, stores, world.key, world.table(OWN), "trial", Silent())
+    putting.append(tables, stores, world.key, world.table(OWN), "trial", Silent(), again=True)
 
 
 def under(world: World, new: SecretKey, stores: Stores | None = None) -> Opened:

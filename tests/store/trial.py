@@ -31,7 +31,7 @@ class World:
         schema = load_schema(SAMPLE / "patients.schema.toml")
         with open_table([SAMPLE / "patients.csv"], schema) as table:
             if append:
-                putting.append(self.tables, self.stores, self.key, table, "trial", Silent())
+                putting.append(self.tables, self.stores, self.key, table, "trial", Silent(), again=True)
             else:
                 putting.put(self.tables, self.stores, self.key, table, "trial", by, Silent(), **options)
 

@@ -154,7 +154,7 @@ def ask(
         prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, options, timeout, strict=strict)
     for warning in answer.result.warnings:
-        warnings.warn(warning, UndecidedWarning, stacklevel=_level())
+        warnings.warn(warning, UndecidedWarning, stacklevel=level())
     return Result(planned, raw, time.perf_counter() - started, answer)
 
 
@@ -164,10 +164,10 @@ def _text(sql: object) -> str:
     return sql
 
 
-def _level() -> int:
-    """Of the first frame outside of this room, seen from the function that warns."""
+def level() -> int:
+    """Stack level of the first frame outside of this program, seen from the function that warns."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave.api"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave."):
         frame, level = frame.f_back, level + 1
     return level
 

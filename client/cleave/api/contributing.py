@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cleave.api.bars import bars
 from cleave.api.opening import Data, PassphraseLike, SchemaLike, lazy
-from cleave.api.stored import StoredTable, stores_at, tables_in, told
+from cleave.api.stored import StoredTable, stores_at, tables_in, told, warn
 from cleave.session import DEFAULT_IDENTITY, IDENTITY_VARIABLE
 from cleave_shared.dataclass import dataclass
 
@@ -34,6 +34,7 @@ def contribute(
     fingerprint: str | None = None,
     schema: SchemaLike | None = None,
     replace: bool = False,
+    again: bool = False,
     profile: str | None = None,
     region: str | None = None,
     progress: bool | None = None,
@@ -43,6 +44,7 @@ def contribute(
     Its owner alone can read them, and takes them in with `collect`. `identity`: the file that `cleave key contributor`
     made; else CLEAVE_IDENTITY, else ~/.config/cleave/contributor.pem. `fingerprint`: that of the public key as its
     owner told it. A call that was stopped goes on where it was when it is made again with the same data.
+    Where the last one put just these rows, a warning says so and nothing is added unless `again`.
 
     Raises InputError, KeyFileError, ServiceError, CheckFailed. No message holds a value of the table.
     """
@@ -52,7 +54,7 @@ def contribute(
     invited = read_invited(name, Path(public_key), who, fingerprint)
     unread = lazy(data, invited.schema if schema is None else schema, name)
     with stores_at(store, profile, region) as stores, unread.stream() as rows, bars(progress)() as shown:
-        head, count = invited.contributions(stores).put(rows, shown, replace=replace)
+        head, count = invited.contributions(stores, warn).put(rows, shown, replace=replace, again=again)
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
 
 

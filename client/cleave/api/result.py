@@ -64,6 +64,11 @@ class Result:
         return tuple(column.source for column in self._table.columns)
 
     @property
+    def scanned(self) -> tuple[bool, ...]:
+        """For every column, whether its sums are those of a scan: a sensitive service that lies could have set them."""
+        return tuple(self._table.is_scanned(place) for place in range(len(self.columns)))
+
+    @property
     def rows(self) -> list[tuple[Any, ...]]:
         types = self._table.types
         return [
@@ -117,7 +122,8 @@ class Result:
     def df(self, *, bounds: bool = False) -> pd.DataFrame:
         """A pandas DataFrame; decimals stay Decimal, whole numbers with NULLs become Int64.
 
-        `bounds`: with a column NAME_bound after each that comes from ciphertexts. Where the bounds leave something
+        `bounds`: with a column NAME_bound after each that comes from ciphertexts, and `scanned` last where a scan gave
+        sums. Where the bounds leave something
         undecided there is a last column `undecided` in any case. Raises InputError without pandas.
         """
         try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cleave.api.ask import level
 from cleave.api.bars import bars
 from cleave.api.opening import Data, PassphraseLike, SchemaLike, access_to, lazy
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CleaveWarning, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +132,7 @@ def append(
     *,
     store: str | Path,
     schema: SchemaLike | None = None,
+    again: bool = False,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     profile: str | None = None,
@@ -137,6 +140,9 @@ def append(
     progress: bool | None = None,
 ) -> StoredTable:
     """Add rows to a stored table, under the schema it has. Otherwise as `put`.
+
+    Where the table's last change added just these rows, a warning says so and nothing is added unless `again`: a call
+    that was stopped can be made again as it is.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "growing", store="tables", by=["ward"])
@@ -149,7 +155,7 @@ def append(
     with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret):
         unread = lazy(data, schema, name)
         with unread.stream() as rows, bars(progress)() as shown:
-            opened = putting.append(tables, stores, secret, rows, name, shown)
+            opened = putting.append(tables, stores, secret, rows, name, shown, again=again, say=warn)
         tables.sweep(opened)
         return told(opened)
 
@@ -197,6 +203,11 @@ def pull(
             return Pulled(pull_arrow(stored, shown))
         pull_into(stored, Path(output), shown)
         return None
+
+
+def warn(text: str) -> None:
+    """Warn at the line that called the API."""
+    warnings.warn(text, CleaveWarning, stacklevel=level())
 
 
 @contextlib.contextmanager

@@ -97,6 +97,7 @@ def create_cli(
         ] = False,
     ) -> None:
         ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet, planner=planner)
+        console.show_warnings(quiet=quiet)
 
     app.command()(schema)
     app.add_typer(key_commands(export, new_contributor, rotate), name="key")

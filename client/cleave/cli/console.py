@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 from cleave.printable import printable
 from cleave.session import Silent
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CleaveWarning, InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -59,6 +60,27 @@ def say(text: str) -> None:
 def saying(*, quiet: bool) -> Callable[[str], None]:
     """Says what may hold anything, one text a line; nothing where it is to be `quiet`."""
     return (lambda _: None) if quiet else (lambda text: say(printable(text)))
+
+
+def show_warnings(*, quiet: bool) -> None:
+    """Have this program's own warnings said on stderr, each text once; none where `quiet`."""
+    warnings.simplefilter("ignore" if quiet else "once", CleaveWarning)
+    others = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, CleaveWarning):
+            say(f"warning: {printable(str(message))}")
+        else:
+            others(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
 
 
 def report_error(message: str, hint: str | None = None) -> None:

@@ -61,7 +61,9 @@ def contribute(
     schema: Path | None,
     profile: str | None,
     region: str | None,
+    *,
     replace: bool,
+    again: bool,
 ) -> None:
     from cleave.store.invited import read_invited  # noqa: PLC0415 - what `put` of one's own does without
     from cleave.table.lazy import of_files  # noqa: PLC0415
@@ -75,7 +77,7 @@ def contribute(
     stores = open_place(store, profile, region)
     try:
         with console.progress(quiet=settings.quiet) as progress, unread.stream() as stream:
-            head, rows = invited.contributions(stores, say).put(stream, progress, replace=replace)
+            head, rows = invited.contributions(stores, say).put(stream, progress, replace=replace, again=again)
     finally:
         stores.close()
     if not settings.quiet:

@@ -51,7 +51,8 @@ def _markdown(answer: Result) -> str:
         return f"| {' | '.join(_MARKUP.sub(_escaped, printable(cell)) for cell in cells)} |"
 
     rule = ["---:" if heading.justify == "right" else "---" for heading in headings]
-    return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows)])
+    trust = ["", printable(answer.result.trust)] if answer.result.trust else []
+    return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows), *trust])
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -46,14 +46,18 @@ def answer_text(answer: Result) -> str:
 def cells(result: ResultTable) -> tuple[list[Heading], list[list[str]]]:
     """Headings and cells as people read them, undecided ones marked."""
     headings = [
-        Heading(column.name, column.source, "left" if _is_text(column, type_) else "right")
-        for column, type_ in zip(result.columns, result.types, strict=True)
+        Heading(column.name, _origin(result, place), "left" if _is_text(column, type_) else "right")
+        for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
     ]
     rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(len(result.rows))]
     if any(result.doubts):
         headings.append(Heading("row"))
         rows = [[*shown, _doubt(result.doubts_of(row))] for row, shown in enumerate(rows)]
     return headings, rows
+
+
+def _origin(result: ResultTable, place: int) -> str:
+    return f"{result.columns[place].source}{', scanned' if result.is_scanned(place) else ''}"
 
 
 def _is_text(column: Output, type_: str) -> bool:
@@ -88,8 +92,10 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
     return dump(
         {
             "columns": [
-                {"name": column.name, "source": column.source} | ({"reason": column.reason} if column.reason else {})
-                for column in result.columns
+                {"name": column.name, "source": column.source}
+                | ({"reason": column.reason} if column.reason else {})
+                | ({"scanned": True} if result.is_scanned(place) else {})
+                for place, column in enumerate(result.columns)
             ],
             "rows": [[value for value, _ in row] for row in published],
             "bounds": [[bound for _, bound in row] for row in published],
@@ -102,6 +108,7 @@ def answer_json(answer: Result, *, raw: bool = False) -> str:
                 "rows": [result.doubts_of(row) for row in range(len(result.rows))],
             },
             "warnings": result.warnings,
+            **({"trust": result.trust} if result.trust else {}),
             "checks": answer.checks,
             "plan": {name: fact for name, fact in asdict(answer.usage).items() if fact is not None},
             "timings": answer.timings,
@@ -134,6 +141,8 @@ def plan_text(plan: Description) -> str:
         sections.append("Ways to answer it, and about what each takes\n" + _indented(_way_table(plan.ways)))
     if plan.takes is not None:
         sections.append(_takes(plan.takes, stored=plan.places is not None))
+    if plan.trust:
+        sections.append(f"How far it can be trusted\n  {plan.trust}")
     sections.append("Columns\n" + _indented(_column_table(plan.columns, sent=plan.places is None)))
     if plan.encrypted:
         sections.append("Encrypted columns made for this query\n" + _indented(_encrypted_table(plan.encrypted)))
@@ -198,6 +207,8 @@ def footer(answer: Result, seconds: float) -> str:
         lines.append(usage.suppression)
     for reason in reasons_of((each.name, each.reason) for each in answer.result.columns):
         lines.append(f"{local_words(usage)}: {printable(reason)}")
+    if answer.result.trust:
+        lines.append(printable(answer.result.trust))
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
     asked = f"{counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, {sized(usage.bytes_received)} down"
     if usage.objects_read is not None:

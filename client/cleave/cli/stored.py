@@ -109,6 +109,13 @@ def put(
         ),
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add the rows to the table that is there.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="With --append or --public-key: add the rows even if the last change added just the same ones.",
+        ),
+    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Put the table anew in place of the one there.")] = False,
     drop_contributors: Annotated[
         bool,
@@ -148,8 +155,11 @@ def put(
     if public_key is not None:
         if append or by is not None or lossless or scan or scan_moments or drop_contributors:
             raise typer.BadParameter("--public-key goes by what its owner's table was put with: leave the others out")
-        contribute(ctx.obj, files, table, store, public_key, identity, fingerprint, schema, profile, region, replace)
+        who = public_key, identity, fingerprint
+        contribute(ctx.obj, files, table, store, *who, schema, profile, region, replace=replace, again=again)
         return
+    if again and not append:
+        raise typer.BadParameter("--again goes with --append or --public-key")
     if fingerprint is not None:
         raise typer.BadParameter("--fingerprint goes with --public-key")
     if drop_contributors and not replace:
@@ -168,7 +178,7 @@ def put(
         console.progress(quiet=settings.quiet) as progress,
     ):
         if append:
-            opened = putting.append(tables, stores, secret, rows, table, progress, say=say)
+            opened = putting.append(tables, stores, secret, rows, table, progress, again=again, say=say)
         else:
             columns = None if by is None else [word.strip() for word in by.split(",") if word.strip()]
             kept = {"lossless": lossless, "scan": scan, "scan_moments": scan_moments, "replace": replace}
@@ -355,7 +365,8 @@ def verify(
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:
-        raise CheckFailed("stored", f"{counted(len(damages), 'object')} of table {name!r} lost or damaged")
+        told = f"{counted(len(damages), 'object')} of table {name!r} lost or damaged"
+        raise CheckFailed("stored", told, hint="restore the store from a backup or an older version")
     console.out(f"{printable(name)}: {counted(len(opened.manifest.objects()), 'object')} as they were written")
 
 

@@ -15,6 +15,7 @@ class PageHeading:
     source: str
     type: str
     is_number: bool
+    scanned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,10 @@ class PageRow:
 
 def headings_of(result: ResultTable) -> list[PageHeading]:
     return [
-        PageHeading(printable(column.name), column.source, printable(type_), is_numeric(type_))
-        for column, type_ in zip(result.columns, result.types, strict=True)
+        PageHeading(
+            printable(column.name), column.source, printable(type_), is_numeric(type_), result.is_scanned(place)
+        )
+        for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
     ]
 
 

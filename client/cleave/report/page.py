@@ -64,6 +64,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
         suppressed=answer.usage.suppression,
+        trust=printable(answer.result.trust),
         headings=headings_of(answer.result),
         rows=cells_of(answer.result),
         downwards=len(answer.result.rows) == 1 and len(answer.result.columns) > 1,

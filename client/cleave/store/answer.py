@@ -73,7 +73,7 @@ def answer(
             sums = _in_order(plan, groups, scanned)
             figures = figures_of(plan, sums, stored.manifest.measures, answered.members)
         kept, shown, suppressed = suppress_small(answered, figures, groups.counts, options.min_group)
-        result = finish(plan, kept, shown)
+        result = replace(finish(plan, kept, shown), scanned=scanned is not None)
     hides = options.min_group > 0
     usage = Usage(
         profile=stored.manifest.profile,

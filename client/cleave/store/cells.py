@@ -18,7 +18,9 @@ MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memor
 
 @dataclass(slots=True)
 class Cells:
-    """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given once and in random order."""
+    """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
+    again once a cell has lost all its rows: then no segment has a total in it.
+    """
 
     keys: list[Texts] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -31,10 +33,16 @@ class Cells:
         numbers = {key: number for number, key in enumerate(self.keys)}
         fresh = [key for key in keys if key not in numbers]
         secrets.SystemRandom().shuffle(fresh)  # a number must not tell where a key stands among all
+        wanted = {*keys}
+        free = [cell for cell, left in enumerate(self.rows) if not left and self.keys[cell] not in wanted]
         for key in fresh:
-            numbers[key] = len(self.keys)
-            self.keys.append(key)
-            self.rows.append(0)
+            if free:
+                numbers[key] = free.pop()
+                self.keys[numbers[key]] = key
+            else:
+                numbers[key] = len(self.keys)
+                self.keys.append(key)
+                self.rows.append(0)
         found = [numbers[key] for key in keys]
         for number, more in zip(found, rows, strict=True):
             self.rows[number] += more

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -19,10 +20,11 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.public_key import open_sealed
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
+from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.cells import load_cells
+from cleave.store.cells import MOST_CELLS, load_cells
 from cleave.store.chunks import directory, split
-from cleave.store.contributed import Unsealed, check_half, unseal
+from cleave.store.contributed import Unsealed, check_half, keys_of, unseal
 from cleave.store.contribution import (
     Contributed,
     Entry,
@@ -40,6 +42,7 @@ from cleave.store.recount import check_rows, parts_of_rows
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
+from cleave.store.share import Incoming, require_room
 from cleave.store.storage import NotStoredError, Storage, StoreError, read_twice
 from cleave.store.tables import LostError, Opened, Tables, now
 from cleave_shared import limits
@@ -47,6 +50,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 _COPIES = 8  # at once
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +121,22 @@ def collect(
     if not changed:
         return opened, []
     collecting = _Collecting(tables, stores, key, opened, progress, trust_rows=trust_rows)
+    incoming = [_named(each, collecting.open) for each in changed]
+    require_room(tables, opened, incoming)
     for each in changed:
-        try:
-            if each.head is not None:
-                collecting.take(each, each.head)
-        except CheckFailed as failure:
-            raise _told(each.contributor, failure) from None
+        _named(each, collecting.take)
     committed = collecting.commit()
     for each in changed:
         _delete_taken(stores, each.head)
     return committed, changed
+
+
+def _named(each: News, step: Callable[[News], T]) -> T:
+    """Do a step, whose failure is to bear the contributor's name."""
+    try:
+        return step(each)
+    except CheckFailed as failure:
+        raise _told(each.contributor, failure) from None
 
 
 def _delete_taken(stores: Stores, head: Head | None) -> None:
@@ -149,6 +159,7 @@ class _Collecting:
         self._progress = progress
         self._trust_rows = trust_rows
         self._manifest = opened.manifest
+        self._parts: dict[str, list[PartManifest]] = {}  # by the contributor's key
         self._schema = load_stored_schema(opened.manifest)
         self._terms = invite(opened.manifest).terms
         self._folder = tables.folder(opened.manifest.table)
@@ -156,13 +167,27 @@ class _Collecting:
             stores.sensitive, stores.plain, opened.vault, Cipher(key), key.profile, self._folder
         )
 
-    def take(self, found: News, head: Head) -> None:
-        who = found.contributor
+    def open(self, found: News) -> Incoming:
+        """Open the parts that would be taken in; nothing is written."""
+        parts = [self._open_part(entry, found.contributor) for entry in found.added]
+        self._parts[found.contributor.key] = parts
+        keys: set[Texts] = set()
+        for part, each in ((one, each) for one in parts for each in one.segments):
+            if len(keys) <= MOST_CELLS:  # else they are too many whatever follows
+                keys.update(keys_of(self._tables, self._key, each, part.measures, self._manifest))
+        return Incoming(found.contributor, frozenset(keys), self._gone(found))
+
+    def _gone(self, found: News) -> tuple[Segment, ...]:
         ids = {segment for each in found.gone for segment in each.segments}
-        gone = [each for each in self._manifest.segments if each.id in ids]
-        self._manifest = without(self._tables, self._opened, self._manifest, gone)
+        return tuple(each for each in self._opened.manifest.segments if each.id in ids)
+
+    def take(self, found: News) -> None:
+        who, head = found.contributor, found.head
+        if head is None:
+            return
+        self._manifest = without(self._tables, self._opened, self._manifest, self._gone(found))
         folder = folder_of(self._manifest.table_id, who.key)
-        taken = [self._take_part(entry, who, folder) for entry in found.added]
+        taken = [self._take_part(part, who, folder) for part in self._parts[who.key]]
         kept = [each for each in who.parts if each not in found.gone]
         changed = who.model_copy(
             update={"version": head.version, "digest": head.digest, "parts": (*kept, *taken)},
@@ -178,7 +203,7 @@ class _Collecting:
         manifest = self._manifest.model_copy(update={"version": version, "history": history})
         return self._tables.commit(manifest, self._opened.head)
 
-    def _take_part(self, entry: Entry, who: Contributor, folder: str) -> Taken:
+    def _open_part(self, entry: Entry, who: Contributor) -> PartManifest:
         name = entry.manifest.name
         try:
             content = open_sealed(self._key, name, self._tables.read(entry.manifest), limits.MAX_FACTS_BYTES)
@@ -201,6 +226,9 @@ class _Collecting:
                 "a part was made by another invitation than this table's",
                 hint="export the public key anew, and have the rows put again with --replace",
             )
+        return part
+
+    def _take_part(self, part: PartManifest, who: Contributor, folder: str) -> Taken:
         there = {each.id for each in self._manifest.segments}
         ids = [each.segment.id for each in part.segments]
         if there & {*ids} or len({*ids}) != len(ids):

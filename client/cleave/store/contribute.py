@@ -72,11 +72,18 @@ class Contributions:
         return head, found[1]
 
     def put(
-        self, rows: Stream, progress: Progress, *, replace: bool = False, segment_rows: int = of_measures.SEGMENT_ROWS
+        self,
+        rows: Stream,
+        progress: Progress,
+        *,
+        replace: bool = False,
+        again: bool = False,
+        segment_rows: int = of_measures.SEGMENT_ROWS,
     ) -> tuple[Head, int]:
-        """Add all `rows`, and tell how many; in place of all that was put before where `replace`.
+        """Add all `rows`, and return how many; in place of all that was put before where `replace`.
 
         Nothing of it is seen until all of it is there. Where a put of the same rows was killed, its segments are kept.
+        Rows that the last put added are not added a second time unless `again`.
         Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
         """
         there, version = self.head()
@@ -87,11 +94,13 @@ class Contributions:
         manifest = self._invitation.manifest()
         check_extents(manifest.measures, survey)
         count_cells(rows, manifest.by)
-        drafts = ContributionDrafts(self._stores, self.folder, self._identity, self._asked(replace=replace))
+        drafts = self.drafts(replace=replace)
         draft = drafts.load()
-        if there is not None and draft is not None and self._is_done(draft, there, rows, survey):
-            self._say("a put of these rows was stopped when it was done: they are stored, and not added once more")
-            self._sweep(there, self._listed(), drafts)
+        if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
+            self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
+            if draft.segments:  # it was killed before the end of its sweep
+                self._sweep(there, self._listed(), drafts)
+                self._close(drafts, draft, replace=replace)
             return there, survey.rows
         if draft is not None and (draft.head != version or not drafts.is_whole(draft)):
             draft = None
@@ -100,19 +109,30 @@ class Contributions:
         making = Making(self._stores, self._public, self._invitation, self.folder, drafts, min(together, survey.rows))
         made = making.run(rows, draft, advance, self._say) if draft is not None else None
         made = made or making.run(rows, drafts.begin(version), advance, self._say)
-        if made is None or sum(each.segment.rows for each in made.segments) != survey.rows:
+        if made is None or sum(made.rows) != survey.rows:
             raise changed(rows.name)
         head, before = self._commit(made, there, version, replace=replace)
         self._sweep(head, before, drafts)
+        self._close(drafts, made, replace=replace)
         return head, survey.rows
 
+    def drafts(self, *, replace: bool) -> ContributionDrafts:
+        """The draft of a put with this option."""
+        return ContributionDrafts(self._stores, self.folder, self._identity, self._asked(replace=replace))
+
     def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
-        """Whether these rows are in the head by who was stopped before saying so: the draft is still there."""
-        counts = [each.segment.rows for each in draft.segments]
-        if draft.part not in {each.id for each in there.parts} or sum(counts) != survey.rows:
+        """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
+        if draft.part not in {each.id for each in there.parts} or sum(draft.rows) != survey.rows:
             return False
         with Slices(rows, self._invitation.table_schema()) as slices:
-            return are_those(slices, counts, draft.digests, lambda _: None)
+            return are_those(slices, draft.rows, draft.digests, lambda _: None)
+
+    def _close(self, drafts: ContributionDrafts, draft: ContributionDraft, *, replace: bool) -> None:
+        """Change the draft last: until then a repeated put finishes the sweep."""
+        if replace:  # repeated, it replaces the rows by the same rows
+            drafts.delete()
+        else:
+            drafts.finish(draft)
 
     def _commit(
         self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
@@ -169,17 +189,13 @@ class Contributions:
         return described(name, made)
 
     def _sweep(self, head: Head, before: _Listed, drafts: ContributionDrafts) -> None:
-        """Delete what was there before and no part names: of parts that were replaced, and of puts that died.
-
-        The draft comes last: as long as it is there, who repeats this put is told that it was done.
-        """
+        """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
         kept = {f"{self.folder}/head", drafts.place}
         for entry in head.parts:
             with contextlib.suppress(NotStoredError):  # its owner has taken it in
                 kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
         for store, found in before:
             store.delete([name for name in found if name not in kept])
-        drafts.delete()
 
     @property
     def _seen(self) -> str:

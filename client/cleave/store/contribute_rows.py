@@ -55,7 +55,7 @@ class Making:
         """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
         manifest = self._invitation.manifest()
         writer = _Writer(self._stores, self._public, self._folder)
-        done = [each.segment.rows for each in draft.segments]
+        done = draft.rows
         with (
             writer.encryptors(manifest, self._together) as encryptors,
             Slices(rows, self._invitation.table_schema()) as slices,
@@ -71,7 +71,11 @@ class Making:
                 digest = slices.digest(piece)
                 made = writer.contribute(piece, manifest, encryptors, advance)
                 draft = draft.model_copy(
-                    update={"segments": (*draft.segments, made), "digests": (*draft.digests, digest)}
+                    update={
+                        "segments": (*draft.segments, made),
+                        "rows": (*draft.rows, made.segment.rows),
+                        "digests": (*draft.digests, digest),
+                    }
                 )
                 self._drafts.save(draft)
         return draft

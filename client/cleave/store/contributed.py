@@ -98,6 +98,14 @@ def unseal(
     return found
 
 
+def keys_of(
+    tables: Tables, key: SecretKey, contributed: Contributed, measures: tuple[Measure, ...], manifest: Manifest
+) -> list[Texts]:
+    """Return the keys of a segment's cells, of which only their number is checked. Raises CheckFailed."""
+    content = open_sealed(key, contributed.facts.name, tables.read(contributed.facts), limits.MAX_FACTS_BYTES)
+    return _facts(content, measures, len(manifest.by)).keys
+
+
 def check_half(content: bytes, half: str, manifest: Manifest, schema: Schema, unsealed: Unsealed) -> None:
     """Whether the file of a segment's plain or sealed columns has just these, each of its type, and every row the by
     values of the cell it is in. Raises CheckFailed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from cleave.quantities import counted
 from cleave.store.cells import Cells, load_cells
@@ -43,7 +44,7 @@ def remove(tables: Tables, table: str, name: str, *, keep_rows: bool) -> Opened:
     return _commit(tables, opened, manifest, tuple(each for each in manifest.contributors if each != who))
 
 
-def without(tables: Tables, opened: Opened, manifest: Manifest, gone: list[Segment]) -> Manifest:
+def without(tables: Tables, opened: Opened, manifest: Manifest, gone: Sequence[Segment]) -> Manifest:
     """`manifest` without some of its segments, whose rows its cells then no longer count."""
     if not gone:
         return manifest

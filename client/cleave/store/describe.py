@@ -9,6 +9,7 @@ from cleave.model.cache import current
 from cleave.model.ways import Way
 from cleave.pipeline import Options
 from cleave.quantities import counted
+from cleave.sql.finish.result import FAULTS_ONLY
 from cleave.sql.plan import LocalPlan
 from cleave.store import packed
 from cleave.store.cellwise import StoredPlan
@@ -114,6 +115,7 @@ def describe_stored(
         places=stored.places,
         ways=tuple(ways),
         takes=_takes(ways, elsewhere=elsewhere),
+        trust=f"sums are {FAULTS_ONLY}" if scans else "",
     )
 
 

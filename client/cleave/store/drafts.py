@@ -1,7 +1,7 @@
 """What is stored already of a table that is being put: a sealed object of its own, by which a second try goes on.
 
 It is bound to the head it started from and to what was asked for. Whether the rows are still the same is for their
-digests to tell. Its name has the version that is being made, so that it is swept with whatever that version replaces.
+digests to tell. Its name has the version that is being made; the sweep of the next version deletes what is left of it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from typing import Any
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.manifest import FORMAT
-from cleave.store.vault import DAMAGED
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import DAMAGED, CheckFailed
 
 _MOST_BYTES = 4096
 
@@ -50,13 +49,13 @@ def key_moved_to(head: dict[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def key_id_of(content: bytes) -> str | None:
-    """Whose head it says it is, whoever wrote it."""
+def parsed(content: bytes) -> dict[str, Any]:
+    """Return what a head says, whoever wrote it; nothing for what is no head."""
     try:
         head = _parsed(content)
     except (ValueError, RecursionError):
-        return None
-    return head.get("key_id") if isinstance(head, dict) else None
+        return {}
+    return head if isinstance(head, dict) else {}
 
 
 def _parsed(content: bytes) -> Any:

@@ -1,17 +1,21 @@
-"""The newest version of every table that was seen here: a store that shows an older one is not believed."""
+"""The newest version of every table that was seen here: a store that shows an older one is not believed.
+
+Where that cannot be written, a warning says so and the command goes on: what was seen before still counts.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cleave.files import write_atomically
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CleaveWarning, InputError
 
 _FILE = "tables.json"
 
@@ -19,6 +23,14 @@ _FILE = "tables.json"
 def memory_path() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(base) / "cleave" / _FILE
+
+
+class _UnwritableError(InputError):
+    """The file, or its folder, cannot be written."""
+
+    def __init__(self, message: str) -> None:
+        hint = "the newest version seen of each table is kept there; XDG_STATE_HOME names another place"
+        super().__init__(message, hint=hint)
 
 
 class Memory:
@@ -33,15 +45,31 @@ class Memory:
         return (str(found[0]), int(found[1])) if found else None
 
     def remember(self, tag: str, table_id: str, version: int) -> None:
-        """Of one table an older version never takes a newer one's place: several here may ask and change it."""
-        with self._locked():
-            known = self._load()
-            found = known.get(tag)
-            if found is None or found[0] != table_id or found[1] < version:
-                known[tag] = [table_id, version]
-                self._save(known)
+        """Note a version, unless a newer one of the same table is noted: several here may ask and change it.
+
+        Warns where it cannot be written.
+        """
+        if self._has(tag, table_id, version):
+            return
+        try:
+            with self._locked():
+                if not self._has(tag, table_id, version):
+                    self._save(self._load() | {tag: [table_id, version]})
+        except _UnwritableError as error:
+            text = (
+                f"{error.message}: this machine will not notice if a store shows an older version of the table than "
+                f"version {version}; XDG_STATE_HOME names another place"
+            )
+            warnings.warn(text, CleaveWarning, stacklevel=2)
+
+    def _has(self, tag: str, table_id: str, version: int) -> bool:
+        found = self.newest(tag)
+        return found is not None and found[0] == table_id and found[1] >= version
 
     def forget(self, tag: str) -> None:
+        """Raises InputError where it is noted and cannot be written."""
+        if self.newest(tag) is None:
+            return
         with self._locked():
             known = self._load()
             if known.pop(tag, None):
@@ -50,7 +78,7 @@ class Memory:
     def _load(self) -> dict[str, Any]:
         try:
             content = json.loads(self._path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, ValueError):
             content = None
@@ -65,7 +93,7 @@ class Memory:
         return content
 
     def _save(self, known: dict[str, Any]) -> None:
-        write_atomically(self._path, json.dumps(known, indent=1) + "\n", error=InputError, overwrite=True)
+        write_atomically(self._path, json.dumps(known, indent=1) + "\n", error=_UnwritableError, overwrite=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -73,10 +101,7 @@ class Memory:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise InputError(
-                f"{self._path}: cannot be written ({error.strerror})",
-                hint="the newest version seen of each table is kept there; XDG_STATE_HOME names another place",
-            ) from None
+            raise _UnwritableError(f"{self._path}: cannot be written ({error.strerror})") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)  # held for a millisecond; it ends with its process
             yield

@@ -122,10 +122,15 @@ def append(
     name: str,
     progress: Progress,
     *,
+    again: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
     say: Say = _nobody,
 ) -> Opened:
-    """More rows for a stored table, whose schema `rows` must have. Otherwise as `put`."""
+    """Add rows to a stored table, whose schema `rows` must have. Otherwise as `put`.
+
+    Rows that the table's last change appended are not added a second time, for that is how an append repeats that was
+    stopped after its work was done; `again` adds them all the same.
+    """
     there = tables.open(name)
     with tables.changing(there), as_stream(rows) as stream:
         check_fits(stored_schema(stream.schema, name), load_stored_schema(there.manifest), name)
@@ -135,7 +140,7 @@ def append(
         manifest = there.manifest.model_copy(update={"version": there.manifest.version + 1})
         cells = load_cells(tables.unseal(there.vault, there.manifest.cells))
         putting = Putting(tables, stores, key, manifest, cells, there.head, "append", say)
-        if putting.is_done(stream, survey):
+        if not again and putting.is_done(stream, survey):
             return there
         return putting.run(stream, survey, segment_rows, progress)
 

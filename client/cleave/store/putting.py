@@ -1,7 +1,8 @@
 """Rows on their way into a table: segment after segment, then the head.
 
 While the ciphertexts of one segment are made and written, a thread reads the next and puts it in its order. After each
-segment a draft says how far it is: whoever asks for the same once more goes on from there.
+segment a draft says how far it is: the same call made again goes on from there. The draft of an append stays until the
+next version of the table, so that an append repeated after it was killed is recognised and adds nothing.
 """
 
 from __future__ import annotations
@@ -90,11 +91,9 @@ class Putting:
         self._drafts = Drafts(tables, manifest.table, manifest.version)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
-        """Whether the version that is there was made of these rows by who was stopped before saying so: its draft is
-        still there. Nothing is to be added then.
-        """
-        drafts = Drafts(self._tables, self._manifest.table, self._manifest.version - 1)
-        draft = drafts.left(self._asked())
+        """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
+        done = self._manifest.version - 1
+        draft = Drafts(self._tables, self._manifest.table, done).left(self._asked())
         if draft is None or sum(each.rows for each in draft.segments) != survey.rows:
             return False
         if not {each.id for each in draft.segments} <= {each.id for each in self._manifest.segments}:
@@ -102,8 +101,7 @@ class Putting:
         with Slices(stream, load_stored_schema(self._manifest)) as slices:
             if not are_those(slices, [each.rows for each in draft.segments], draft.digests, lambda _: None):
                 return False
-        self._say("an append of these rows was stopped when it was done: they are stored, and not added once more")
-        drafts.delete()
+        self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
         return True
 
     def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
@@ -182,7 +180,8 @@ class Putting:
             ),
             self._head,
         )
-        self._drafts.delete()
+        if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
+            self._drafts.delete()
         return opened
 
     def _asked(self) -> str:

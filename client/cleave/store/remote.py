@@ -20,7 +20,7 @@ from cleave.store.storage import NotStoredError, Storage, StoreError
 from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.errors import DISTRUST, CheckFailed, WireError
 from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import (
     Kept,
@@ -154,7 +154,7 @@ class Remote:
         path = f"/v1/sensitive/tables/{self._set}/scan"
         found, _ = self._asked().ask(Service.SENSITIVE, path, request, ScanResponse)
         if (found.profile, found.key_id, found.label) != (request.profile, request.key_id, request.label):
-            raise CheckFailed("envelope", "the sensitive service's answer is to another request")
+            raise CheckFailed("envelope", "the sensitive service's answer is to another request", hint=DISTRUST)
         return found
 
     def linked(self, which: Object, *, plain: bool = False) -> Linked:
@@ -177,7 +177,7 @@ class Remote:
             found = answers.whole(found, mark)
         shape = [each.stop - each.start for each in wanted]
         if (found.profile, found.key_id) != (asked.profile, asked.key_id) or [*map(len, found.totals)] != shape:
-            raise CheckFailed("stored", "the sensitive service's answer is to another request")
+            raise CheckFailed("stored", "the sensitive service's answer is to another request", hint=DISTRUST)
         return found.totals
 
     def _asked(self) -> Transport:
@@ -217,7 +217,7 @@ class _Answers:
         if told is None:
             self.put = False  # unless the service says otherwise than it did
             return found
-        wrong = CheckFailed("stored", "an answer in the store is not what the service said it put there")
+        wrong = CheckFailed("stored", "an answer in the store is not what the service said it put there", hint=DISTRUST)
         answer = read_kept(self._store, self._name, told, type(found), mark) if self.link is not None else None
         if answer is None or answer.stored is not None:
             raise wrong

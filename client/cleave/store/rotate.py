@@ -67,7 +67,7 @@ def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progres
         raise InputError("the keys are of different profiles", hint="make one with: cleave key new")
     for _ in range(_TRIES):
         if old.tables.moved_to(table) == new.key.key_id:  # and what was left of it is still to be deleted
-            old.tables.clear(table)
+            _clear(old, new, table)
             return new.tables.open(table)
         opened = old.tables.open(table)
         _require_settled(stores, old.key, opened.manifest)
@@ -76,9 +76,14 @@ def rotate(stores: Stores, old: Keyed, new: Keyed, table: str, progress: Progres
             old.tables.close_as_moved(opened, new.key.key_id)
         except ConflictError:
             continue
-        old.tables.clear(table)
+        _clear(old, new, table)
         return made
     raise InputError(f"table {table!r} is changed faster than it can be put under another key")
+
+
+def _clear(old: Keyed, new: Keyed, table: str) -> None:
+    old.tables.clear(table)
+    new.tables.rotations(table).remove(old.key.key_id)
 
 
 def _require_settled(stores: Stores, key: SecretKey, manifest: Manifest) -> None:
@@ -114,6 +119,7 @@ class _Rotation:
         there = self._new.tables.find(self._source.table)
         if there is not None and there.manifest.table_id != self._table_id:
             raise InputError(f"there is another table {self._source.table!r} under the new key")
+        self._note()
         drafts = Drafts(self._new.tables, self._source.table, self._source.version + 1)
         asked = hashlib.sha256(json.dumps(["rotate", self._source.table_id, self._source.version]).encode()).hexdigest()
         draft = drafts.load(asked, there.head if there else None)
@@ -134,6 +140,12 @@ class _Rotation:
         drafts.delete()
         self._new.tables.sweep(committed)
         return committed
+
+    def _note(self) -> None:
+        """Let either key find what is left under the other, should this be stopped."""
+        table, old, new = self._source.table, self._old, self._new
+        old.tables.rotations(table).note(new.tables.folder(table), new.key.key_id)
+        new.tables.rotations(table).note(old.tables.folder(table), old.key.key_id)
 
     def _fetched(self, segments: list[Segment]) -> Generator[Fetched, None, None]:
         wanted = []

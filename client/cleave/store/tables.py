@@ -14,16 +14,17 @@ from pydantic import ValidationError
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.contribution import folder_of
-from cleave.store.heads import Heads, key_id_of, key_moved_to
+from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.index import Part
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, folder_of_keys, new_id
 from cleave.store.memory import Memory
+from cleave.store.rotations import Rotations, is_note
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError, read_twice
-from cleave.store.vault import DAMAGED, Vault
+from cleave.store.vault import Vault
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
@@ -159,11 +160,7 @@ class Tables:
         }
         content = self._heads.dump(tag, head)
         version = self._replace(f"tables/{tag}/{_HEAD}", content, expected)
-        try:
-            self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
-        except InputError as error:
-            told = f"{error.message}; version {manifest.version} of the table is stored all the same"
-            raise InputError(told, hint=error.hint) from None
+        self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
         return Opened(manifest, vault, version, before)
 
     def _replace(self, place: str, content: bytes, expected: str | None) -> str:
@@ -288,20 +285,21 @@ class Tables:
         for name in self._stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             if last == _HEAD and (head := self._stores.sensitive.read_versioned(name)) is not None:
-                ours = key_id_of(head[0]) == self._key.key_id
+                ours = parsed(head[0]).get("key_id") == self._key.key_id
                 if ours and (opened := self._latest(folder.removeprefix("tables/"))) is not None:
                     found.append(opened)
         yield from sorted(found, key=lambda each: each.manifest.table.lower())
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
-        """Head first: without it nothing of a table is a table. Objects that nobody names any more go with it, and
-        answers that whoever asked for them left behind.
+        """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
+        with it, answers that were left behind, and what a stopped `key rotate` left under the other key.
 
         Raises InputError where there is nothing, nor was.
         """
         tag = self._tag(name)
         own = f"tables/{tag}"
-        folders = [own, folder_of_keys(own), f"results/{tag}", *self._contributed(tag)]
+        # its own last: the notes in there find the others when a drop that was killed is repeated
+        folders = [*self.rotations(name).left(), folder_of_keys(own), f"results/{tag}", *self._contributed(tag), own]
         there = [  # not of a put that follows
             (store, [each for folder in folders for each in store.names(folder)]) for store in self._stores.apart()
         ]
@@ -310,7 +308,7 @@ class Tables:
         self._stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
         total = sum(len(names) for _, names in there)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
-        for store, names in there:
+        for store, names in reversed(there):
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
@@ -344,9 +342,13 @@ class Tables:
         found = self._found_head(tag)
         if found is None or key_moved_to(found[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
-        for store in self._stores.apart():
-            store.delete([each for each in store.names(f"tables/{tag}") if each != f"tables/{tag}/{_HEAD}"])
-            store.delete(list(store.names(folder_of_keys(f"tables/{tag}"))))
+        folders = [*self.rotations(name).left(), folder_of_keys(f"tables/{tag}"), f"tables/{tag}"]
+        for store in reversed(self._stores.apart()):
+            for folder in folders:
+                store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{_HEAD}"])
+
+    def rotations(self, name: str) -> Rotations:
+        return Rotations(self._stores, self._key, self.folder(name))
 
     def sweep(self, opened: Opened) -> int:
         """Delete what was there before `opened` was committed and it does not name. Returns how many.
@@ -355,11 +357,11 @@ class Tables:
         its commit will fail in any case; what came after the commit is not touched: the next version may name it.
         """
         tag = self._tag(opened.manifest.table)
-        own = self._draft(opened.manifest.table, opened.manifest.version)[0]  # deleted by whoever committed
+        own = self._draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
         kept = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
         for store, names in opened.before:
-            left = [name for name in names if name not in kept]
+            left = [name for name in names if name not in kept and not is_note(name)]
             store.delete(left)
             swept += len(left)
         return swept

@@ -20,12 +20,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import DAMAGED, CheckFailed
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS1"
 _SHORTEST = 512  # manifests, cells and indexes of small tables are all of one size
-DAMAGED = "restore the store from a backup or an older version; `cleave verify` tells what else is damaged"
 
 
 class Deriving(Protocol):

@@ -10,6 +10,9 @@ from typing import Any
 from cleave.sql.plan import Output
 from cleave_shared.dataclass import dataclass
 
+FAULTS_ONLY = (
+    "added up by a scan, which is checked against faults, not against a sensitive service that lies and sets the sums"
+)
 Json = int | float | str | bool | None
 
 
@@ -23,6 +26,8 @@ class ResultTable:
 
     `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
     clauses that do not surely let it in. Both may be empty, which means none. `warnings` says it in sentences.
+
+    `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of.
     """
 
     columns: list[Output]
@@ -33,6 +38,19 @@ class ResultTable:
     undecided: list[list[bool]] = field(default_factory=list)
     doubts: list[tuple[str, ...]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    scanned: bool = False
+
+    @property
+    def trust(self) -> str:
+        """Footnote to an answer that is checked against less than others; "" for all others."""
+        return f"{', '.join(self.scanned_columns) or 'rows'}: {FAULTS_ONLY}" if self.scanned else ""
+
+    @property
+    def scanned_columns(self) -> list[str]:
+        return [column.name for place, column in enumerate(self.columns) if self.is_scanned(place)]
+
+    def is_scanned(self, column: int) -> bool:
+        return self.scanned and self.columns[column].source == "encrypted"
 
     @property
     def is_decided(self) -> bool:

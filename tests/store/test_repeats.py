@@ -1,0 +1,133 @@
+"""A write that was killed when all of it was done adds nothing when it is repeated; meant, it adds its rows again.
+
+What a SIGKILL leaves at each change of the stores is copied while one whole run goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.locate import Stores
+from cleave.store.storage import Storage
+from tests.store.asking import ask
+from tests.store.contributing import World
+from tests.store.faulty import Failing
+from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
+
+
+class Watched(Failing):
+    """`storage`, and a call before each change of it."""
+
+    def __init__(self, storage: Storage, before: Callable[[], object]) -> None:
+        super().__init__(storage, 1 << 30, made=True)
+        self._before = before
+
+    def _change(self, change: Callable[[], object]) -> object:
+        self._before()
+        return super()._change(change)
+
+
+def kills(world: World, folder: Path, work: Callable[[Stores], object], *, every: bool = False) -> list[World]:
+    """What `work` leaves when it is killed early on, before each of its last changes and after all of them; or before
+    `every` change.
+    """
+    copies: list[Path] = []
+
+    def copy() -> None:
+        copies.append(folder / f"{len(copies)}")
+        shutil.copytree(world.root, copies[-1])
+
+    stores = world.stores()
+    work(Stores(*(Watched(each, copy) for each in (stores.sensitive, stores.plain))))  # type: ignore[arg-type]
+    copy()
+    assert len(copies) > 8
+    chosen = copies if every else (copies[len(copies) // 2], *copies[-6:])
+    return [World(each, world.key_file) for each in chosen]
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    world = World(tmp_path / "world", key_file)
+    world.put(OWN)
+    return world
+
+
+def append(world: World, rows: str, stores: Stores | None = None, *, again: bool = False) -> list[str]:
+    """What was said of it."""
+    said: list[str] = []
+    tables, stores = world.tables(stores)
+    opened = putting.append(
+        tables, stores, world.key, world.table(rows), "trial", Silent(), again=again, say=said.append
+    )
+    tables.sweep(opened)
+    return said
+
+
+def contribute(world: World, rows: str, stores: Stores | None = None, *, again: bool = False) -> list[str]:
+    world.said.clear()
+    with world.table(rows) as table, putting.as_stream(table) as stream:
+        world.contributions("north", stores).put(stream, Silent(), again=again)
+    return list(world.said)
+
+
+def test_an_append_killed_late_is_repeated_to_the_same_table(world: World, tmp_path: Path) -> None:
+    before = world.open().manifest.version
+    done = 0
+    for each in kills(world, tmp_path, lambda stores: append(world, NORTH, stores)):
+        found = each.open().manifest.version
+        said = append(each, NORTH)
+        manifest = each.open().manifest
+        assert (manifest.version, manifest.rows) == (before + 1, (OWN + NORTH).count("\n"))
+        assert any("nothing is added" in line for line in said) == (found > before)
+        done += found > before
+    assert done > 2, "also where nothing was left to be done"
+    assert done < 7
+    append(world, NORTH, again=True)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2, SUMS)
+
+
+def test_a_draft_goes_with_the_next_version(world: World) -> None:
+    append(world, NORTH)
+    assert append(world, SOUTH) == []
+    tables, _ = world.tables()
+    assert tables.read_draft("trial", 2) == (None, None)
+    assert append(world, NORTH) == [], "the last change was another"
+    assert world.open().manifest.rows == (OWN + NORTH * 2 + SOUTH).count("\n")
+    folder = tables.folder("trial")
+    tables.drop("trial")
+    assert not [*world.stores().sensitive.names(folder), *world.stores().plain.names(folder)]
+
+
+def test_a_contribution_killed_late_is_repeated_to_the_same_rows(world: World, tmp_path: Path) -> None:
+    world.register("north")
+    world.identity("north")
+    done = 0
+    for each in kills(world, tmp_path, lambda stores: contribute(world, NORTH, stores)):
+        there = each.contributions("north").head()[0] is not None
+        assert any("nothing is added" in line for line in contribute(each, NORTH)) == there
+        head, _ = each.contributions("north").head()
+        assert head is not None
+        assert (head.version, len(head.parts)) == (1, 1)
+        done += there
+    assert 2 <= done < 7
+    world.collect()
+    assert contribute(world, NORTH) != [], "also when the owner has taken the rows in"
+    assert contribute(world, NORTH, again=True) == []
+    world.collect()
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2, SUMS)
+
+
+def test_what_is_left_of_a_contribution_holds_no_secret(world: World) -> None:
+    world.register("north")
+    contribute(world, NORTH)
+    drafts = world.contributions("north").drafts(replace=False)
+    left = drafts.load()
+    assert left is not None
+    assert (left.segments, len(left.digests)) == ((), 1)
+    assert not drafts.is_whole(left), "and it is not gone on from, whatever head a store shows"

@@ -1,0 +1,114 @@
+"""A table dropped after its rotation was stopped, wherever: no object is left that neither key lists."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import SecretKey
+from cleave.session import Silent
+from cleave.store import put as putting
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.rotate import Keyed, rotate
+from cleave.store.storage import Storage
+from cleave.store.tables import Tables
+from cleave_shared.errors import InputError
+from tests.store.contributing import World
+from tests.store.test_contributors import NORTH, OWN
+from tests.store.test_repeats import kills
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> tuple[SecretKey, SecretKey, SecretKey]:
+    """The table's, and two it is put under."""
+    found = []
+    for name in ("new", "last"):
+        path = tmp_path_factory.mktemp(name) / "key.json"
+        create_key(path, None)
+        found.append(open_key(path, None))
+    return key, *found
+
+
+def keyed(world: World, key: SecretKey) -> Keyed:
+    return Keyed(Tables(world.stores(), key, Memory(world.root / "owner.json")), key)
+
+
+def names(world: World) -> set[str]:
+    found: list[Storage] = world.stores().apart()
+    return {name for store in found for name in store.names("")}
+
+
+def is_listed(world: World, key: SecretKey) -> bool:
+    return bool(list(keyed(world, key).tables.all()))
+
+
+@pytest.fixture(scope="module")
+def stopped(
+    tmp_path_factory: pytest.TempPathFactory, key_file: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+) -> list[World]:
+    """A rotation stopped at every change."""
+    root = tmp_path_factory.mktemp("rotated")
+    world = World(root / "world", key_file)
+    world.put(OWN)
+    old, new, _ = keys
+
+    def turn(stores: Stores) -> None:
+        of = [Keyed(Tables(stores, key, Memory(root / "owner.json")), key) for key in (old, new)]
+        rotate(stores, *of, "trial", Silent())
+
+    return kills(world, root, turn, every=True)
+
+
+def test_nothing_is_left_that_no_key_lists(
+    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+) -> None:
+    cleared = 0
+    for at, each in enumerate(stopped):
+        first, other = at % 2, 1 - at % 2
+        world = each.copy(tmp_path / f"{at}")
+        moved = keyed(world, keys[0]).tables.folder("trial") + "/head"
+        with contextlib.suppress(InputError):  # there is none under this key
+            keyed(world, keys[first]).tables.drop("trial")
+        if not is_listed(world, keys[other]):
+            assert names(world) <= {moved}, at
+            cleared += 1
+        with contextlib.suppress(InputError):
+            keyed(world, keys[other]).tables.drop("trial")
+        assert names(world) <= {moved}, at
+        shutil.rmtree(world.root)
+    assert cleared > 12
+
+
+def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
+    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+) -> None:
+    """Versions of the table in between keep the notes."""
+    world = stopped[8].copy(tmp_path / "world")
+    old, new, last = keys
+    abandoned = keyed(world, new).tables.folder("trial")
+    tables, stores = world.tables()
+    opened = putting.append(tables, stores, old, world.table(NORTH), "trial", Silent())
+    tables.sweep(opened)
+    assert any(name.startswith(abandoned) for name in names(world))
+    rotate(stores, keyed(world, old), keyed(world, last), "trial", Silent())
+    assert not any(name.startswith(abandoned) for name in names(world))
+    assert keyed(world, last).tables.open("trial").manifest.rows == (OWN + NORTH).count("\n")
+
+
+def test_a_table_of_the_other_key_is_not_dropped(
+    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+) -> None:
+    old, new, _ = keys
+    whole = [each for each in stopped if is_listed(each, old) and is_listed(each, new)]
+    assert whole, "stopped when the copy was whole and the old table not closed yet"
+    for at, each in enumerate(whole):
+        for dropped, stays in ((old, new), (new, old)):
+            world = each.copy(tmp_path / f"{at}-{dropped.key_id}")
+            keyed(world, dropped).tables.drop("trial")
+            opened = keyed(world, stays).tables.open("trial")
+            assert opened.manifest.objects() <= names(world)
