@@ -19,6 +19,9 @@ MAX_JOB_ROWS = 1 << 26
 MAX_REQUEST_CHUNKS = 64
 # What SQL, JSON and lengths take of a body besides its blobs.
 HEAD_BYTES = 100_000
+# Objects and names in the JSON of one body, each of which takes 100 bytes or more and may be an error of its own: a scan
+# of 2,048 objects has 10,240 of both.
+MAX_NAMES = 1 << 14
 # A result's file: both polynomials whole. An answer holds one for each block.
 RESULT_BYTES = 132_500
 MAX_REQUEST_BLOCKS = 32
@@ -62,6 +65,9 @@ MAX_LANE_OBJECTS = 64  # terms of a sum: what a field's bits and a lane's noise 
 MAX_OBJECT_CHUNKS = 1 << 16
 MAX_STORED_SUMS = 512  # results in one answer, 68 MB through the store
 MAX_PLAIN_OBJECTS = 64
+# Blobs of one body in frames: a bit for each row of so many objects and filters is the most that any has. A blob of no
+# byte takes 200 in memory.
+MAX_FRAMES = MAX_PLAIN_OBJECTS * (MAX_EXPRESSIONS + 1)
 MAX_RESULT_BYTES = 96 * MIB  # an answer that goes through the store
 LINK_SECONDS = 20.0  # for all the objects of a request, of the service's 25 s
 LINK_READS = 8  # side by side
