@@ -112,12 +112,11 @@ async def read(request: Request, model: type[Model]) -> Model:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and len(announced) < 20:
         bodies.check_size(int(announced), limit)
-    parts, size = [], 0
+    content = bytearray()  # a list of parts of a byte each would be sixty times their size
     async for part in request.stream():
-        size += len(part)
-        bodies.check_size(size, limit)
-        parts.append(part)
-    envelope, request.state.mark = bodies.load(b"".join(parts), kind, model)
+        bodies.check_size(len(content) + len(part), limit)
+        content += part
+    envelope, request.state.mark = bodies.load(bytes(content), kind, model)
     return envelope
 
 
