@@ -1,6 +1,6 @@
 """The front door of `cleave serve`: how many requests it takes at once, how they are framed, and how long they may take.
 
-What is no HTTP at all h11 refuses (400), heads over 64 KB among it.
+h11 refuses what is no HTTP (400), and a head over 64 KB unless it arrives at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ _CLOSE = {"connection": "close"}
 _BUSY = problem(
     503, f"{limits.SERVE_REQUESTS} requests are under way", "ask again later", _CLOSE | {"retry-after": "1"}
 )
-_TWO_LENGTHS = problem(
-    400, "the request has both Content-Length and Transfer-Encoding", "send one of them", _CLOSE
-)
-_LATE = problem(
-    408, f"the request did not arrive within {limits.SERVE_ARRIVAL_SECONDS:g} s", "send it at once", _CLOSE
-)
+_TWO_LENGTHS = problem(400, "the request has both Content-Length and Transfer-Encoding", "send one of them", _CLOSE)
+_LARGE = problem(431, f"the headers are over {limits.SERVE_HEAD_BYTES:,} bytes", "send fewer of them", _CLOSE)
+_LATE = problem(408, f"the request did not arrive within {limits.SERVE_ARRIVAL_SECONDS:g} s", "send it at once", _CLOSE)
 
 
 class Door:
@@ -34,8 +31,11 @@ class Door:
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
-        if b"content-length" in names and b"transfer-encoding" in names:
+        headers = scope["headers"] if scope["type"] == "http" else []
+        names = [name for name, _ in headers]
+        if sum(len(name) + len(value) for name, value in headers) > limits.SERVE_HEAD_BYTES:
+            await _LARGE(scope, receive, send)
+        elif b"content-length" in names and b"transfer-encoding" in names:
             await _TWO_LENGTHS(scope, receive, send)
         elif self._inside >= limits.SERVE_REQUESTS:
             await _BUSY(scope, receive, send)

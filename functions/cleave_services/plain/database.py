@@ -114,7 +114,7 @@ class Database:
         numbers of more than 64 bits are doubles to DuckDB.
         """
         select = ", ".join(
-            f"CAST(unnest(from_json_strict(?, '[\"{'VARCHAR' if kind == 'HUGEINT' else kind}\"]')) AS {kind}) AS \"{name}\""
+            f'CAST(unnest(from_json_strict(?, \'["{"VARCHAR" if kind == "HUGEINT" else kind}"]\')) AS {kind}) AS "{name}"'
             for name, kind, _ in columns
         )
         self.run(f"CREATE TABLE {TABLE} AS SELECT {select}", "data", [values for _, _, values in columns])
