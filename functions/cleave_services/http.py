@@ -58,23 +58,23 @@ class _Context(BaseModel):
 
 
 class _Event(BaseModel):
-    """Fields of REST (1.0) and HTTP API (2.0) events that Mangum reads, where there are any."""
+    """Fields, by AWS's names, of REST (1.0) and HTTP API (2.0) events that Mangum reads, where there are any."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
-    requestContext: _Context
+    requestContext: _Context  # noqa: N815
     version: str | None = None
-    httpMethod: str = ""
+    httpMethod: str = ""  # noqa: N815
     path: str = ""
-    rawPath: str = ""
-    rawQueryString: str = ""
+    rawPath: str = ""  # noqa: N815
+    rawQueryString: str = ""  # noqa: N815
     headers: dict[str, str] | None = None
-    multiValueHeaders: dict[str, wire.Each[str]] | None = None
-    queryStringParameters: dict[str, str] | None = None
-    multiValueQueryStringParameters: dict[str, wire.Each[str]] | None = None
+    multiValueHeaders: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    queryStringParameters: dict[str, str] | None = None  # noqa: N815
+    multiValueQueryStringParameters: dict[str, wire.Each[str]] | None = None  # noqa: N815
     cookies: wire.Each[str] | None = None
     body: str | None = None
-    isBase64Encoded: bool = False
+    isBase64Encoded: bool = False  # noqa: N815
 
 
 class Health(BaseModel):

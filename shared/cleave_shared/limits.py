@@ -19,8 +19,8 @@ MAX_JOB_ROWS = 1 << 26
 MAX_REQUEST_CHUNKS = 64
 # What SQL, JSON and lengths take of a body besides its blobs.
 HEAD_BYTES = 100_000
-# Objects and names in the JSON of one body, each of which takes 100 bytes or more and may be an error of its own: a scan
-# of 2,048 objects has 10,240 of both.
+# Objects and names in the JSON of one body, each of which takes 100 bytes or more and may be an error of its own.
+# A scan of 2,048 objects has 10,240 of both.
 MAX_NAMES = 1 << 14
 # A result's file: both polynomials whole. An answer holds one for each block.
 RESULT_BYTES = 132_500

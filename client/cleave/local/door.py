@@ -1,4 +1,4 @@
-"""The front door of `cleave serve`: how many requests it takes at once, how they are framed, and how long they may take.
+"""The front door of `cleave serve`: how many requests it takes at once, their framing, and how long they may take.
 
 h11 refuses what is no HTTP (400), and a head over 64 KB unless it arrives at once.
 """
@@ -33,7 +33,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"] if scope["type"] == "http" else []
         names = [name for name, _ in headers]
-        if sum(len(name) + len(value) for name, value in headers) > limits.SERVE_HEAD_BYTES:
+        if sum(len(name) + len(value) + 4 for name, value in headers) > limits.SERVE_HEAD_BYTES:
             await _LARGE(scope, receive, send)
         elif b"content-length" in names and b"transfer-encoding" in names:
             await _TWO_LENGTHS(scope, receive, send)

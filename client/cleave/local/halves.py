@@ -23,6 +23,7 @@ from cleave_services import links
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Channel, Child
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import ServiceError
 
 NAMES = ("sensitive", "plain")
 MOST_DEATHS, DEATH_SECONDS = 5, 60.0
@@ -70,14 +71,20 @@ class _Half:
         self._child: Child | None = None
         self._deaths = Deaths()
 
+    @property
+    def child(self) -> Child:
+        """The process. Raises ServiceError before the first `start`."""
+        if self._child is None:
+            raise ServiceError(f"the {self.name} service is not started")
+        return self._child
+
     def start(self) -> None:
         keep = {self._listener.fileno(), *({2} if self._log else ())}  # the request log goes to stderr
         work = _serving(self.name, self._listener, log=self._log, stores=self._stores)
         self._child = children.fork(work, keep=keep)
 
     def wait(self) -> None:
-        assert self._child is not None
-        self._child.receive(_START_SECONDS)
+        self.child.receive(_START_SECONDS)
 
     def end(self) -> None:
         if self._child is not None:
@@ -87,14 +94,12 @@ class _Half:
 
     def watch(self, give_up: Callable[[], None]) -> None:
         """Requests wait in the listener, which is this process's too, until the new half takes them."""
-        assert self._child is not None
-        loop, ended = asyncio.get_running_loop(), os.pidfd_open(self._child.pid)
+        loop, ended = asyncio.get_running_loop(), os.pidfd_open(self.child.pid)
 
         def again() -> None:
             loop.remove_reader(ended)
             os.close(ended)
-            assert self._child is not None
-            self._child.__exit__(None, None, None)
+            self.child.__exit__(None, None, None)
             if self._deaths.too_many():
                 give_up()
                 return

@@ -5,6 +5,7 @@ DuckDB's messages quote SQL and cell values, so none is passed on: only the plac
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import tempfile
@@ -113,9 +114,9 @@ class Database:
         A list of Python's own values would take DuckDB five times the memory. A HUGEINT is text in its list: JSON
         numbers of more than 64 bits are doubles to DuckDB.
         """
+        listed = {kind: json.dumps(["VARCHAR" if kind == "HUGEINT" else kind]) for _, kind, _ in columns}
         select = ", ".join(
-            f'CAST(unnest(from_json_strict(?, \'["{"VARCHAR" if kind == "HUGEINT" else kind}"]\')) AS {kind}) AS "{name}"'
-            for name, kind, _ in columns
+            f"CAST(unnest(from_json_strict(?, '{listed[kind]}')) AS {kind}) AS \"{name}\"" for name, kind, _ in columns
         )
         self.run(f"CREATE TABLE {TABLE} AS SELECT {select}", "data", [values for _, _, values in columns])
         self._lock()
