@@ -1,7 +1,8 @@
-"""`cleave serve`: three processes, of which none outlives the first; Host and Origin; a half that is gone."""
+"""`cleave serve`: three processes, of which none outlives the first; Host and Origin; a half that dies."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Deaths
 from cleave.local.serve import Named, Switch
 from cleave_shared import limits, wire
 from tests.functional.gateway import call
@@ -81,15 +83,45 @@ def suppressed_post(url: str, body: object) -> None:
         """The server is being ended."""
 
 
-def test_one_half_is_gone_and_the_other_answers() -> None:
-    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+def test_a_half_that_dies_is_started_again_and_the_other_goes_on() -> None:
+    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
         plain, forking, other = sorted(descendants(process.pid), key=lambda pid: "sealapi" in loaded(pid))
+        assert client.post("/v1/plain", json=SUM).status_code == 200  # over a connection that is kept
         os.kill(plain, signal.SIGKILL)
-        assert end_within([plain, forking], 5)
-        answer = client.post("/v1/plain", json=SUM)
-        assert (answer.status_code, answer.json()["error"]) == (502, "this half does not answer")
+        assert end_within([plain, forking], 30)
+        assert client.post("/v1/plain", json=SUM).json()["result"] == {"x": 3}
         assert client.get("/sensitive/v1/health").status_code == 200
         assert is_alive(other)
+
+
+def test_a_half_that_keeps_dying_ends_the_server() -> None:
+    with served("--quiet") as (url, process):
+        while process.poll() is None:
+            for pid in descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert process.returncode == 6
+        assert process.stderr
+        assert process.stderr.read().startswith(f"error: a service died {MOST_DEATHS} times within")
+        assert port_is_free(url)
+
+
+def test_deaths_far_apart_are_no_crash_loop() -> None:
+    now = 0.0
+    deaths = Deaths(lambda: now)
+    for _ in range(3 * MOST_DEATHS):
+        assert not deaths.too_many()
+        now += DEATH_SECONDS / (MOST_DEATHS - 1)
+    now -= 1.0
+    assert deaths.too_many()
+
+
+def test_a_server_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
+    with served("--quiet", TMPDIR=str(tmp_path)) as (_, process):
+        started = descendants(process.pid)
+        process.kill()
+        assert end_within([process.pid, *started], 30)
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
