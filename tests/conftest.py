@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,17 @@ for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 _FIGURES = pytest.StashKey[list[str]]()
 _STDERR = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and tests in a file, in random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (seed := config.getoption("shuffle")) is not None:
+        order = random.Random(seed)
+        files = {item.path: order.random() for item in items}  # a file's tests stay together: they share fixtures
+        items.sort(key=lambda item: (files[item.path], order.random()))
 
 
 def pytest_configure(config: pytest.Config) -> None:
