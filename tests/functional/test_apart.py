@@ -16,7 +16,7 @@ from cleave_services.sensitive import apart
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from tests.functional import many_chunks
-from tests.functional.processes import descendants, end_within
+from tests.functional.processes import descendants, have_ended
 
 CLIENT = os.getpid()
 
@@ -65,7 +65,7 @@ def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: w
     dead = workers()
     for pid in dead:
         os.kill(pid, signal.SIGKILL)
-    assert end_within(list(dead), 60)
+    assert have_ended(*dead)
     assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
     assert workers().isdisjoint(dead)
 
@@ -125,5 +125,5 @@ def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: 
             over.clear()
     else:
         pytest.fail("no request was found at work")
-    assert end_within(seen, 60)
+    assert have_ended(*seen)
     assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL

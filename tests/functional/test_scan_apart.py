@@ -14,7 +14,7 @@ from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.scan import ScanResponse
-from tests.functional.processes import end_within
+from tests.functional.processes import have_ended
 from tests.functional.test_apart import workers
 from tests.functional.test_scan_services import numbers, rows, scan
 from tests.functional.test_stored_services import Store, store
@@ -29,7 +29,7 @@ def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(apart, "_wanted", True)
     monkeypatch.setattr(sharing, "processors", lambda: 2)
     apart._end_idle()
-    assert end_within(list(workers()), 60)  # the kernel may take its time over another test's workers
+    assert have_ended(*workers())  # the kernel may take its time over another test's workers
     yield
     apart._end_idle()
 
@@ -94,7 +94,7 @@ def test_a_bad_ciphertext_is_refused_and_ends_the_worker(store: Store, rows: Row
     answer = asked(store, bad, 3)
     assert answer.status_code == 422
     assert "not a ciphertext" in answer.text
-    assert end_within(list(workers()), 60)
+    assert have_ended(*workers())
     assert asked(store, rows, 3).status_code == 200
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 from cleave.local.serve import Named, Switch
 from cleave_shared import limits, wire
 from tests.functional.gateway import call
-from tests.functional.processes import descendants, end_within, is_alive
+from tests.functional.processes import HANGS, descendants, have_ended, is_alive, met
 from tests.functional.serving import served
 
 JSON = {"content-type": wire.JSON_TYPE}
@@ -61,31 +60,29 @@ def test_nothing_outlives_serve(number: signal.Signals) -> None:
     with served("--quiet") as (url, process):
         asking = threading.Thread(target=lambda: suppressed_post(f"{url}/v1/plain/aggregate", ENDLESS))
         asking.start()
-        deadline = time.monotonic() + 10
-        while len(started := descendants(process.pid)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(started) == 4
+        assert met(lambda: len(descendants(process.pid)) == 4)
+        started = descendants(process.pid)
         process.send_signal(number)
         if number in (signal.SIGTERM, signal.SIGINT):  # waits for requests under way; a second one does not
-            time.sleep(0.2)
+            assert met(lambda: port_is_free(url))
             process.send_signal(number)
-        assert end_within([process.pid, *started], 1.0 if number in (signal.SIGKILL, signal.SIGHUP) else 8.0)
+        assert have_ended(process.pid, *started)
         assert port_is_free(url)
-        asking.join(10)
+        asking.join(HANGS)
 
 
 def suppressed_post(url: str, body: object) -> None:
     try:
-        httpx.post(url, json=body, trust_env=False, timeout=30)
+        httpx.post(url, json=body, trust_env=False, timeout=HANGS)
     except httpx.HTTPError:
         """The server is being ended."""
 
 
 def test_one_half_is_gone_and_the_other_answers() -> None:
-    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=HANGS) as client:
         plain, forking, other = sorted(descendants(process.pid), key=lambda pid: "sealapi" in loaded(pid))
         os.kill(plain, signal.SIGKILL)
-        assert end_within([plain, forking], 5)
+        assert have_ended(plain, forking)
         answer = client.post("/v1/plain", json=SUM)
         assert (answer.status_code, answer.json()["error"]) == (502, "this half does not answer")
         assert client.get("/sensitive/v1/health").status_code == 200

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
 QUESTION = "SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(weight) FROM patients GROUP BY ward ORDER BY ward"
 PLANNED = f"""
-import os, signal, sys, time
+import os, signal, sys
 from pathlib import Path
 from cleave.sql.beside import Planner
 from cleave_shared.errors import QueryRefused
@@ -120,7 +120,7 @@ def test_what_dies_is_planned_here() -> None:
     passes("""
 planner = Planner()
 os.kill(planner._child.pid, signal.SIGKILL)
-time.sleep(0.2)
+os.waitid(os.P_PID, planner._child.pid, os.WEXITED | os.WNOWAIT)
 assert asked(planner, QUESTION) == here(QUESTION)
 """)
 
