@@ -176,6 +176,7 @@ def test_another_key(parties: Parties) -> None:
     assert "18 rows" in parties.run("west", f"cleave show stays {new}")
 
 
+@pytest.mark.slow
 def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
     parties.cli.environment |= {
         "AWS_ENDPOINT_URL": s3_endpoint,

@@ -102,6 +102,7 @@ def test_the_worked_example_prints_what_readme_shows(shell: Shell) -> None:
                 assert mine == said
 
 
+@pytest.mark.slow
 def test_every_cleave_command_runs(shell: Shell) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("cleave ")]
     assert len(lines) >= 7

@@ -127,6 +127,7 @@ KILLS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT]
 
 
 @pytest.mark.parametrize("number", KILLS)
+@pytest.mark.sampled(4)
 def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, start: type[Started]) -> None:
     """A sensitive service that stalls holds the query while its encryptors wait, key in memory."""
     with scripted(STALLED) as server, served("--quiet") as (plain, _):
@@ -141,6 +142,7 @@ def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, st
 
 
 @pytest.mark.parametrize("number", KILLS)
+@pytest.mark.sampled(4)
 def test_an_embedded_query_ends_with_all_its_processes(
     number: signal.Signals, table: Path, start: type[Started]
 ) -> None:
@@ -166,6 +168,7 @@ def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type
 
 
 @pytest.mark.parametrize("how", ["stall", "headers", "body", "lambda"])
+@pytest.mark.sampled(4)
 def test_ctrl_c_at_the_keyboard_ends_it_at_once(how: str, table: Path, start: type[Started]) -> None:
     """SIGINT to the whole group, as a terminal sends it."""
     reply = STALLED if how == "stall" else Reply(missing=99, drip="headers" if how == "headers" else "body")
@@ -198,6 +201,7 @@ def test_a_time_out_ends_it_with_one_error(table: Path, start: type[Started]) ->
 
 @pytest.mark.parametrize("way", ["--endpoint", "--lambda"])
 @pytest.mark.parametrize("ended_by", ["--timeout", "Ctrl-C"])
+@pytest.mark.sampled(3)
 def test_a_program_for_credentials_that_hangs(
     way: str, ended_by: str, table: Path, start: type[Started], tmp_path: Path
 ) -> None:
@@ -224,6 +228,7 @@ def test_time_outs_that_are_none(seconds: str, table: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.sampled(4)
 def test_no_listener_outlives_serve(number: signal.Signals, start: type[Started]) -> None:
     serving = start(SERVE)
     assert serving.process.stderr

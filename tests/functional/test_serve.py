@@ -55,6 +55,7 @@ def loaded(pid: int) -> set[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.sampled(4)
 def test_nothing_outlives_serve(number: signal.Signals) -> None:
     """Not even while both halves and a child of one of them are at work."""
     with served("--quiet") as (url, process):

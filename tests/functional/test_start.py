@@ -247,6 +247,7 @@ def test_help_imports_next_to_nothing() -> None:
     assert not (NEVER | {"sqlglot", "numpy", "_duckdb", "_sealapi_cpp", "flint", "cryptography"}) & set(modules)
 
 
+@pytest.mark.slow
 def test_a_frame_and_an_arrow_table_import_duckdb_whole() -> None:
     """In an interpreter that has not done so: here other tests have."""
     pytest.importorskip("pyarrow")

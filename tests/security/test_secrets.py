@@ -207,6 +207,7 @@ NO_SERVICE = {name for name, each in FAILURES.items() if each.code in (3, 4, 5) 
         if not (way == "http" and name in IN_THIS_PROCESS) and not (way != "embedded" and name in NO_SERVICE)
     ],
 )
+@pytest.mark.sampled(4)
 def test_what_a_failure_shows(
     name: str,
     way: str,
@@ -294,6 +295,7 @@ def asking_process(
 
 
 @pytest.mark.parametrize("case", ["answered", "bad cell", "wrong passphrase"])
+@pytest.mark.sampled(3)
 def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: Places) -> None:
     """Client and server as processes of their own: their logs, files, arguments and environments."""
     table = canaries(30_000 if case == "answered" else 12)

@@ -164,6 +164,7 @@ def test_answers_are_duckdbs(
     keys=st.lists(st.sampled_from(["f", "t", "i", "i > 0", "-f", "f + i", "upper(t)"]), max_size=3, unique=True),
     where=st.none() | st.sampled_from(["i > 0", "f = f", "t IS NULL", "f < 1 OR i IS NULL"]),
 )
+@pytest.mark.slow
 def test_any_values(
     tmp_path: Path, values: list[tuple[float | None, str | None, int | None]], keys: list[str], where: str | None
 ) -> None:
