@@ -158,7 +158,7 @@ def test_sql_from_stdin(key_file: Path, small: Path) -> None:
     command = [sys.executable, "-c", "from cleave.local.main import main; main()"]
     command += ["query", str(small), "--sql-file", "-", "--key", str(key_file), "--json"]
     done = subprocess.run(
-        command, input="SELECT SUM(v) FROM t", capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+        command, input="SELECT SUM(v) FROM t", capture_output=True, text=True, timeout=120, check=True, cwd=ROOT
     )
     assert json.loads(done.stdout)["rows"] == [[52]]
 

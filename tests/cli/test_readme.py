@@ -41,7 +41,7 @@ class Shell:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
@@ -68,7 +68,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     finally:
         server.terminate()
         server.stderr.close()
-        server.wait(10)
+        server.wait(120)
 
 
 def blocks(language: str) -> list[str]:

@@ -118,5 +118,5 @@ def test_a_forked_process_has_a_room_of_its_own() -> None:
         channel.send([bytes(into)])
 
     with children.fork(work, Bounds()) as child:
-        assert child.receive(10) == [b"mine"]
+        assert child.receive(120) == [b"mine"]
         assert bytes(ours) == b"ours"

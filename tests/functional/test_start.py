@@ -203,7 +203,7 @@ from cleave.cli import passphrase, process
 from cleave_shared import children
 process.protect()
 with children.fork(lambda channel: channel.send([b"%d" % len(passphrase._taken)])) as child:
-    assert child.receive(10) == [b"0"]
+    assert child.receive(120) == [b"0"]
 assert passphrase.current(None) == b"canary"
 """,
         CLEAVE_PASSPHRASE="canary",

@@ -58,7 +58,7 @@ def http(workers: int) -> Iterator[Service]:
     with served("--quiet", AWS_LAMBDA_FUNCTION_MEMORY_SIZE=str(memory)) as (base, process):
 
         def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
-            reply = httpx.post(base + path, content=body, headers={"content-type": kind}, trust_env=False, timeout=60)
+            reply = httpx.post(base + path, content=body, headers={"content-type": kind}, trust_env=False, timeout=120)
             return reply.status_code, reply.content
 
         yield Service(ask, lambda: process.pid)

@@ -307,11 +307,11 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
         passphrase = "OtherPassCanary-9d" if case == "wrong passphrase" else PASSPHRASE
         words = ("query", str(path), QUESTION, "--endpoint", url, "--json")
         process, watch = asking_process(places, wrapped, *words, passphrase=passphrase)
-        output, told = process.communicate(timeout=60)
+        output, told = process.communicate(timeout=120)
         watch.over.set()
         watch.join()
         server.terminate()
-        log = server.communicate(timeout=10)[1]
+        log = server.communicate(timeout=120)[1]
     assert process.returncode == {"answered": 0, "bad cell": 3, "wrong passphrase": 5}[case], told
     assert bool(output) == (case == "answered")
     assert traces((told + log).encode(), forbidden) == []
@@ -333,11 +333,11 @@ def test_a_shell_leaves_nothing(wrapped: WrappedKey, places: Places) -> None:
     failing = "SELECT SUM(CAST(hiddensealed AS INTEGER)) FROM t"
     with served() as (url, server):
         process, watch = asking_process(places, wrapped, "shell", str(path), "--endpoint", url)
-        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=60)
+        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=120)
         watch.over.set()
         watch.join()
         server.terminate()
-        log = server.communicate(timeout=10)[1]
+        log = server.communicate(timeout=120)[1]
     assert process.returncode in (3, 4), told
     assert "WardCanary-7f3a-0" in output
     assert traces((told + log).encode(), canaries().all) == []

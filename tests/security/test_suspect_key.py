@@ -185,7 +185,7 @@ class InOrder(Wrong):
     def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         answer = super().exchange(service, path, body, deadline)
         if service == Service.SENSITIVE and self.mine.number > 0:
-            assert self.found_out.wait(30)
+            assert self.found_out.wait(120)
         self.events.append(f"{service.name} answered")
         return answer
 
