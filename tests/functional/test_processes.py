@@ -222,6 +222,7 @@ def test_a_program_for_credentials_that_hangs(
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "soon"])
+@pytest.mark.sampled(6)
 def test_time_outs_that_are_none(seconds: str, table: Path) -> None:
     done = subprocess.run(query(table, "--timeout", seconds), capture_output=True, cwd=ROOT, timeout=HANGS, check=False)
     assert (done.returncode, done.stdout) == (2, b"")

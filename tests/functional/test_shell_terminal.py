@@ -157,6 +157,7 @@ def test_ctrl_c_at_the_prompt_gives_up_the_line(start: Callable[..., Terminal]) 
     assert terminal.leave() == 0
 
 
+@pytest.mark.slow
 def test_what_was_asked_is_recalled_by_the_next_shell(start: Callable[..., Terminal]) -> None:
     first = start()
     first.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
@@ -171,6 +172,7 @@ def test_what_was_asked_is_recalled_by_the_next_shell(start: Callable[..., Termi
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])
+@pytest.mark.sampled(2)
 def test_the_history_can_be_switched_off(start: Callable[..., Terminal], how: str) -> None:
     terminal = start("--no-history") if how == "option" else start(CLEAVE_NO_HISTORY="1")
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)

@@ -82,6 +82,7 @@ def passes(script: str) -> None:
         "SELECT patient_name FROM patients QUALIFY row_number() OVER (ORDER BY age) < 3",
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_plan_made_beside_is_the_same(sql: str) -> None:
     passes(f"""
 plan = asked(Planner(), {sql!r})
