@@ -109,6 +109,7 @@ def _with_mode(parties: Parties, mode: int) -> str:
 
 
 @pytest.mark.parametrize("words", ["--append", "--by ward", "--lossless", "--scan"])
+@pytest.mark.sampled(4)
 def test_what_the_owner_settled_is_no_contributors_choice(parties: Parties, words: str) -> None:
     parties.play("cleave contributor collect")
     assert parties.at("north").run(*PUT.split(), *words.split()).exit_code == 2

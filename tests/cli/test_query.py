@@ -120,6 +120,7 @@ def small(tmp_path: Path) -> Path:
         ("SELECT k, SUM(v) FROM t WHERE k < 'd' GROUP BY ROLLUP (k) ORDER BY k", [["a", 6], ["b", 30]], 1),
     ],
 )
+@pytest.mark.sampled(4)
 def test_small_groups_are_left_out(ready: Cli, small: Path, sql: str, rows: list[list[Any]], suppressed: int) -> None:
     answer = json.loads(ready.run("query", small, sql, "--json", "--min-group", "2").stdout)
     assert answer["rows"] == rows

@@ -138,6 +138,7 @@ def test_curl_and_python_as_printed(shell: Shell) -> None:
     assert answer["result"].keys() == {"age", "bill"}
 
 
+@pytest.mark.slow
 def test_the_python_example_answers(shell: Shell) -> None:
     python, _ = blocks("python")
     if not (shell.folder / "patients.schema.toml").exists():
