@@ -137,6 +137,7 @@ def test_a_folder_others_may_use_is_refused(ready: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harmed", [False, True])
+@pytest.mark.sampled(2)
 def test_a_rotation_uses_those_of_the_new_key_and_says_what_is_wrong_with_them(
     ready: Cli, table: Path, tmp_path: Path, key_file: Path, *, harmed: bool
 ) -> None:

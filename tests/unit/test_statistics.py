@@ -70,6 +70,7 @@ def with_nulls(values: Sequence[float], every: int) -> list[Fraction | None]:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 60])
 @pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
+@pytest.mark.sampled(5)
 def test_doubles_lie_within_their_bounds(rows: int, noise: float, bits: int) -> None:
     random = np.random.default_rng(rows)
     all_ = list(shapes(rows, random))
@@ -133,17 +134,19 @@ def test_integers_and_decimals_are_exact(kind: str, other: str) -> None:
             )
 
 
-def test_an_exact_argument_beside_a_double() -> None:
-    random = np.random.default_rng(4)
-    for decimals, low, high in INTEGERS.values():
-        units = [low + int(random.integers(0, 2**62)) * (high - low) // 2**62 for _ in range(50)]
-        exact = [Fraction(u, 10**decimals) for u in units]
-        for _, values in shapes(50, random):
-            real = [Fraction(value) for value in values]
-            one, two = Domain(decimals, low, high, nullable=False), Domain(None, nullable=False)
-            for columns, domains in (((exact, real), (one, two)), ((real, exact), (two, one))):
-                for name, figure in figures(columns[0], columns[1], *domains, 0.9).items():
-                    assert wrong(figure, truth(name, *columns)) is None, name
+@pytest.mark.parametrize("kind", INTEGERS)
+@pytest.mark.sampled(3)
+def test_an_exact_argument_beside_a_double(kind: str) -> None:
+    random = np.random.default_rng(len(kind))
+    decimals, low, high = INTEGERS[kind]
+    units = [low + int(random.integers(0, 2**62)) * (high - low) // 2**62 for _ in range(50)]
+    exact = [Fraction(u, 10**decimals) for u in units]
+    for _, values in shapes(50, random):
+        real = [Fraction(value) for value in values]
+        one, two = Domain(decimals, low, high, nullable=False), Domain(None, nullable=False)
+        for columns, domains in (((exact, real), (one, two)), ((real, exact), (two, one))):
+            for name, figure in figures(columns[0], columns[1], *domains, 0.9).items():
+                assert wrong(figure, truth(name, *columns)) is None, name
 
 
 def test_geometric_means_of_integers_are_exact_where_the_product_is() -> None:
