@@ -67,8 +67,7 @@ def ask(world: World, services: Services | None = None, sql: str = SQL) -> Resul
 
 
 def test_packed_scans_answer_as_duckdb_does(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     services = Packed(world.stores)
     answer = ask(world, services).result
     doubled = SQL.replace("FROM trial", "FROM (SELECT * FROM trial UNION ALL SELECT * FROM trial) trial")

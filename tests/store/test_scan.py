@@ -41,9 +41,7 @@ def test_scans_answer_as_duckdb_does(world: World, sql: str) -> None:
 
 
 def test_a_scan_goes_over_all_segments(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=2)
     services = Services(world.stores)
     answer = ask_by_scan(
         world.stored(), services, "SELECT ward, SUM(bill), COUNT(*) FROM trial GROUP BY ward ORDER BY 1"
@@ -144,8 +142,7 @@ def test_row_sets_that_are_not_of_their_groups_are_found(world: World, fault: st
 
 def test_answers_to_other_scans_are_found(world: World) -> None:
     """The results of another segment, or of an earlier question, in this one's place."""
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     stored = world.stored()
     kept: list[Any] = []
     ask_by_scan(stored, Services(world.stores, _keeping(kept)), SUM)
@@ -161,8 +158,7 @@ def test_answers_to_other_scans_are_found(world: World) -> None:
 
 
 def test_a_call_that_fails_waits_for_no_other(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     asked, let_go = threading.Semaphore(0), threading.Event()
     late: list[str] = []  # calls that were waited for
 

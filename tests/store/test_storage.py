@@ -24,6 +24,11 @@ from tests.store.conftest import BUCKET, aws_session
 CONTENT = bytes(range(256)) * 20
 
 
+@pytest.fixture(params=["folder", "s3"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def test_what_is_written_is_read(storage: Storage, open_again: Callable[[], Storage]) -> None:
     storage.write("t/o/one", CONTENT)
     assert open_again().read("t/o/one") == CONTENT
