@@ -11,7 +11,7 @@ from cleave.store.contribution import folder_of
 from cleave.store.locate import Stores
 from cleave.store.storage import ConflictError
 from tests.store.asking import ask
-from tests.store.contributing import World
+from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 from tests.store.test_killed import FULL, KILLS
@@ -20,12 +20,14 @@ STEP = 2 if KILLS >= FULL else 15
 ROWS = NORTH + SOUTH  # five of them, two in a segment
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    world = World(tmp_path / "world", key_file)
+def registered(world: World) -> None:
     world.put(OWN)
     world.register("north")
-    return world
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    return kept(tmp_path / "world", key_file, registered)
 
 
 def put(world: World, rows: str = ROWS, at: int | None = None, *, made: bool = False, replace: bool = False) -> bool:

@@ -23,7 +23,7 @@ from cleave.store.vault import Vault
 from cleave.store.verify import verify
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
-from tests.store.contributing import World
+from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SUMS, expected
 from tests.store.test_killed import FULL, KILLS
@@ -40,11 +40,11 @@ def new_key(tmp_path_factory: pytest.TempPathFactory) -> SecretKey:
 
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> World:
-    return made(World(tmp_path / "world", key_file))
+    return kept(tmp_path / "world", key_file, made)
 
 
-def made(world: World) -> World:
-    """Of two of the owner's segments and one of a contributor's, with a derived column."""
+def made(world: World) -> None:
+    """Two of the owner's segments and one of a contributor's, with a derived column."""
     world.put(OWN)
     world.register("north")
     world.contribute("north", NORTH)
@@ -52,7 +52,6 @@ def made(world: World) -> World:
     tables, stores = world.tables()
     derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
     append(world)
-    return world
 
 
 def append(world: World) -> None:
