@@ -11,12 +11,12 @@ from cleave.store.contribution import folder_of
 from cleave.store.locate import Stores
 from cleave.store.storage import ConflictError
 from tests.store.asking import ask
+from tests.store.campaign import FULL
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
-from tests.store.test_killed import FULL, KILLS
 
-STEP = 2 if KILLS >= FULL else 15
+STEP = 2 if FULL else 15  # CLEAVE_CAMPAIGN
 ROWS = NORTH + SOUTH  # five of them, two in a segment
 
 
@@ -93,6 +93,7 @@ def test_what_was_put_before_it_was_told_is_not_put_twice(world: World) -> None:
     check(world, ROWS + ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
 def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: World, tmp_path: Path, half: int) -> None:
     """Whichever store it changes last: the draft, by which it is known, goes after all that is deleted in either."""

@@ -195,8 +195,15 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     assert ask(world.stored(), sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
 
 
-@pytest.mark.parametrize("lossless", [False, True])
-@pytest.mark.parametrize("by", [(), ("sex",)])
+@pytest.mark.parametrize(
+    ("by", "lossless"),
+    [
+        ((), True),
+        (("sex",), False),
+        pytest.param((), False, marks=pytest.mark.slow),
+        pytest.param(("sex",), True, marks=pytest.mark.slow),
+    ],
+)
 def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, lossless: bool) -> None:
     tables, _ = world.tables()
     tables.drop("trial")

@@ -157,7 +157,7 @@ COLUMNS = [NAMES, ["bill"], ["x", "big"], ["ward", "bill"], ["day", "note"], ["f
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=" ".join)
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
     with world.rows().table(columns, ordered=ordered) as table:
         assert table.rows == 2 * ROWS
@@ -170,10 +170,10 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
     ("columns", "ordered", "directories"),
     [
         (NAMES, True, True),
-        (NAMES, False, False),
+        pytest.param(NAMES, False, False, marks=pytest.mark.slow),
         (["bill", "x"], False, True),
-        (["ward", "day"], True, True),
-        (["flag", "note"], False, True),
+        pytest.param(["ward", "day"], True, True, marks=pytest.mark.slow),
+        pytest.param(["flag", "note"], False, True, marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_selected_cells(world: World, where: str, columns: list[str], ordered: bool, directories: bool) -> None:

@@ -1,11 +1,10 @@
 """The conformance suite's questions answered by scans, wherever a scan answers any of their outputs.
 
-The quick suite asks one question of each shape, the slow one every other question, a campaign all.
+The quick suite asks one question of each shape, the slow one every other question, CLEAVE_CAMPAIGN all.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,13 +18,11 @@ from cleave_shared.errors import QueryRefused
 from tests.conformance.queries import QUERIES, Query
 from tests.conformance.shapes import one_of_each
 from tests.conformance.tables import MACROS
+from tests.store.campaign import FULL
 from tests.store.scan_asking import Services, ask_plan, scan_plan
 from tests.store.test_conformance import StoredTables, check
 
-CAMPAIGN = int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
-ASKED = [query for query in QUERIES if query.other is None and "encrypted" in query.sources][
-    :: 1 if CAMPAIGN > 1 else 2
-]
+ASKED = [query for query in QUERIES if query.other is None and "encrypted" in query.sources][:: 1 if FULL else 2]
 
 
 @pytest.fixture(scope="module")
