@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from cleave.table.table import open_table
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
 from tests.store.faulty import Failing, KilledError
+from tests.store.made import filled
 
 SAMPLE = Path(__file__).parents[1] / "samples"
 SQL = "SELECT ward, COUNT(*), SUM(bill), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
@@ -73,6 +75,15 @@ class Place:
         tables.sweep(opened)
         return opened
 
+    def take(self, made: Callable[[Place], object]) -> None:
+        """Take over the stores of a place where `made` was done, which is done once."""
+        folder = filled(
+            (made.__module__, made.__qualname__, self.key.key_id), lambda it: made(Place(it / "place", self.key))
+        )
+        for half in ("s", "p"):
+            shutil.copytree(folder / "place" / half, self.root / half, dirs_exist_ok=True)
+        self.tables()[0].find("trial")  # so that it is remembered
+
     def draft(self, version: int = 1) -> Draft | None:
         content, _ = self.tables()[0].read_draft("trial", version)
         return Draft.model_validate_json(content) if content else None
@@ -113,6 +124,15 @@ def killed(place: Place, work: Callable[[Tables, Stores], object], at: int, *, m
     return False
 
 
+def stored(place: Place) -> None:
+    place.put(*place.tables(), "ward")
+
+
+def stopped(place: Place) -> None:
+    """A put is killed that has stored some of the segments."""
+    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("made", [False, True])
 def test_what_is_stored_is_kept(tmp_path: Path, key: SecretKey, made: bool) -> None:
@@ -134,7 +154,8 @@ def test_what_is_stored_is_kept(tmp_path: Path, key: SecretKey, made: bool) -> N
 
 
 def test_an_append_goes_on_too(place: Place) -> None:
-    before = place.put(*place.tables(), "ward").manifest.segments
+    place.take(stored)
+    before = place.tables()[0].open("trial").manifest.segments
     assert killed(place, place.append, 40, made=True)
     draft = place.draft(2)
     assert draft is not None
@@ -147,13 +168,13 @@ def test_an_append_goes_on_too(place: Place) -> None:
 def test_an_append_that_was_stopped_after_its_commit_is_not_made_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.put(*place.tables(), "ward")
+    place.take(stored)
 
-    def stopped(*_: object) -> None:
+    def dies(*_: object) -> None:
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(Tables, "delete_draft", stopped)
+        patched.setattr(Tables, "delete_draft", dies)
         with pytest.raises(KilledError):
             place.append(*place.tables())
     assert place.append(*place.tables()).manifest.version == 2
@@ -166,7 +187,7 @@ def test_an_append_that_was_stopped_after_its_commit_is_not_made_twice(
 
 def test_other_rows_are_stored_anew(place: Place) -> None:
     """The second segment has another value: nothing of the first put is kept, and the answer is of the new rows."""
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     draft = place.draft()
     assert draft is not None
     assert len(draft.segments) >= 2  # how many, the thread that is ahead decides
@@ -182,7 +203,7 @@ def test_other_rows_are_stored_anew(place: Place) -> None:
 
 @pytest.mark.parametrize("lines", [300, 650])
 def test_fewer_or_more_rows(place: Place, lines: int) -> None:
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     kept = place.draft()
     assert kept is not None
     text = place.file.read_text().splitlines()
@@ -196,7 +217,7 @@ def test_fewer_or_more_rows(place: Place, lines: int) -> None:
     ("by", "options"), [(["ward", "admitted"], {}), (["ward"], {"lossless": True}), (["ward"], {"scan": True})]
 )
 def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str], options: dict[str, bool]) -> None:
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     kept = place.draft()
     assert kept is not None
     place.put(*place.tables(), *by, **options)
@@ -205,7 +226,7 @@ def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str],
 
 def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -> None:
     for harm in ("draft", "object"):
-        assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+        place.take(stopped)
         draft = place.draft()
         assert draft is not None
         tables, stores = place.tables()
@@ -224,7 +245,7 @@ def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -
 
 def test_a_draft_of_an_older_table_is_not_gone_on_from(place: Place) -> None:
     """Somebody else replaced the table since: its sweep has taken what the draft names."""
-    place.put(*place.tables(), "ward")
+    place.take(stored)
     assert killed(place, place.append, 40, made=True)
     draft = place.draft(2)
     assert draft is not None
@@ -259,7 +280,7 @@ def test_of_two_puts_of_one_name_one_wins(place: Place) -> None:
 
 
 def test_a_table_that_changes_meanwhile_is_not_overwritten(place: Place) -> None:
-    place.put(*place.tables(), "ward")
+    place.take(stored)
     with pytest.raises(ConflictError):
         place.put(*place.tables(), "ward", replace=True, progress=During(lambda: place.append(*place.tables())))
     place.check(times=2, swept=False)
