@@ -17,6 +17,7 @@ from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.campaign import FACTOR, FULL
+from tests.store.made import filled
 from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
 
 SWAPS = 6 * FACTOR  # of each kind; CLEAVE_CAMPAIGN
@@ -35,14 +36,8 @@ class World:
     of the same rows under the same key.
     """
 
-    def __init__(self, root: Path, key: SecretKey, table: Table) -> None:
-        self.place, self.twin = Place(root / "place", key), Place(root / "twin", key)
-        for each in (self.place, self.twin):
-            put_it(*each.tables(), key, table)
-        self.old = self.place.copy(root / "old")
-        append_it(*self.place.tables(), key, table)
-        derive_it(*self.place.tables(), key, table)
-        putting.put(*self.place.tables(), key, table, "other", ["ward"], Silent())
+    def __init__(self, root: Path, key: SecretKey) -> None:
+        self.place, self.twin, self.old = (Place(root / name, key) for name in ("place", "twin", "old"))
         tables, _ = self.place.tables()
         self.folder = tables.folder("trial")
         self.other = tables.folder("other")
@@ -63,7 +58,22 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, key: SecretKey, table: Table) -> World:
-    return World(tmp_path, key, table)
+    def fill(root: Path) -> None:
+        place, twin = Place(root / "place", key), Place(root / "twin", key)
+        for each in (place, twin):
+            put_it(*each.tables(), key, table)
+        place.copy(root / "old")
+        append_it(*place.tables(), key, table)
+        derive_it(*place.tables(), key, table)
+        putting.put(*place.tables(), key, table, "other", ["ward"], Silent())
+        for each in (place, twin):
+            (each.root / "tables.json").unlink()  # it is of these folders
+
+    shutil.copytree(filled(("foreign", key.key_id), fill), tmp_path, dirs_exist_ok=True)
+    world = World(tmp_path, key)
+    for each in (world.place, world.twin):
+        each.tables()[0].open("trial")  # so that it is remembered
+    return world
 
 
 @pytest.mark.parametrize("kind", KINDS)
