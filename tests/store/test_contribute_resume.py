@@ -58,7 +58,7 @@ def check(world: World, rows: str) -> None:
     assert objects(world) == {f"{folder(world)}/head"}
 
 
-@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("made", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) -> None:
     at, kept = 7 if made else 3, 0
     while True:

@@ -16,11 +16,11 @@ from cleave.store.verify import verify
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, InputError
-from tests.store.campaign import FACTOR, FULL
+from tests.store.campaign import FACTOR, FULL, sampled
 from tests.store.made import filled
 from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
 
-SWAPS = 6 * FACTOR  # of each kind; CLEAVE_CAMPAIGN
+SWAPS = sampled(3, 6, 6 * FACTOR)  # of each kind; CLEAVE_CAMPAIGN has more
 KINDS = ("older", "another table", "another store", "doubled")
 
 
@@ -76,13 +76,14 @@ def world(tmp_path: Path, key: SecretKey, table: Table) -> World:
     return world
 
 
+@pytest.mark.parametrize("swaps", SWAPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_object_of_elsewhere_is_told(world: World, key: SecretKey, kind: str, tmp_path: Path) -> None:
+def test_an_object_of_elsewhere_is_told(world: World, key: SecretKey, kind: str, tmp_path: Path, swaps: int) -> None:
     rng = random.Random(kind)
     tables, _ = world.place.tables()
     named = sorted(tables.open("trial").manifest.objects())
     told = 0
-    for number in range(SWAPS):
+    for number in range(swaps):
         place = world.place.copy(tmp_path / f"harmed-{number}")
         name = rng.choice(named)
         half = "s" if (place.root / "s" / name).exists() else "p"

@@ -182,6 +182,7 @@ def test_the_answer_of_a_job_is_that_of_its_calls(cloud: Cloud) -> None:
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "CALLS_OF_A_BATCH", 3)
     assert cloud.totals(cloud.run()) == cloud.segments.truth
@@ -281,6 +282,7 @@ def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
         cloud.job().run(cloud.calls, [6] * GROUPS, WINDOW, ("p", "k"), Deadline(60), lambda _, __: None)
 
 
+@pytest.mark.slow
 def test_an_item_that_failed_in_silence_is_counted(cloud: Cloud) -> None:
     """As moto, and a map that tolerates failures, tell of it: null among the parts."""
 

@@ -214,7 +214,12 @@ def test_fewer_or_more_rows(place: Place, lines: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "options"), [(["ward", "admitted"], {}), (["ward"], {"lossless": True}), (["ward"], {"scan": True})]
+    ("by", "options"),
+    [
+        (["ward", "admitted"], {}),
+        (["ward"], {"lossless": True}),
+        pytest.param(["ward"], {"scan": True}, marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str], options: dict[str, bool]) -> None:
     place.take(stopped)
