@@ -225,6 +225,7 @@ def test_a_step_whose_answer_was_lost_is_tried_again(cloud: Cloud) -> None:
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_says_so_and_can_be_asked_anew(cloud: Cloud) -> None:
     def broken(_: dict[str, Any]) -> dict[str, Any]:
         raise steps.Failed("a store that is gone")
@@ -237,6 +238,7 @@ def test_a_job_that_fails_says_so_and_can_be_asked_anew(cloud: Cloud) -> None:
     assert cloud.totals(cloud.run()) == cloud.segments.truth
 
 
+@pytest.mark.slow
 def test_a_job_is_left_and_taken_up_and_runs_once(cloud: Cloud) -> None:
     going = threading.Event()
 

@@ -137,6 +137,7 @@ def commands(world: World) -> Iterator[Commands]:
         yield started
 
 
+@pytest.mark.slow
 def test_of_writers_at_once_each_is_told_what_became_of_it(world: World) -> None:
     """Processes of their own append at once: every row of those that say so is there, and none of the others'."""
     rounds, writers = (2, 2) if not FULL else (50, 3)

@@ -174,7 +174,9 @@ def test_an_answer_is_right_or_none(world: World, sql: str, every: int) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+@pytest.mark.parametrize(
+    "lasting", [pytest.param(False, id="once"), pytest.param(True, id="lasting", marks=pytest.mark.slow)]
+)
 def test_no_step_of_a_question_outlasts_its_time(world: World, lasting: bool) -> None:
     """Opening, planning, answering: whichever request is kept waiting, the question's own time ends it."""
     world.put(world.stores(faulty=False))

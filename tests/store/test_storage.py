@@ -145,6 +145,7 @@ def test_names_are_told_under_a_prefix(storage: Storage) -> None:
     assert sorted(storage.names("")) == ["t/head", "t/o/a", "t/o/b", "tt/o/c"]
 
 
+@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.slow)])
 def test_more_names_than_a_page_has(storage: Storage) -> None:
     names = [f"t/o/{number}" for number in range(1005)]
     if isinstance(storage, Folder):
