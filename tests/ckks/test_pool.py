@@ -24,7 +24,7 @@ from cleave.transport.deadline import Deadline
 from cleave_shared import children
 from cleave_shared.errors import InputError
 
-KILLS = int(os.environ.get("CLEAVE_POOL_KILLS", "6"))  # `make pool-kills` has 60
+KILLS = 6 * int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
 FORM: Form = "coefficients"
 SIZE = 40  # of the stand-ins for encryptions: the files are the matter here
 MOVED, DAMAGED = "copied", "damaged"

@@ -118,7 +118,7 @@ def test_a_server_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
     with served("--quiet", TMPDIR=str(tmp_path)) as (_, process):
         started = descendants(process.pid)
         process.kill()
-        assert end_within([process.pid, *started], 30)
+        assert have_ended(process.pid, *started)
         assert list(tmp_path.iterdir()) == []
 
 

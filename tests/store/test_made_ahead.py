@@ -24,6 +24,7 @@ from tests.store.commands import Commands, Death
 from tests.store.contributing import HEADER, SCHEMA, World
 from tests.store.test_contributors import SUMS, expected
 
+pytestmark = pytest.mark.slow
 ROWS = 100_000  # 50 ciphertexts a table, for which processes are forked
 PACKS = 5  # fewer: whoever comes second wants what the first has
 

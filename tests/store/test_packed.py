@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +27,11 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.packing import Packer, PackingKey, ciphertexts, elements
 from cleave_shared.params import SUM60_PACK
 from tests.store import packing
+from tests.store.campaign import FACTOR, FULL
 from tests.store.scanning import Rows, Totals
 from tests.store.test_scanned import FAULTS, Faulty
 
-TIMES = int(os.environ.get("CLEAVE_STORE_FAULTS", "2"))
+TIMES = 2 * FACTOR  # CLEAVE_CAMPAIGN
 LIMITS = [(1 << 26) - 1, 5_000, 1]
 DEGREE, MODULUS = SUM60_PACK.degree, seal.ring(SUM60_PACK.name).modulus
 
@@ -67,6 +67,7 @@ def _rows(key: SecretKey, kind: str, count: int, columns: list[int] | None = Non
     return Rows(key, [(limit, values(limit)) for limit in columns or LIMITS], SCAN_ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "groups"),
     [("largest", 7), ("largest", 8), ("none", 31), ("largest at the ends", 31), ("largest", 31), ("random", 90)],
@@ -90,7 +91,7 @@ def test_so_many_results(key: SecretKey, groups: int) -> None:
     assert found == rows.truth(numbers_)
 
 
-@pytest.mark.skipif(TIMES < 50, reason="a campaign: make store-faults")
+@pytest.mark.skipif(not FULL, reason="a campaign: make campaign")
 def test_more_results_than_coefficients(key: SecretKey) -> None:
     rows = _rows(key, "random", 9_000, [1_000])
     numbers_ = np.arange(1, 9_001, dtype=np.int32)
@@ -220,6 +221,7 @@ def sound(key: SecretKey) -> tuple[Rows, Question, Totals]:
     return rows, asked, packing.answer(rows, asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_service_does_wrong_is_found(sound: tuple[Rows, Question, Totals], fault: str) -> None:
     rows, asked, _ = sound

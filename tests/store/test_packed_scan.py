@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
 from tests.conformance.queries import Query
 from tests.conformance.tables import MACROS
+from tests.store.campaign import FULL
 from tests.store.scan_asking import Services, ask_plan, scan_plan
 from tests.store.test_conformance import StoredTables
 from tests.store.test_conformance import check as check_query
@@ -29,7 +29,7 @@ from tests.store.test_scan_conformance import ASKED, _plan
 from tests.store.trial import World, check, truth
 
 SQL = "SELECT ward, SUM(bill), AVG(age), COUNT(weight) FROM trial GROUP BY ward ORDER BY ward"
-CAMPAIGN = int(os.environ.get("CLEAVE_STORE_FAULTS", "2")) >= 50
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +67,7 @@ def ask(world: World, services: Services | None = None, sql: str = SQL) -> Resul
 
 
 def test_packed_scans_answer_as_duckdb_does(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     services = Packed(world.stores)
     answer = ask(world, services).result
     doubled = SQL.replace("FROM trial", "FROM (SELECT * FROM trial UNION ALL SELECT * FROM trial) trial")
@@ -157,7 +156,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Any) -> Iterator[
         yield StoredTables(tmp_path_factory.mktemp("packed"), key_file, oracle, stack, scan=True)
 
 
-@pytest.mark.skipif(not CAMPAIGN, reason="a campaign: make store-faults")
+@pytest.mark.skipif(not FULL, reason="a campaign: make campaign")  # CLEAVE_CAMPAIGN
 @pytest.mark.parametrize("query", ASKED[::3], ids=lambda query: query.name)
 def test_conformance(stored: StoredTables, query: Query) -> None:
     plan, services = _plan(stored, query), Services(stored.stores())

@@ -193,6 +193,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Services, "elsewhere", True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_many_sums_come_back_packed_by_a_key_that_is_stored_once(opened: Opened) -> None:
     keys = opened.folder / "s" / "keys"
@@ -216,6 +217,7 @@ def _flipped(content: bytes) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("harm", [_flipped, lambda content: content[:-1], lambda _: None])
 def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
@@ -247,6 +249,7 @@ def test_a_packing_key_that_is_damaged_is_refused_and_made_anew(
     assert len(opened.key_files()) == 2, "what it named is deleted"
 
 
+@pytest.mark.slow
 def test_of_two_packing_keys_made_at_once_one_is_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes second uses the first's."""
     for each in opened.key_files():
