@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz bombs store-faults mutants check lock charts clean
+.PHONY: setup demo test test-slow test-all campaign fuzz bombs mutants check lock charts clean
 
 setup: $(READY)
 
@@ -22,13 +22,23 @@ demo: setup
 	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
 	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
-# Files of tests side by side, a process for each core; a file's own tests one after the other.
-test: setup
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+# A process for each core; one that has no tests left takes over some of another's.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-# The slow tests too, among them those of the laboratory (benchmarks/tests).
-test-all: setup
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m 'not sam'
+# Every test that is quick. Four minutes on two quiet cores.
+test: setup
+	$(PYTEST) -m "not sam and not slow"
+
+# Tests that take more than 2 s each and have a quicker twin, and campaigns.
+test-slow: setup
+	$(PYTEST) -m "slow and not sam"
+
+test-all: test test-slow
+
+# Campaigns at FACTOR times their size: all of them, or TESTS=tests/ckks/test_pool.py.
+campaign: setup
+	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam" \
+		$(or $(TESTS),$(shell grep -rlw CLEAVE_CAMPAIGN tests --include='test_*.py'))
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup
@@ -37,14 +47,6 @@ fuzz: setup
 # Every expression that tries to exhaust the plain service, at its real limit of 25 s: a quarter of an hour.
 bombs: setup
 	$(BIN)/python -m tests.fuzz.bombs
-
-# Commands over stored tables killed, a faulty S3, objects harmed: FAULTS times each (tests/store). An hour on two cores.
-store-faults: setup
-	CLEAVE_STORE_FAULTS=$(or $(FAULTS),50) nice -n 19 $(BIN)/python -m pytest tests/store/test_killed.py \
-		tests/store/test_killed_contributors.py tests/store/test_contribute_resume.py tests/store/test_s3_faults.py \
-		tests/store/test_faults.py tests/store/test_contributor_faults.py tests/store/test_rotate.py \
-		tests/store/test_foreign.py tests/store/test_scan_faults.py \
-		tests/store/test_scan_conformance.py
 
 # Small changes to the code that guards answers and keys: each is noticed by a test, or justified. See tests/mutation.
 mutants: setup

@@ -5,8 +5,10 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import random
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,25 @@ for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 _FIGURES = pytest.StashKey[list[str]]()
 _STDERR = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and tests in a file, in random order")
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is slow is left out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    cases: Counter[str] = Counter()
+    for item in items:
+        if sampled := item.get_closest_marker("sampled"):
+            test = item.nodeid.split("[")[0]
+            if cases[test] % sampled.args[0]:
+                item.add_marker("slow")
+            cases[test] += 1
+    if (seed := config.getoption("shuffle")) is not None:
+        order = random.Random(seed)
+        files = {item.path: order.random() for item in items}  # a file's tests stay together: they share fixtures
+        items.sort(key=lambda item: (files[item.path], order.random()))
 
 
 def pytest_configure(config: pytest.Config) -> None:

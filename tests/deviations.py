@@ -109,6 +109,6 @@ def wrong(figure: Figure, right: arb | str | None) -> str | None:
         return None
     with flint.ctx.workprec(DIGITS):
         apart = abs(rational(Fraction(figure.value)) - right)
-        if figure.ball is not None and not figure.ball.overlaps(right):
+        if figure.ball is not None and not arb(figure.ball).overlaps(right):
             return f"the ball {figure.ball} does not hold {right}"
     return None if apart.lower() <= arb(figure.bound) else f"{figure.value!r} +- {figure.bound!r}, right is {right}"

@@ -29,7 +29,9 @@ def plain(value: Any) -> str:
 
 
 def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided: bool = False) -> str:
-    """`12 exact`, or `50.31 ± 2e-9`: the bound has one digit, rounded up to cover the rounding of the figure too.
+    """`12 exact`, `1.4142135623730951 rounded`, or `50.31 ± 2e-9`.
+
+    The bound has one digit, rounded up to cover the rounding of the figure too.
 
     The last place of the figure is that of the bound; zeros at its end are left out.
     """
@@ -40,6 +42,8 @@ def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided:
         return f"{plain(value)} exact{mark}"
     if not _is_number(value):
         return f"{plain(value)}{mark}"
+    if is_rounded(value, bound):
+        return f"{plain(value)} rounded{mark}"
     if bound is None or not math.isfinite(bound) or not _is_finite(value):
         return f"{plain(value)} ± unknown{mark}"
     if bound == 0:
@@ -49,11 +53,20 @@ def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided:
         return f"{_written(shown)} ± {covered.scaleb(-covered.adjusted()):f}e{covered.adjusted()}{mark}"
 
 
+def is_rounded(value: Any, bound: float | None) -> bool:
+    """Whether `value` is the double nearest to the exact value: it is off by half a unit in the last place at most."""
+    if not isinstance(value, float) or not math.isfinite(value) or not bound:
+        return False
+    return bound <= math.ulp(value) / 2  # 0 for the least doubles, which have no half unit
+
+
 def published(value: Any, bound: float | None, exact: bool | None) -> tuple[Any, float | None]:
     """The same for programs: the value as a Decimal without a digit beyond its bound, and the bound of what is left.
 
-    What is exact, or has no bound, stays as it is.
+    What is exact or correctly rounded, or has no bound, stays as it is.
     """
+    if is_rounded(value, bound):
+        return value, bound
     if exact or not bound or not math.isfinite(bound) or not _is_number(value) or not _is_finite(value):
         return value, bound
     with localcontext(_CONTEXT):

@@ -1,9 +1,12 @@
-"""Files are written whole or not at all, and never over another without being told."""
+"""Files are written whole or not at all, and replace another only where the caller says so.
+
+They are private (0600) unless the caller says that they hold no secret; the umask may take further rights away.
+"""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +14,15 @@ from typing import BinaryIO
 
 from cleave_shared.errors import CleaveError
 
+PRIVATE, PUBLIC = 0o600, 0o644
+
 
 def write_atomically(
     path: Path,
     content: str | bytes,
     *,
     error: type[CleaveError],
-    mode: int = 0o644,
+    mode: int = PRIVATE,
     overwrite: bool = False,
 ) -> None:
     """Write `content`, text as UTF-8, by `atomically`."""
@@ -27,7 +32,7 @@ def write_atomically(
 
 @contextmanager
 def atomically(
-    path: Path, *, error: type[CleaveError], mode: int = 0o644, overwrite: bool = False
+    path: Path, *, error: type[CleaveError], mode: int = PRIVATE, overwrite: bool = False
 ) -> Iterator[BinaryIO]:
     """`placed`, for whom an error is to name the file. Raises `error` where `placed` raises OSError."""
     try:
@@ -45,7 +50,7 @@ class ThereError(FileExistsError):
 
 
 @contextmanager
-def placed(path: Path, *, mode: int = 0o644, overwrite: bool = False) -> Iterator[BinaryIO]:
+def placed(path: Path, *, mode: int = PRIVATE, overwrite: bool = False) -> Iterator[BinaryIO]:
     """A file beside `path`, which is flushed to disk and moved into place at the end; through a link, in the place of
     the file it names.
 
@@ -56,10 +61,10 @@ def placed(path: Path, *, mode: int = 0o644, overwrite: bool = False) -> Iterato
     if overwrite:
         path = path.resolve()  # else what the link names would stay as it was: a key under its old passphrase
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
     try:
         with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, mode)
             yield file
             file.flush()
             os.fsync(handle)
@@ -68,10 +73,10 @@ def placed(path: Path, *, mode: int = 0o644, overwrite: bool = False) -> Iterato
         else:
             _link(draft, path)
     finally:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
-def _link(draft: str, path: Path) -> None:
+def _link(draft: Path, path: Path) -> None:
     """Fails if the file is there, without a moment between look and leap."""
     try:
         os.link(draft, path)

@@ -7,21 +7,35 @@ NULL: no bound is known). No digit beyond its bound is there. Where the bounds l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cleave import figures
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.source import unique_names
+from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.sql.finish import ResultTable
-    from cleave_shared import duckdb
 
-# Neither Parquet nor Arrow has integers of 128 bits: DuckDB would write them as doubles.
-_STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)"}
+Form = Literal["text", "parquet", "arrow"]
+
+# Arrow and Parquet hand these out as bytes, or lose a part of them. Their text has all of it.
+_AS_TEXT = re.compile(r"\b(?:BIGNUM|BIT|GEOMETRY|TIME WITH TIME ZONE|TIME_NS|UNION|VARIANT)\b")
+# Neither has integers of 128 bits: DuckDB would write them as doubles.
+_WIDE = re.compile(r"\bU?HUGEINT\b")
+_WIDEST = "DECIMAL(38,0)"
+# SQL of whether the format holds an INTERVAL v as it is. Arrow counts nanoseconds in 64 bits; Parquet has no sign and
+# counts milliseconds.
+_CLOCK = "(datepart('hour', v) * 3600000000 + datepart('minute', v) * 60000000 + datepart('microsecond', v))"
+_INTERVALS = {
+    "arrow": f"abs({_CLOCK}) < 9223372036854775",
+    "parquet": f"least(datepart('year', v), datepart('month', v), datepart('day', v), {_CLOCK}) >= 0 "
+    f"AND {_CLOCK} % 1000 = 0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +85,31 @@ def _marks(result: ResultTable, row: int) -> str:
 
 
 @contextmanager
-def loaded(held: Records, *, typed: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB with the table `answer`, good within the block. Not `typed`: values as text, with all their digits."""
-    types = [_STORED.get(type_, type_) if typed else "VARCHAR" for type_ in held.types]
-    columns = [
-        (name, type_, [None if row[place] is None else figures.plain(row[place]) for row in held.rows])
-        for place, (name, type_) in enumerate(zip(held.names, types, strict=True))
-    ]
+def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB with the table `answer`, good within the block, in types that `form` writes without a change.
+
+    "text": every value as text, with all its digits. A column that `form` cannot hold is text too.
+    """
     with closing(connect_reading()) as connection:
+        columns = []
+        for place, (name, type_) in enumerate(zip(held.names, held.types, strict=True)):
+            values = [None if row[place] is None else figures.plain(row[place]) for row in held.rows]
+            columns.append((name, _stored(connection, type_, values, form), values))
         create_of_texts(connection, "answer", columns)
         yield connection
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: Form) -> str:
+    """The type in which `form` has `values`, DuckDB's text of `type_`."""
+    if form == "text" or _AS_TEXT.search(type_):
+        return "VARCHAR"
+    target = _WIDE.sub(_WIDEST, type_)
+    if target == type_ and "INTERVAL" not in type_:
+        return type_
+    fits = _INTERVALS[form] if type_ == "INTERVAL" else str("INTERVAL" not in type_).lower()
+    sql = f"SELECT bool_and({fits}), count(v) FROM (SELECT CAST(unnest(?::VARCHAR[]) AS {target}) AS v)"
+    try:
+        ((held, _),) = connection.execute(sql, [values]).fetchall()
+    except duckdb.Error:  # 39 digits; its message may quote them
+        return "VARCHAR"
+    return target if held is None or held else "VARCHAR"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -38,6 +38,43 @@ Model = TypeVar("Model", bound=BaseModel)
 _log = logging.getLogger("cleave.service")
 _log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
+
+
+_NO_EVENT = WireError(
+    "the event is not an HTTP request",
+    hint="invoke the function through API Gateway or a function URL, or with an event like those in events/",
+    status=400,
+)
+
+
+class _Call(BaseModel):
+    method: str
+
+
+class _Context(BaseModel):
+    stage: str | None = None
+    http: _Call | None = None
+    identity: dict[str, Any] | None = None
+
+
+class _Event(BaseModel):
+    """Fields, by AWS's names, of REST (1.0) and HTTP API (2.0) events that Mangum reads, where there are any."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    requestContext: _Context  # noqa: N815
+    version: str | None = None
+    httpMethod: str = ""  # noqa: N815
+    path: str = ""
+    rawPath: str = ""  # noqa: N815
+    rawQueryString: str = ""  # noqa: N815
+    headers: dict[str, str] | None = None
+    multiValueHeaders: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    queryStringParameters: dict[str, str] | None = None  # noqa: N815
+    multiValueQueryStringParameters: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    cookies: wire.Each[str] | None = None
+    body: str | None = None
+    isBase64Encoded: bool = False  # noqa: N815
 
 
 class Health(BaseModel):
@@ -75,12 +112,11 @@ async def read(request: Request, model: type[Model]) -> Model:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and len(announced) < 20:
         bodies.check_size(int(announced), limit)
-    parts, size = [], 0
+    content = bytearray()  # a list of parts of a byte each would be sixty times their size
     async for part in request.stream():
-        size += len(part)
-        bodies.check_size(size, limit)
-        parts.append(part)
-    envelope, request.state.mark = bodies.load(b"".join(parts), kind, model)
+        bodies.check_size(len(content) + len(part), limit)
+        content += part
+    envelope, request.state.mark = bodies.load(bytes(content), kind, model)
     return envelope
 
 
@@ -105,8 +141,10 @@ def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
 
 def lambda_handler(
     app: Application, prepare: Callable[[], None] = lambda: None
-) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+) -> Callable[[Any, Any], dict[str, Any]]:
     """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
+
+    Any other event, and one with a field of a wrong type, is answered 400.
 
     Lambda's runtime starts a thread before the first event: `prepare` is called before that, and nowhere but there.
     Otherwise nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
@@ -114,17 +152,39 @@ def lambda_handler(
     if "AWS_LAMBDA_RUNTIME_API" in os.environ:
         prepare()
 
-    def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    def handler(event: Any, context: Any) -> dict[str, Any]:
         log_to_stderr()
-        with asyncio.Runner() as runner:
-            runner.get_loop()  # Mangum takes the thread's current loop; this makes one and sets it
-            mangum = Mangum(
-                app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
-            )
-            answered: dict[str, Any] = mangum(event, context)
+        try:
+            _require_event(event)
+            with asyncio.Runner() as runner:
+                runner.get_loop()  # Mangum takes the thread's current loop; this makes one and sets it
+                mangum = Mangum(
+                    app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
+                )
+                answered: dict[str, Any] = mangum(event, context)
+        except WireError as error:
+            return _refused_event(bodies.refusal(error))
+        except Exception:  # noqa: BLE001 - the application lets none out, so Mangum cannot read the event
+            return _refused_event(bodies.refusal(_NO_EVENT))
         return answered
 
     return handler
+
+
+def _require_event(event: Any) -> None:
+    """Raises WireError (400) unless `event` has the types of an event of API Gateway or a function URL."""
+    if not isinstance(event, dict) or "requestContext" not in event:
+        raise _NO_EVENT
+    try:
+        _Event.model_validate(event)
+    except ValidationError as error:
+        raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, status=400) from None
+
+
+def _refused_event(reply: Reply) -> dict[str, Any]:
+    _log.info(json.dumps({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"}))
+    headers = {"content-type": reply.kind}
+    return {"statusCode": reply.status, "headers": headers, "body": reply.content.decode(), "isBase64Encoded": False}
 
 
 def log_to_stderr() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "DuckDBPyConnection",
     "Error",
     "FatalException",
+    "IOException",
     "InternalException",
     "InterruptException",
     "OutOfMemoryException",
@@ -38,6 +39,7 @@ CatalogException = _engine.CatalogException
 DuckDBPyConnection = _engine.DuckDBPyConnection
 Error = _engine.Error
 FatalException = _engine.FatalException
+IOException = _engine.IOException
 InternalException = _engine.InternalException
 InterruptException = _engine.InterruptException
 OutOfMemoryException = _engine.OutOfMemoryException

@@ -17,9 +17,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from cleave_shared import limits
 from cleave_shared.stored import Linked, Part, Sha256, Url
-from cleave_shared.wire import Blob, Count, Envelope, Hex
+from cleave_shared.wire import Blob, Count, Each, Envelope, Hex
 
-Links = Annotated[list[Url], Field(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
+Links = Annotated[Each[Url], Field(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
 Number = Annotated[int, Field(ge=0, lt=limits.MAX_REDUCED, strict=True)]
 
 
@@ -51,7 +51,7 @@ class Reduce(Part):
     question: Linked
     results: Links
     # a state machine says null of an item that failed
-    parts: list[Answered | None] = Field(max_length=limits.MAX_REDUCED)
+    parts: Each[Answered | None] = Field(max_length=limits.MAX_REDUCED)
 
 
 class ReduceRequest(Envelope):
@@ -64,9 +64,9 @@ class ReduceRequest(Envelope):
 
     profile: str = Field(max_length=32)
     key_id: Hex
-    answers: list[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
+    answers: Each[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
     kind: Literal["scan", "reduced"]
-    sums: list[list[tuple[Number, Count]]] = Field(min_length=1, max_length=limits.MAX_STORED_SUMS)
+    sums: Each[Each[tuple[Number, Count]]] = Field(min_length=1, max_length=limits.MAX_STORED_SUMS)
 
     @model_validator(mode="after")
     def _consistent(self) -> ReduceRequest:
@@ -82,4 +82,4 @@ class Reduced(Envelope):
 
     profile: str
     key_id: Hex
-    totals: list[list[Blob]] = Field(description="the sums, in one list")
+    totals: Each[Each[Blob]] = Field(description="the sums, in one list")

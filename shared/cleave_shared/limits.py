@@ -19,6 +19,9 @@ MAX_JOB_ROWS = 1 << 26
 MAX_REQUEST_CHUNKS = 64
 # What SQL, JSON and lengths take of a body besides its blobs.
 HEAD_BYTES = 100_000
+# Objects and names in the JSON of one body, each of which takes 100 bytes or more and may be an error of its own.
+# A scan of 2,048 objects has 10,240 of both.
+MAX_NAMES = 1 << 14
 # A result's file: both polynomials whole. An answer holds one for each block.
 RESULT_BYTES = 132_500
 MAX_REQUEST_BLOCKS = 32
@@ -37,6 +40,9 @@ FILTERED = -1
 MAX_PLAIN_GROUPS = 100_000
 MAX_SQL_CHARS = 20_000
 MAX_EXPRESSIONS = 500
+# Levels of brackets and parts of a name: DuckDB takes 2.8 GB to parse 20,000 brackets, 20 s for a name of 9,000 parts.
+MAX_SQL_DEPTH = 200
+MAX_LAMBDA_DEPTH = 8  # each doubles the work of DuckDB's binder: 18 take 10 s, 25 take 3 GB
 MAX_GROUPING_SETS = 1 << 10  # of one question; put together from one set of groups, here
 MAX_PLAIN_COLUMNS = 2_000
 PLAIN_MEMORY = "1GB"  # DuckDB's tables
@@ -53,6 +59,12 @@ WORKER_BYTES = 1 << 30
 LAMBDA_MB_PER_CPU = 1769
 MAX_WORKERS = 6
 
+# `cleave serve`: requests at once, each of which may hold a body, an answer and a worker of 1 to 3 GB, so more would be
+# killed than answered; our client asks 16 at once. And seconds until a request has arrived whole: 4.4 MB at 1.2 Mbit/s.
+SERVE_REQUESTS = 32
+SERVE_ARRIVAL_SECONDS = 30.0
+SERVE_HEAD_BYTES = 1 << 16  # h11's own limit of a head that comes in parts
+
 # Stored tables: what one request reads by links. A function holds the objects, once more as they go to its worker,
 # and what they become; S3 gives some 90 MB a second to one function.
 MAX_LINKED_BYTES = 128 * MIB
@@ -62,6 +74,9 @@ MAX_LANE_OBJECTS = 64  # terms of a sum: what a field's bits and a lane's noise 
 MAX_OBJECT_CHUNKS = 1 << 16
 MAX_STORED_SUMS = 512  # results in one answer, 68 MB through the store
 MAX_PLAIN_OBJECTS = 64
+# Blobs of one body in frames: a bit for each row of so many objects and filters is the most that any has. A blob of no
+# byte takes 200 in memory.
+MAX_FRAMES = MAX_PLAIN_OBJECTS * (MAX_EXPRESSIONS + 1)
 MAX_RESULT_BYTES = 96 * MIB  # an answer that goes through the store
 LINK_SECONDS = 20.0  # for all the objects of a request, of the service's 25 s
 LINK_READS = 8  # side by side

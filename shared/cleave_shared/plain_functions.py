@@ -7,6 +7,9 @@ with DuckDB's own. The current time is let in: WHERE admitted > today() - 30 is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 _OPERATORS = """
 != !__postfix !~~ !~~* % & && * ** + - ->> / // < <-> << <= <=> <@ = > >= >> @ @> ^ ^@ | || ~ ~~ ~~* ~~~
 """
@@ -67,3 +70,29 @@ variant_extract_string variant_keys variant_type variant_typeof wavg week weekda
 yearweek
 """
 ALLOWED_FUNCTIONS = frozenset(_OPERATORS.split()) | frozenset(_NAMES.split())
+AGGREGATES_BY_NAME = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
+"""Functions whose second argument is the name of an aggregate, as text."""
+
+
+def called(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, in lower case, the names of the functions that a FUNCTION node of DuckDB's parsed tree calls.
+
+    "" stands for a name that the text does not state: one that is computed, or in a call that is written with named
+    arguments or after a dot, where DuckDB puts the arguments in another order.
+    """
+    name = str(call["function_name"]).lower()
+    yield name
+    if name in AGGREGATES_BY_NAME:
+        yield _named_aggregate(call)
+
+
+def _named_aggregate(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments") or []
+    path = (call.get("qualified_name") or {}).get("path") or []
+    if len(path) != 1 or len(arguments) < 2 or any(each.get("name") for each in arguments):
+        return ""
+    expression = arguments[1].get("expression") or {}
+    literal = expression.get("literal") or {}
+    if expression.get("class") != "CONSTANT" or literal.get("kind") != "STRING":
+        return ""
+    return str(literal.get("text", "")).lower()

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from cleave_shared import limits
 from cleave_shared.stored import Linked, Place, StoredPlainRequest, StoredPlainResponse, require_bounded
-from cleave_shared.wire import Blob, Envelope, Hex, Sql
+from cleave_shared.wire import Blob, Each, Envelope, Hex, Sql
 
 Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
 
@@ -24,7 +24,7 @@ Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
 class SelectRequest(StoredPlainRequest):
     """Group and aggregate the rows of stored Parquet objects, and tell the group of every row."""
 
-    filters: list[Sql] = Field(
+    filters: Each[Sql] = Field(
         default_factory=list,
         max_length=limits.MAX_EXPRESSIONS,
         description="conditions that are told of every row beside its group",
@@ -34,11 +34,11 @@ class SelectRequest(StoredPlainRequest):
 class SelectResponse(StoredPlainResponse):
     """`numbers` and `filters` are empty where `stored` is set."""
 
-    numbers: list[Blob] = Field(
+    numbers: Each[Blob] = Field(
         description="of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the place "
         "of its group in `counts`, from 1"
     )
-    filters: list[list[Blob]] = Field(description="of each filter and object, a bit for every row that it holds for")
+    filters: Each[Each[Blob]] = Field(description="of each filter and object, a bit for every row that it holds for")
 
 
 class ScanObject(Linked):
@@ -59,17 +59,17 @@ class ScanRequest(Envelope):
     profile: str = Field(max_length=32)
     key_id: Hex
     label: Hex = Field(description="makes the weights of the sentinels this request's own")
-    lanes: list[Annotated[list[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
+    lanes: Each[Annotated[Each[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
         min_length=1, max_length=limits.MAX_SCAN_RESULTS
     )
-    chunks: list[Place] = Field(
+    chunks: Each[Place] = Field(
         min_length=1, max_length=limits.MAX_SCAN_CHUNKS, description="numbers of chunks, rising; no others are read"
     )
     numbers: Blob = Field(description="chunk after chunk, its rows' groups in bit planes: 0 for a row of none")
-    cuts: list[Annotated[list[Place], Field(min_length=1)]] = Field(
+    cuts: Each[Annotated[Each[Place], Field(min_length=1)]] = Field(
         min_length=1, max_length=limits.MAX_SCAN_RESULTS, description="of each group"
     )
-    weights: list[Weight] = Field(description="of each group in its lane's check result")
+    weights: Each[Weight] = Field(description="of each group in its lane's check result")
 
     @property
     def results(self) -> int:
@@ -97,7 +97,7 @@ class ScanResponse(Envelope):
     profile: str
     key_id: Hex
     label: Hex
-    totals: list[list[Blob]] = Field(
+    totals: Each[Each[Blob]] = Field(
         max_length=limits.MAX_SCAN_RESULTS,
         description="of each lane CKKS ciphertexts: the check result, then each group's partial sums",
     )

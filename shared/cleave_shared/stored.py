@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cleave_shared import limits
-from cleave_shared.wire import Blob, Count, Envelope, Hex, Sql, TypedColumn
+from cleave_shared.wire import Blob, Count, Each, Envelope, Hex, Sql, TypedColumn
 
 SET = r"[0-9a-f]{32}"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -51,7 +51,7 @@ class Lane(Part):
     An object may have fewer of them than another; every number is in one at least.
     """
 
-    objects: list[Linked] = Field(min_length=1, max_length=limits.MAX_LANE_OBJECTS)
+    objects: Each[Linked] = Field(min_length=1, max_length=limits.MAX_LANE_OBJECTS)
     start: Place = 0
     stop: Place
 
@@ -67,7 +67,7 @@ class SumsRequest(_Question):
 
     profile: str = Field(max_length=32)
     key_id: Hex
-    lanes: list[Lane] = Field(min_length=1, max_length=limits.MAX_LANES)
+    lanes: Each[Lane] = Field(min_length=1, max_length=limits.MAX_LANES)
     result: Url | None = Field(
         default=None,
         description="presigned PUT of an object results/{set}/..., for an answer over 4 MB",
@@ -84,7 +84,7 @@ class SumsRequest(_Question):
 class SumsResponse(_Question):
     profile: str
     key_id: Hex
-    totals: list[list[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
+    totals: Each[Each[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
     stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
 
@@ -92,14 +92,14 @@ class SumsResponse(_Question):
 class StoredPlainRequest(_Question):
     """Group and aggregate the rows of stored Parquet objects, in their order."""
 
-    objects: list[Linked] = Field(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)
-    rows: list[Count] = Field(description="of each object")
-    columns: list[Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]] = Field(
+    objects: Each[Linked] = Field(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)
+    rows: Each[Count] = Field(description="of each object")
+    columns: Each[Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]] = Field(
         max_length=limits.MAX_PLAIN_COLUMNS, description="those that the expressions name; no others are read"
     )
     where: Sql | None = None
-    keys: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    aggregates: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
     result: Url | None = Field(
         default=None,
         description="presigned PUT of an object results/{set}/..., for an answer over 4 MB",
@@ -121,9 +121,9 @@ class StoredPlainResponse(_Question):
     """One entry per group in `counts` and in every column; none where `stored` is set."""
 
     rows: Count
-    counts: list[Count]
-    keys: list[TypedColumn]
-    aggregates: list[TypedColumn]
+    counts: Each[Count]
+    keys: Each[TypedColumn]
+    aggregates: Each[TypedColumn]
     stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
     timings: dict[str, float] = Field(default_factory=dict)
 

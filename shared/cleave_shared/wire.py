@@ -119,6 +119,10 @@ View = Annotated[
 ]
 """The same, of which no copy is made where a body is read: a part of the body."""
 
+Item = TypeVar("Item")
+Each = Annotated[list[Item], Field(fail_fast=True)]
+"""A list that is refused at its first bad item. Millions of bad ones would be millions of errors, 1 KB each."""
+
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
 Chunks = Annotated[int, Field(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]
@@ -138,10 +142,10 @@ class MomentsRequest(Envelope):
     key_id: Hex
     schema_hash: Hex
     chunk_range: tuple[Count, Count] = Field(description="[start, stop): place of the chunks in the whole job")
-    blocks: list[Chunks] = Field(
+    blocks: Each[Chunks] = Field(
         min_length=1, max_length=limits.MAX_REQUEST_BLOCKS, description="chunks of each block, in order"
     )
-    chunks: list[View] = Field(
+    chunks: Each[View] = Field(
         min_length=1, max_length=limits.MAX_REQUEST_CHUNKS, description="seeded CKKS ciphertexts"
     )
 
@@ -160,7 +164,7 @@ class MomentsResponse(Envelope):
     key_id: Hex
     schema_hash: Hex
     chunk_range: tuple[Count, Count]
-    totals: list[Blob] = Field(
+    totals: Each[Blob] = Field(
         max_length=limits.MAX_REQUEST_BLOCKS, description="of each block the sum of its chunks, a CKKS ciphertext"
     )
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
@@ -173,8 +177,8 @@ class PlainRequest(Envelope):
     rows: Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
     table: Blob | None = Field(default=None, description="Parquet; absent where the query reads no plain column")
     where: Sql | None = None
-    keys: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    aggregates: list[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
 
 
 class TypedColumn(BaseModel):
@@ -183,7 +187,7 @@ class TypedColumn(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str
-    values: list[str | None]
+    values: Each[str | None]
 
 
 class PlainResponse(Envelope):
@@ -191,9 +195,9 @@ class PlainResponse(Envelope):
 
     schema_hash: Hex
     rows: Count
-    counts: list[Count]
-    keys: list[TypedColumn]
-    aggregates: list[TypedColumn]
+    counts: Each[Count]
+    keys: Each[TypedColumn]
+    aggregates: Each[TypedColumn]
     timings: dict[str, float] = Field(default_factory=dict)
 
 
@@ -263,7 +267,7 @@ def load(model: type[Model], body: Body, content_type: str) -> Model:
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
     text, blobs = _split(body, kind)
     try:
-        head = json.loads(text)
+        head = json.loads(text, object_pairs_hook=_Names().take)
     except (ValueError, RecursionError):
         raise WireError("the body is not JSON", hint="it may have been truncated on the way") from None
     if _SURROGATE.search(text):
@@ -271,6 +275,22 @@ def load(model: type[Model], body: Body, content_type: str) -> Model:
     if isinstance(head, dict) and "version" in model.model_fields and head.get("version", VERSION) != VERSION:
         raise WireError(f"wire version is not {VERSION}", hint="client and service must be of the same release")
     return validate(model, head, blobs)
+
+
+class _Names:
+    """Counts objects and names while JSON is read: each takes 100 bytes or more, and an error of its own if unknown."""
+
+    def __init__(self) -> None:
+        self._left = limits.MAX_NAMES
+
+    def take(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Build one object. Raises WireError (413) past MAX_NAMES."""
+        self._left -= 1 + len(pairs)
+        if self._left < 0:
+            raise WireError(
+                f"the body has more than {limits.MAX_NAMES:,} names", hint="send fewer objects per request", status=413
+            )
+        return dict(pairs)
 
 
 def _split(body: Body, kind: str) -> tuple[bytes, Sequence[Bytes] | None]:
@@ -325,6 +345,8 @@ def _split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
         place = _PREFIX.size + head_size
         head = body[_PREFIX.size : place]
         (count,) = struct.unpack_from("<I", body, place)
+        if count > limits.MAX_FRAMES:
+            raise ValueError
         sizes = struct.unpack_from(f"<{count}I", body, place + 4)
         place += 4 + 4 * count
         if place + sum(sizes) != len(body):

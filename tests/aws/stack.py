@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from typing import Any
 
@@ -16,7 +18,12 @@ def translate(**parameters: str) -> dict[str, Any]:
 
     Needs AWS_DEFAULT_REGION; asks nobody.
     """
-    values = {name: each.get("Default") for name, each in source()["Parameters"].items()} | parameters
+    return copy.deepcopy(_translated(frozenset(parameters.items())))
+
+
+@functools.cache
+def _translated(parameters: frozenset[tuple[str, str]]) -> dict[str, Any]:
+    values = {name: each.get("Default") for name, each in source()["Parameters"].items()} | dict(parameters)
     stack = translate_template(values)
     conditions = {name: _holds(rule, values) for name, rule in stack["Conditions"].items()}
     for section in ("Resources", "Outputs"):

@@ -40,6 +40,7 @@ def test_what_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "there.json").read_text() == "kept"
 
 
+@pytest.mark.slow
 def test_a_whole_question_is_profiled(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "found.json"
     printed = cli.run("bench", "6,000 x 8 sum", "--runs", "1", "--json", path)

@@ -28,17 +28,16 @@ def run(script: str, *, sampled: bool = False) -> tuple[object, bytes]:
 def test_children_count_and_the_parents_own_is_apart() -> None:
     ran, output = run("if os.fork() == 0: burn(0.4); os._exit(0)\nburn(0.1); os.wait(); print('done')")
     assert output == b"done\n"
-    assert ran.processor == pytest.approx(0.5, abs=0.15)
-    assert ran.processor >= 0.5
-    assert 0.09 <= ran.own_user + ran.own_system < 0.3
+    own = ran.own_user + ran.own_system
+    assert own >= 0.09
+    assert ran.processor - own >= 0.39
     assert ran.seconds > 0.2
 
 
 def test_orphans_count_too() -> None:
     """The child goes on when its parent has ended, and is waited for."""
     ran, _ = run("if os.fork() == 0: burn(0.3); os._exit(0)\nos._exit(0)")
-    assert ran.processor >= 0.3
-    assert ran.own_user + ran.own_system < 0.2
+    assert ran.processor - ran.own_user - ran.own_system >= 0.29
 
 
 def test_the_asking_process_does_not_count() -> None:
@@ -47,7 +46,7 @@ def test_the_asking_process_does_not_count() -> None:
     ran, _ = run("pass", sampled=True)
     assert ran.largest_mb < 100
     assert ran.peak_mb < 100
-    assert ran.processor < 0.5
+    assert ran.processor < time.process_time()
 
 
 def test_memory_of_all_processes_at_once() -> None:
@@ -74,10 +73,10 @@ def test_what_fails_is_not_measured() -> None:
 
 def test_a_command_dies_with_who_measures_it(tmp_path: Path) -> None:
     told = tmp_path / "pid"
-    script = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    script = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     words = [sys.executable, "-I", "-S", supervisor.__file__, "1", "0", sys.executable, "-c", script]
     with subprocess.Popen(words) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (told.exists() and told.read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.01)

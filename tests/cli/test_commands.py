@@ -174,7 +174,7 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
         while not said.endswith(b"passphrase: "):
             said += os.read(main, 1024)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=120)
         with contextlib.suppress(OSError):  # nothing is left to read
             said += os.read(main, 1024)
     os.close(main)

@@ -109,6 +109,7 @@ def _with_mode(parties: Parties, mode: int) -> str:
 
 
 @pytest.mark.parametrize("words", ["--append", "--by ward", "--lossless", "--scan"])
+@pytest.mark.sampled(4)
 def test_what_the_owner_settled_is_no_contributors_choice(parties: Parties, words: str) -> None:
     parties.play("cleave contributor collect")
     assert parties.at("north").run(*PUT.split(), *words.split()).exit_code == 2
@@ -176,6 +177,7 @@ def test_another_key(parties: Parties) -> None:
     assert "18 rows" in parties.run("west", f"cleave show stays {new}")
 
 
+@pytest.mark.slow
 def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
     parties.cli.environment |= {
         "AWS_ENDPOINT_URL": s3_endpoint,

@@ -144,7 +144,7 @@ def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
                 said += os.read(main, 1024)
             os.write(main, word.encode() + b"\n")
             said += b"|"
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=120)
     os.close(main)
     assert process.returncode == 0
     assert b"These differ." in said

@@ -56,7 +56,7 @@ def test_the_page_stands_beside_the_answer(ready: Cli, table: Path, tmp_path: Pa
     assert WARDS in text
     assert [chart["name"] for chart in data(text)] == ["count_star()", "avg(age)"]
     assert "the number of rows: 600" in text
-    assert page.stat().st_mode & 0o777 == 0o644
+    assert page.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_page_goes_with_every_other_way_to_write(ready: Cli, table: Path, tmp_path: Path) -> None:

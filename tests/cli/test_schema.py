@@ -93,7 +93,7 @@ def test_on_a_terminal_it_asks_first(csv: Path, answer: str | None, options: lis
             while b"[y/N]" not in said:
                 said += os.read(main, 1024)
             os.write(main, answer.encode() + b"\n")
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=120)
     os.close(main)
     assert process.returncode == 0
     assert b"reason" in out

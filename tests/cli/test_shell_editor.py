@@ -6,23 +6,23 @@ import os
 import signal
 import stat
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
-from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from cleave.cli.shell.cancel import PATIENCE, Cancellable, Cancelled
+from cleave.cli.shell import cancel
+from cleave.cli.shell.cancel import Cancellable, Cancelled
 from cleave.cli.shell.completion import Sql
 from cleave.cli.shell.history import history_path, open_history
 from cleave.cli.shell.interactive import editor, is_complete
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.errors import InputError
+from tests.functional.processes import HANGS, met
 
 SCHEMA = Schema(
     (
@@ -125,34 +125,40 @@ def test_enter_ends_what_is_complete(text: str, ends: bool) -> None:
     assert is_complete(text) is ends
 
 
-def typed(keys: list[str], wait: float = 0.0) -> str:
-    """What the editor reads where these are typed, one after the other."""
-
-    def type_(source: PipeInput) -> None:
-        for each in keys:
-            source.send_text(each)
-            time.sleep(wait)
+def typed(*keys: tuple[str, str]) -> str:
+    """What the editor reads where these are typed, each once the text before it is there."""
 
     with create_pipe_input() as source:
         session = editor("patients", SQL, InMemoryHistory(), source, DummyOutput())
-        typist = threading.Thread(target=type_, args=[source], daemon=True)
+
+        def type_() -> None:
+            for before, each in keys:
+                if not met(lambda: session.app.is_running and session.default_buffer.text == before):  # noqa: B023
+                    return
+                source.send_text(each)
+
+        typist = threading.Thread(target=type_, daemon=True)
         typist.start()
         return session.prompt()
 
 
 def test_a_statement_takes_as_many_lines_as_it_needs() -> None:
-    assert typed(["SELECT ward,\r", "';' AS x\r", "FROM patients;\r"]) == "SELECT ward,\n';' AS x\nFROM patients;"
+    assert typed(
+        ("", "SELECT ward,\r"), ("SELECT ward,\n", "';' AS x\r"), ("SELECT ward,\n';' AS x\n", "FROM patients;\r")
+    ) == ("SELECT ward,\n';' AS x\nFROM patients;")
 
 
 def test_tab_completes() -> None:
-    assert typed(["SELECT beds, medi", "\t", "(beds);", "\r"], wait=0.4) == "SELECT beds, median(beds);"
+    assert typed(("", "SELECT beds, medi"), ("SELECT beds, medi", "\t"), ("SELECT beds, median", "(beds);\r")) == (
+        "SELECT beds, median(beds);"
+    )
 
 
 def test_ctrl_c_gives_the_line_up_and_ctrl_d_ends() -> None:
     with pytest.raises(KeyboardInterrupt):
-        typed(["SELECT", "\x03"])
+        typed(("", "SELECT"), ("SELECT", "\x03"))
     with pytest.raises(EOFError):
-        typed(["\x04"])
+        typed(("", "\x04"))
 
 
 def test_the_history_is_this_users_alone(tmp_path: Path) -> None:
@@ -215,53 +221,64 @@ def test_the_history_stands_where_states_do(environment: dict[str, str], expecte
     assert history_path(environment) == Path(expected).expanduser()
 
 
-def interrupted(work: Callable[[], object], stop: Callable[[], None]) -> float:
-    """Seconds from an interruption until `run` gives up."""
-    cancellable = Cancellable(stop)
-    main = threading.get_ident()
-    pressed: list[float] = []
+def press_once(begun: threading.Event, ident: int) -> None:
+    """Ctrl-C, to a thread of this process, once work has begun."""
 
     def press() -> None:
-        time.sleep(0.2)
-        pressed.append(time.monotonic())
-        signal.pthread_kill(main, signal.SIGINT)
+        if begun.wait(HANGS):
+            send_ctrl_c(ident)
 
     threading.Thread(target=press, daemon=True).start()
+
+
+def test_what_can_be_told_to_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no longer than that: it would have ten minutes."""
+    monkeypatch.setattr(cancel, "PATIENCE", 600.0)
+    begun, told = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def work() -> None:
+        begun.set()
+        ended.append(told.wait(600))
+
+    press_once(begun, threading.get_ident())
     with pytest.raises(Cancelled):
-        cancellable.run(work)
-    return time.monotonic() - pressed[0]
+        Cancellable(told.set).run(work)
+    assert ended == [True]
 
 
-def test_what_can_be_told_to_end_ends_at_once() -> None:
-    told = threading.Event()
-    assert interrupted(lambda: told.wait(30), told.set) < 0.3
-
-
-def test_what_cannot_be_told_is_left_behind_and_waited_for() -> None:
-    ends = threading.Event()
+def test_what_cannot_be_told_is_left_behind_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ends = threading.Event(), threading.Event()
     seen: list[str] = []
     cancellable = Cancellable(lambda: seen.append("told"))
-    threading.Timer(0.2, lambda: send_ctrl_c(threading.main_thread().ident or 0)).start()
-    started = time.monotonic()
+
+    def work() -> None:
+        begun.set()
+        ends.wait(600)
+
+    press_once(begun, threading.get_ident())
     with pytest.raises(Cancelled):
-        cancellable.run(lambda: ends.wait(30))
-    assert PATIENCE <= time.monotonic() - started < PATIENCE + 1.2
-    assert len(seen) > 3  # again and again: it may have been between two waits
-    threading.Timer(0.3, ends.set).start()
+        cancellable.run(work)
+    assert not ends.is_set()
+    assert met(lambda: len(seen) > 3)  # again and again: it may have been between two waits
+    monkeypatch.setattr(cancel.console, "say", lambda _: ends.set())  # "waiting for what was cancelled to end"
     assert cancellable.run(ends.is_set) is True  # not before the other has ended
 
 
 def test_a_signal_that_another_thread_receives_is_noticed_as_well() -> None:
     """The kernel may hand Ctrl-C to any thread; only this one runs Python's handler."""
-    told, other = threading.Event(), threading.Event()
-    bystander = threading.Thread(target=other.wait, args=[30], daemon=True)
+    begun, told, other = threading.Event(), threading.Event(), threading.Event()
+    bystander = threading.Thread(target=other.wait, args=[600], daemon=True)
     bystander.start()
-    cancellable = Cancellable(told.set)
-    threading.Timer(0.2, lambda: send_ctrl_c(bystander.ident or 0)).start()
-    started = time.monotonic()
+
+    def work() -> None:
+        begun.set()
+        told.wait(600)
+
+    press_once(begun, bystander.ident or 0)
     with pytest.raises(Cancelled):
-        cancellable.run(lambda: told.wait(10))
-    assert time.monotonic() - started < 2
+        Cancellable(told.set).run(work)
+    assert told.is_set()
     other.set()
 
 

@@ -20,7 +20,7 @@ def run(*words: object, home: Path, **environment: str) -> subprocess.CompletedP
         env={**os.environ, "HOME": str(home), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -49,7 +49,12 @@ def write_table(folder: Path, name: str, oracle: duckdb.DuckDBPyConnection) -> P
     return path
 
 
+_made: list[Path] = []  # a process makes it once
+
+
 def _lineitem(folder: Path) -> Path:
+    if _made:
+        return _made[0]
     program = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
     made = folder / "tpch"
     subprocess.run(
@@ -58,4 +63,5 @@ def _lineitem(folder: Path) -> Path:
         capture_output=True,
         timeout=60,
     )
-    return made / "lineitem.parquet"
+    _made.append(made / "lineitem.parquet")
+    return _made[0]

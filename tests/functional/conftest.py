@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave schemathesis out of `make test`: it makes its cases while it is collected, for 4 s in each process."""
+    return True if collection_path.stem == "test_schemathesis" and "not slow" in config.option.markexpr else None
 
 
 @pytest.fixture

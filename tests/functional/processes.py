@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+HANGS = 120.0  # seconds after which what takes a moment is taken to hang
 
 
 def descendants(pid: int) -> list[int]:
@@ -29,8 +32,21 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def end_within(pids: list[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+def have_ended(*pids: int) -> bool:
+    """Wait until none is alive; a guard against hanging ends the wait, on a machine of any speed."""
+    return met(lambda: not any(map(is_alive, pids)))
+
+
+def are_reaped(*pids: int) -> bool:
+    """Wait until not even a zombie is left."""
+    return met(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def met(condition: Callable[[], object]) -> bool:
+    """Wait until it holds, for a minute at most."""
+    deadline = time.monotonic() + HANGS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.01)
-    return not any(map(is_alive, pids))
+    return True

@@ -65,7 +65,7 @@ class Scripted(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Scripted
     protocol_version = "HTTP/1.1"
-    timeout = 5
+    timeout = 120
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))

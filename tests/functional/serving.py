@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.functional.processes import HANGS
+
 ROOT = Path(__file__).parents[2]
 SERVE = [sys.executable, "-c", "from cleave.local.main import main; main()", "serve", "--port", "0"]
 
@@ -27,4 +29,4 @@ def served(*options: str, **environment: str) -> Iterator[tuple[str, subprocess.
             yield line.split()[-1], process
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(HANGS)

@@ -33,6 +33,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("bomb", bombs.BOMBS, ids=lambda bomb: bomb["name"])
+@pytest.mark.sampled(5)
 def test_bomb(bomb: dict[str, str], table: bytes, outcome: bombs.Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -69,7 +69,7 @@ def test_the_sensitive_event_holds_a_ciphertext_and_no_group() -> None:
 
 
 def make(*arguments: str) -> str:
-    done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=120)
     return done.stdout
 
 

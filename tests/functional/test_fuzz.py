@@ -26,6 +26,7 @@ def ways():
 
 
 @pytest.mark.parametrize("way", ["asgi", "lambda", "http"])
+@pytest.mark.sampled(3)
 def test_no_message_is_answered_wrongly(
     key: SecretKey, ways: dict[str, campaign.Way], way: str, printed_figures: list[str]
 ) -> None:

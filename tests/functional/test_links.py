@@ -9,7 +9,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from cleave_services.links import Links
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.stored import Linked
+from tests.functional.processes import met
 from tests.functional.test_transport_http import self_signed
 
 SET = "5" * 32
@@ -209,20 +209,18 @@ def test_a_slow_store_is_left_at_the_deadline(
 
     def slow(line: socket.socket, _: bytes) -> None:
         line.sendall(drip)
-        for byte in answer(CONTENT)[len(drip) :][:300]:
-            time.sleep(0.05)
+        for byte in answer(CONTENT)[len(drip) :]:  # ten minutes of it
+            if over.wait(0.05):
+                return
             line.sendall(bytes([byte]))
 
+    over = threading.Event()
     served = store(slow)
-    started = time.monotonic()
-    assert "within" in refused(Links([served.base]), linked(served.base + NAME)).message
-    assert time.monotonic() - started < 3
-    for _ in range(100):
-        if not [each for each in threading.enumerate() if each.name.startswith("links")]:
-            break
-        time.sleep(0.02)
-    else:
-        raise AssertionError("a thread waits on")
+    try:
+        assert "within" in refused(Links([served.base]), linked(served.base + NAME)).message
+        assert met(lambda: not [each for each in threading.enumerate() if each.name.startswith("links")])
+    finally:
+        over.set()
 
 
 LARGE = bytes(range(256)) * 8192  # 2 MiB

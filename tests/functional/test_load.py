@@ -17,19 +17,26 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[load.Place]:
         yield where
 
 
+@pytest.mark.slow
 def test_askers_at_once_see_one_version_each(place: load.Place) -> None:
     with served(*place.serving) as (url, _):
-        found = load.over_stored(place, url, askers=4, seconds=6)
-    assert found.errors == {}
-    assert found.appends > 0
-    assert len(found.asked) >= 4
+        for seconds in (6, 60, 300):  # a busy machine needs longer for as much
+            found = load.over_stored(place, url, askers=4, seconds=seconds)
+            assert found.errors == {}
+            if found.appends > 0 and len(found.asked) >= 4:
+                return
+    pytest.fail(f"{found.appends} appends and {len(found.asked)} answers")
 
 
+@pytest.mark.slow
 def test_askers_at_once_of_the_emulator(place: load.Place) -> None:
     with load.emulated(1) as url:
-        found = load.over_files(place, "emulator", url, askers=3, seconds=3)
-    assert found.errors == {}
-    assert len(found.asked) >= 3
+        for seconds in (3, 30, 300):
+            found = load.over_files(place, "emulator", url, askers=3, seconds=seconds)
+            assert found.errors == {}
+            if len(found.asked) >= 3:
+                return
+    pytest.fail(f"{len(found.asked)} answers")
 
 
 def test_an_answer_of_another_version_is_told() -> None:

@@ -52,7 +52,7 @@ def libstdcxx_locked() -> Iterator[None]:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(5)
+    assert held.wait(120)
     try:
         yield
     finally:

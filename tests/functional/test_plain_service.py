@@ -159,7 +159,7 @@ def run_in_lambda(memory: int, event: dict[str, Any], **env: str) -> tuple[dict[
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     return json.loads(done.stdout), done.stderr

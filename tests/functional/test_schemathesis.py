@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
@@ -9,6 +10,7 @@ from schemathesis.checks import not_a_server_error
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
 
+pytestmark = pytest.mark.slow  # quicker: test_fuzz, test_openapi
 BUDGET = settings(
     max_examples=40,
     derandomize=True,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -31,6 +31,7 @@ from cleave.transport.responses import Response
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES
+from tests.functional.processes import HANGS, met
 from tests.functional.scripted import Reply, Scripted, scripted
 from tests.functional.test_transport_http import self_signed
 from tests.security.ways import unsigned
@@ -51,18 +52,24 @@ def waiting(waits: list[float], **settings: float) -> retry.Policy:
 # --- time
 
 
-def _silent(_: str, body: bytes, kind: str) -> Response:
-    time.sleep(2)
-    return Response(200, kind, body)
+Way = tuple[EnvelopeTransport, Callable[[], int]]
 
 
 @pytest.fixture(params=["body", "headers", "silence", "lambda", "embedded"])
-def slow(request: pytest.FixtureRequest) -> Iterator[EnvelopeTransport]:
-    """A way to a service that never comes to an end of its answer."""
+def slow(request: pytest.FixtureRequest) -> Iterator[Way]:
+    """A way to a service that never comes to an end of its answer, and how many requests have arrived there."""
     if request.param == "embedded":
-        yield connect_embedded({Service.SENSITIVE: _silent})
+        over, arrived = threading.Event(), list[str]()
+
+        def silent(path: str, body: bytes, kind: str) -> Response:
+            arrived.append(path)
+            over.wait(600)
+            return Response(200, kind, body)
+
+        yield connect_embedded({Service.SENSITIVE: silent}), lambda: len(arrived)
+        over.set()
         return
-    reply = {"silence": Reply(stall=20), "lambda": Reply(missing=9999, drip="body")}.get(
+    reply = {"silence": Reply(stall=600), "lambda": Reply(missing=9999, drip="body")}.get(
         request.param, Reply(missing=9999, drip=request.param)
     )
     with scripted(reply) as server:
@@ -71,45 +78,40 @@ def slow(request: pytest.FixtureRequest) -> Iterator[EnvelopeTransport]:
             sender = transport._carrier._sender  # type: ignore[attr-defined]
             names = {Service.SENSITIVE: "a", Service.PLAIN: "b"}
             transport = EnvelopeTransport(Functions(sender, server.url, unsigned, names))
-        yield transport
+        yield transport, lambda: len(server.asked)
         transport.close()
 
 
-def test_one_deadline_ends_every_wait(slow: EnvelopeTransport) -> None:
-    query = slow.begin(Deadline(0.4))
-    started = time.monotonic()
+def test_one_deadline_ends_every_wait(slow: Way) -> None:
+    query = slow[0].begin(Deadline(0.4))
     with pytest.raises(OutOfTime, match=r"within the 0\.4 seconds") as caught:
         query.sensitive(MOMENTS)
-    assert time.monotonic() - started < 1
     assert "--timeout" in str(caught.value.hint)
     with pytest.raises(OutOfTime):  # the same query asks no more
         query.plain(ROWS)
-    assert query.requests == 1
+    assert query.requests <= 1
 
 
-def test_stopping_ends_every_wait_at_once(slow: EnvelopeTransport) -> None:
-    query = slow.begin(Deadline(60))
+def test_stopping_ends_every_wait_at_once(slow: Way) -> None:
+    transport, arrived = slow
+    query = transport.begin(Deadline(600))
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(query.sensitive, MOMENTS) for _ in range(2)]
-        time.sleep(0.3)
-        started = time.monotonic()
+        assert met(lambda: arrived() == 2)
         query.stop()
         for call in calls:
             with pytest.raises(Stopped):
                 call.result()
-        assert time.monotonic() - started < 0.5
 
 
 def test_closing_ends_what_is_under_way() -> None:
     with scripted(Reply(missing=9, drip="body")) as server, ThreadPoolExecutor(1) as pool:
         transport = at(server)
         call = pool.submit(transport.sensitive, MOMENTS)
-        time.sleep(0.2)
-        started = time.monotonic()
+        assert met(lambda: server.asked)
         transport.close()
         with pytest.raises(Stopped):
             call.result()
-        assert time.monotonic() - started < 1
         with pytest.raises(Stopped):
             transport.begin().sensitive(MOMENTS)
 
@@ -117,17 +119,16 @@ def test_closing_ends_what_is_under_way() -> None:
 def test_the_deadline_covers_waits_between_attempts() -> None:
     with scripted(Reply(503)) as server:
         transport = at(server, retry.Policy(attempts=50, first=0.05, longest=0.05)).begin(Deadline(0.5))
-        started = time.monotonic()
         with pytest.raises(ServiceError):
             transport.sensitive(MOMENTS)
-        assert time.monotonic() - started < 1
         transport.close()
+    assert len(server.asked) < 50
 
 
 def test_each_query_has_time_and_counts_of_its_own() -> None:
     with scripted(GOOD) as server:
         transport = at(server)
-        first, second = transport.begin(), transport.begin(Deadline(5))
+        first, second = transport.begin(), transport.begin(Deadline(120))
         first.sensitive(MOMENTS)
         second.sensitive(MOMENTS)
         transport.close()
@@ -194,7 +195,7 @@ def test_bombs_cost_no_memory() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=30,
+            timeout=HANGS,
             cwd=ROOT,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
         )
@@ -261,10 +262,8 @@ def test_retry_after_is_honoured(form: str) -> None:
 def test_a_wait_past_the_deadline_is_not_begun(value: str) -> None:
     with scripted(Reply(503, headers={"retry-after": value})) as server:
         transport = at(server)
-        started = time.monotonic()
         with pytest.raises(ServiceError, match="answered 503"):
             transport.sensitive(MOMENTS)
-        assert time.monotonic() - started < 2
         transport.close()
     assert len(server.asked) == 1
 
@@ -326,25 +325,26 @@ def test_a_failure_ends_the_retries_of_the_other_half() -> None:
     class Halves:
         def __init__(self) -> None:
             self.asked: list[Service] = []
+            self.other = threading.Event()  # the sensitive half is asked
 
         def exchange(self, service: Service, *_: object) -> Response:
             self.asked.append(service)
-            if service == Service.PLAIN:
-                time.sleep(0.2)
+            if service == Service.SENSITIVE:
+                self.other.set()
+            else:
+                assert self.other.wait(HANGS)
             return Response(503 if service == Service.SENSITIVE else 403, "", b"")
 
         def close(self) -> None:
             """Nothing is open."""
 
     halves = Halves()
-    query = EnvelopeTransport(halves, retry.Policy(attempts=5, first=30, longest=60))
+    query = EnvelopeTransport(halves, retry.Policy(attempts=5, first=600, longest=600))
     with ThreadPoolExecutor(2) as pool:
-        started = time.monotonic()
         calls = [pool.submit(query.sensitive, MOMENTS), pool.submit(query.plain, ROWS)]
         for call in calls:
             with pytest.raises(ServiceError, match="403"):
                 call.result()
-    assert time.monotonic() - started < 2
     assert sorted(halves.asked, key=str) == [Service.PLAIN, Service.SENSITIVE]
 
 

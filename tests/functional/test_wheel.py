@@ -60,7 +60,7 @@ class Installed:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -92,7 +92,7 @@ def url(installed: Installed) -> Iterator[str]:
     finally:
         server.terminate()
         server.stderr.close()
-        server.wait(10)
+        server.wait(120)
 
 
 def test_only_our_own_names_reach_a_users_site_packages(wheel: Path) -> None:

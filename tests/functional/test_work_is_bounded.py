@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 
 import numpy as np
 import pytest
@@ -29,9 +28,7 @@ def message(key: SecretKey, chunks: int = 2) -> Message:
 
 
 def ask(body: bytes) -> tuple[int, str]:
-    started = time.perf_counter()
     answer = call(sensitive, "POST", PATH, content=body, headers=FRAMES)
-    assert time.perf_counter() - started < 10
     return answer.status_code, answer.json()["error"] if answer.status_code != 200 else ""
 
 

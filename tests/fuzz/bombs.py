@@ -22,14 +22,14 @@ from cleave_services.plain.app import app
 from cleave_shared import limits, wire
 from cleave_shared.wire import PlainRequest
 from tests.functional.gateway import call
-from tests.functional.processes import descendants
+from tests.functional.processes import HANGS, descendants, met
 
 BOMBS: list[dict[str, str]] = tomllib.loads(
     (Path(__file__).parents[1] / "vectors" / "plain-bombs.toml").read_text("utf-8")
 )["bomb"]
-# Seconds past the limit: the parent waits one more, then half a one for the kernel; the rest is a busy machine's.
+# Seconds past the limit: the parent waits one more, then half a one for the kernel. `make bombs` holds it; the suite,
+# on a machine of any speed, only sees that an expression ends.
 TOLERANCE = 2.5
-GONE_SECONDS = 30.0  # for the kernel to free what a killed child held
 SCHEMA = "0" * 32
 
 
@@ -65,7 +65,7 @@ def ask(part: str, sql: str, table: bytes) -> Any:
     )
 
 
-def tried(bomb: dict[str, str], table: bytes) -> Ended:
+def tried(bomb: dict[str, str], table: bytes, tolerance: float = HANGS) -> Ended:
     """`table` holds the ids 1, 2 and 3."""
     contained.prepare()
     lasting = set(descendants(os.getpid()))
@@ -74,27 +74,24 @@ def tried(bomb: dict[str, str], table: bytes) -> Ended:
     seconds = time.perf_counter() - started
     how = "answered" if answer.status_code == 200 else str(answer.json().get("error"))
     how = how.removeprefix(f"{bomb['part']}: ").removeprefix(f"{bomb['part']}[0]: ")
-    return Ended(bomb["name"], answer.status_code, how, seconds, _fault(bomb, answer, seconds) or _left(lasting))
+    return Ended(
+        bomb["name"], answer.status_code, how, seconds, _fault(bomb, answer, seconds, tolerance) or _left(lasting)
+    )
 
 
-def _fault(bomb: dict[str, str], answer: Any, seconds: float) -> str | None:
+def _fault(bomb: dict[str, str], answer: Any, seconds: float, tolerance: float) -> str | None:
     if answer.status_code not in (200, 413, 422):
         return f"{answer.status_code} {answer.text[:200]}"
     if answer.status_code != 200 and (answer.json().keys() != {"error", "hint"} or bomb["sql"][:20] in answer.text):
         return f"no clean error: {answer.text[:200]}"
-    if seconds > limits.PLAIN_SECONDS + TOLERANCE:
+    if seconds > limits.PLAIN_SECONDS + tolerance:
         return f"took {seconds:.1f} s"
     return None
 
 
 def _left(lasting: set[int]) -> str | None:
     """`lasting` are the processes that were there before: the fork server."""
-    deadline = time.monotonic() + GONE_SECONDS
-    while time.monotonic() < deadline:
-        if lasting.issuperset(descendants(os.getpid())):
-            return None
-        time.sleep(0.01)
-    return "a process is left"
+    return None if met(lambda: lasting.issuperset(descendants(os.getpid()))) else "a process is left"
 
 
 def ids() -> bytes:
@@ -110,7 +107,7 @@ def main() -> None:
     """python -m tests.fuzz.bombs: all of them, one after another; a quarter of an hour."""
     table, outcome = ids(), Outcome()
     for bomb in BOMBS:
-        outcome.ended.append(tried(bomb, table))
+        outcome.ended.append(tried(bomb, table, TOLERANCE))
         assert ask("keys", "id", table).json()["counts"] == [1, 1, 1], bomb["name"]
     print(outcome)  # noqa: T201 - the figures
     sys.exit(bool(outcome.faults))

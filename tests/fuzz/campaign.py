@@ -30,14 +30,13 @@ from cleave_services.plain.app import handler as plain_handler
 from cleave_services.sensitive.app import app as sensitive
 from cleave_services.sensitive.app import handler as sensitive_handler
 from cleave_shared import limits, wire
-from tests.functional.processes import descendants
+from tests.functional.processes import descendants, met
 from tests.functional.serving import served
 from tests.fuzz import truth
 from tests.fuzz.mutate import Message, mutated
 from tests.fuzz.truth import Answer
 
-IN_TIME = 29.0  # seconds: what API Gateway waits
-GONE_SECONDS = 10.0
+IN_TIME = 29.0  # seconds: what API Gateway waits; the limits in the suite and in `main` are a third of it
 CANARY = "4711-canary"
 
 
@@ -176,9 +175,7 @@ def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Ou
                     f"{name} seed {seed} message {number}: {message.method} {message.path[:60]}: {fault}"
                 )
         for message in valid:  # and then as before
-            started = time.perf_counter()
             assert truth.judged(message, way(message)) == truth.RIGHT, (name, message.path)
-            assert time.perf_counter() - started < IN_TIME
         outcome.left += len(_left(lasting))
     if outcome.left:
         outcome.faults.append(f"{outcome.left} processes left behind")
@@ -187,10 +184,9 @@ def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Ou
 
 def _left(lasting: Collection[int]) -> set[int]:
     """Processes besides those that last, and that do not end: the kernel may take a while over a killed one."""
-    deadline = time.monotonic() + GONE_SECONDS
-    while (left := set(descendants(os.getpid())) - set(lasting)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    left = lambda: set(descendants(os.getpid())) - set(lasting)  # noqa: E731
+    met(lambda: not left())
+    return left()
 
 
 def main() -> None:

@@ -27,7 +27,8 @@ from cleave_shared.errors import QueryRefused
 from tests.property.composites import FINEST, Expression, Grammar, Unsure
 from tests.unit.simulate import schema
 
-SEEDS = int(os.environ.get("CLEAVE_COMPOSITES", "60"))
+SEEDS = 60 * int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
+QUICK = 20  # of them
 AT_ONCE = 10  # expressions in one query
 TABLE = schema(
     g="plain VARCHAR", x="encrypted DOUBLE", y="encrypted DOUBLE", i="encrypted BIGINT", d="encrypted DECIMAL(9,2)"
@@ -133,7 +134,9 @@ def _text(value: Fraction | None, type_: str) -> str:
     return f"'{value.numerator}'" if value.denominator == 1 else f"'{float(value):.2f}'"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [*range(QUICK), *(pytest.param(it, marks=pytest.mark.slow) for it in range(QUICK, SEEDS))]
+)
 def test_composites_hold_the_exact_value(counted: Counter[str], seed: int) -> None:
     random = Random(seed)
     grammar = Grammar([_leaf(place) for place in range(len(LEAVES))], random)

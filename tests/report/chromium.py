@@ -137,7 +137,7 @@ class Browser:
             os.close(end)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(120)
 
     def _next(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:

@@ -31,11 +31,12 @@ TOO_WIDE = """[document.documentElement, ...document.querySelectorAll('figure, .
   .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.className || each.tagName)"""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for case, made in CASES.items():
-        (tmp_path / f"{case}.html").write_text(page(*made), "utf-8")
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("pages")
+    for case, answered in CASES.items():
+        (made / f"{case}.html").write_text(page(*answered), "utf-8")
+    return made
 
 
 def show(tab: Page, folder: Path, case: str, **look: Any) -> None:
@@ -68,6 +69,7 @@ def test_it_asks_nobody_complains_of_nothing_and_fits(tab: Page, folder: Path, c
 
 @pytest.mark.parametrize("case", ["few", "thirty groups", "200 groups", "nulls", "long names", "lines"])
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.sampled(12)
 def test_pictures_are_kept(tab: Page, folder: Path, artefacts: Path, case: str, dark: bool) -> None:
     show(tab, folder, case, dark=dark)
     picture = artefacts / f"{case.replace(' ', '-')}-{'dark' if dark else 'light'}.png"

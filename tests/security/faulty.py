@@ -30,7 +30,7 @@ class Faulty:
         self.service = service
         self.earlier = earlier  # answers of another query
         self.hits = 0
-        self._meeting = threading.Barrier(2, timeout=20)
+        self._meeting = threading.Barrier(2, timeout=120)
         self._met: dict[int, Any] = {}
         self._lock = threading.Lock()
 

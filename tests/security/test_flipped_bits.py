@@ -174,6 +174,7 @@ def faulty_wire(url: str, toward: str, place: int, bit: int | None) -> Iterator[
 
 @pytest.mark.parametrize("toward", ["service", "client"])
 @pytest.mark.parametrize("name", ["plain", "sensitive"])
+@pytest.mark.sampled(3)
 def test_in_what_tcp_carries(name: str, toward: str, questions: dict[str, Question], service: str) -> None:
     question = questions[name]
     right = wire.load(type_of(question), question.answer.body, wire.FRAMES_TYPE)

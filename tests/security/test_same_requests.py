@@ -141,6 +141,7 @@ def requests(folder: Path, key: SecretKey, variant: int, options: Options) -> li
 
 
 @pytest.mark.parametrize("options", [Options(), Options(pad=True, digits=3)], ids=["default", "padded"])
+@pytest.mark.sampled(2)
 def test_requests_do_not_depend_on_encrypted_values(tmp_path: Path, key: SecretKey, options: Options) -> None:
     first, *others = (requests(tmp_path, key, variant, options) for variant in range(len(VALUES["a"])))
     assert all(first)

@@ -207,6 +207,7 @@ NO_SERVICE = {name for name, each in FAILURES.items() if each.code in (3, 4, 5) 
         if not (way == "http" and name in IN_THIS_PROCESS) and not (way != "embedded" and name in NO_SERVICE)
     ],
 )
+@pytest.mark.sampled(4)
 def test_what_a_failure_shows(
     name: str,
     way: str,
@@ -294,6 +295,7 @@ def asking_process(
 
 
 @pytest.mark.parametrize("case", ["answered", "bad cell", "wrong passphrase"])
+@pytest.mark.sampled(3)
 def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: Places) -> None:
     """Client and server as processes of their own: their logs, files, arguments and environments."""
     table = canaries(30_000 if case == "answered" else 12)
@@ -305,11 +307,11 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
         passphrase = "OtherPassCanary-9d" if case == "wrong passphrase" else PASSPHRASE
         words = ("query", str(path), QUESTION, "--endpoint", url, "--json")
         process, watch = asking_process(places, wrapped, *words, passphrase=passphrase)
-        output, told = process.communicate(timeout=60)
+        output, told = process.communicate(timeout=120)
         watch.over.set()
         watch.join()
         server.terminate()
-        log = server.communicate(timeout=10)[1]
+        log = server.communicate(timeout=120)[1]
     assert process.returncode == {"answered": 0, "bad cell": 3, "wrong passphrase": 5}[case], told
     assert bool(output) == (case == "answered")
     assert traces((told + log).encode(), forbidden) == []
@@ -331,11 +333,11 @@ def test_a_shell_leaves_nothing(wrapped: WrappedKey, places: Places) -> None:
     failing = "SELECT SUM(CAST(hiddensealed AS INTEGER)) FROM t"
     with served() as (url, server):
         process, watch = asking_process(places, wrapped, "shell", str(path), "--endpoint", url)
-        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=60)
+        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=120)
         watch.over.set()
         watch.join()
         server.terminate()
-        log = server.communicate(timeout=10)[1]
+        log = server.communicate(timeout=120)[1]
     assert process.returncode in (3, 4), told
     assert "WardCanary-7f3a-0" in output
     assert traces((told + log).encode(), canaries().all) == []

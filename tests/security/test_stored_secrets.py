@@ -158,6 +158,7 @@ def test_nothing_is_left_or_said(world: World) -> None:
         assert traces(content, secret(world.canaries)) == []
 
 
+@pytest.mark.slow
 def test_a_bucket_is_told_nothing_besides(world: World, s3_endpoint: str) -> None:
     """Of names, headers and metadata that go to S3 with an object."""
     with Proxy(s3_endpoint) as proxy:

@@ -32,8 +32,8 @@ from cleave.local.main import main
 from cleave.store.s3 import Bucket
 
 ROOT = Path(__file__).parents[2]
-_ORPHAN_SECONDS = 20.0
-_LONGEST = 120.0
+_ORPHAN_SECONDS = 60.0
+_LONGEST = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.store.folder import Folder
 from cleave.store.s3 import Bucket
 from cleave.store.storage import Storage
+from tests.store import made
 from tests.store.trial import World
 
 BUCKET = "a-bucket"
@@ -50,12 +51,23 @@ def s3_endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=["folder", "s3"])
-def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Storage]]:
-    """Opens one store, as often as it is called: another process's view of it."""
+@pytest.fixture(scope="session", autouse=True)
+def folders_filled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made.root = tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Kind of a store. Over S3 a test is slow; where the protocol matters, a file has a fixture of its own."""
+    return str(request.param)
+
+
+@pytest.fixture
+def open_again(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> Iterator[Callable[[], Storage]]:
+    """Function that opens one store each time it is called: another process's view of it."""
     opened: list[Storage] = []
     place = f"place-{next(_COUNTER)}"
-    endpoint = request.getfixturevalue("s3_endpoint") if request.param == "s3" else None
+    endpoint = request.getfixturevalue("s3_endpoint") if kind == "s3" else None
 
     def make() -> Storage:
         opened.append(Bucket(aws_session(), BUCKET, place, endpoint) if endpoint else Folder(tmp_path / "store"))

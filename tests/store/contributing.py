@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from cleave.ckks.key_file import open_key
@@ -26,6 +27,7 @@ from cleave.store.tables import Opened, Tables
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import stream_of
 from cleave.table.table import Table, open_table
+from tests.store.made import filled
 
 SCHEMA = """
 [columns.ward]
@@ -54,6 +56,14 @@ kind = "sealed"
 type = "VARCHAR"
 """
 HEADER = "ward,sex,age,bill,weight,name\n"
+
+
+def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
+    """Copy of the world that `make` makes, which it does once in a process."""
+    folder = filled((make.__module__, make.__qualname__, key_file), lambda it: make(World(it / "world", key_file)))
+    world = World(folder / "world", key_file).copy(to)
+    world.open()  # so that it is remembered
+    return world
 
 
 class World:

@@ -11,21 +11,23 @@ from cleave.store.contribution import folder_of
 from cleave.store.locate import Stores
 from cleave.store.storage import ConflictError
 from tests.store.asking import ask
-from tests.store.contributing import World
+from tests.store.campaign import FULL
+from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
-from tests.store.test_killed import FULL, KILLS
 
-STEP = 2 if KILLS >= FULL else 15
+STEP = 2 if FULL else 15  # CLEAVE_CAMPAIGN
 ROWS = NORTH + SOUTH  # five of them, two in a segment
+
+
+def registered(world: World) -> None:
+    world.put(OWN)
+    world.register("north")
 
 
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> World:
-    world = World(tmp_path / "world", key_file)
-    world.put(OWN)
-    world.register("north")
-    return world
+    return kept(tmp_path / "world", key_file, registered)
 
 
 def put(world: World, rows: str = ROWS, at: int | None = None, *, made: bool = False, replace: bool = False) -> bool:
@@ -56,7 +58,7 @@ def check(world: World, rows: str) -> None:
     assert objects(world) - {f"{folder(world)}/draft"} == {f"{folder(world)}/head"}
 
 
-@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("made", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) -> None:
     at, kept = 7 if made else 3, 0
     while True:
@@ -77,6 +79,7 @@ def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) 
     assert kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
 def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: World, tmp_path: Path, half: int) -> None:
     """Whichever store it changes last: the draft, by which it is known, goes after all that is deleted in either."""

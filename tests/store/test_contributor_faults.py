@@ -17,12 +17,12 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Object, described, new_id
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.store.asking import ask
+from tests.store.campaign import FACTOR, sampled
 from tests.store.contributing import World
 from tests.store.faulty import DAMAGES, Failing, KilledError, damage
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
-from tests.store.test_killed import FULL, KILLS
 
-ROUNDS = 50
+ROUNDS = sampled(12, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +50,14 @@ def refused(world: World, match: str = "contributor 'north'") -> CheckFailed:
     return told.value
 
 
-def test_damage_anywhere_is_found(world: World) -> None:
-    """To any object of the contributor's, fifty times of each kind over all of them."""
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_damage_anywhere_is_found(world: World, rounds: int) -> None:
+    """Damage of any kind to any object of the contributor's."""
     rng = random.Random(20)
     stores, place = world.stores(), folder(world, "north")
     objects = [(store, name) for store in (stores.sensitive, stores.plain) for name in store.names(place)]
-    listed = {name for _, name in objects if name == _names_list(world)}  # only the contributor reads it
-    for _ in range(ROUNDS):
+    listed = {_names_list(world), f"{place}/draft"}  # only the contributor reads them
+    for _ in range(rounds):
         store, name = rng.choice([each for each in objects if each[1] not in listed])
         whole = store.read(name)
         others = [other for at, other in objects if at is store and other != name]
@@ -95,14 +96,15 @@ def _with_head(world: World, content: bytes, check: Callable[[], object]) -> Non
         world.sensitive().write(place, whole)
 
 
-def test_a_wrong_signature_is_an_error(world: World) -> None:
-    """Of another contributor, of nobody, under other content, or with a bit flipped: fifty times."""
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_wrong_signature_is_an_error(world: World, rounds: int) -> None:
+    """Signature of another contributor, of a stranger, under other content, or with a bit flipped."""
     rng = random.Random(21)
     _, members = _head(world, "north")
     _, others = _head(world, "south")
     stranger = world.identity("stranger")
     signed = Head.model_validate({name: value for name, value in members.items() if name != "signature"})
-    for number in range(ROUNDS):
+    for number in range(rounds):
         changed = dict(members)
         kind = number % 5
         if kind == 0:
@@ -370,7 +372,8 @@ def _without(content: bytes, version: int) -> dict[str, Any]:
     return members | {"version": version}
 
 
-def test_a_contributor_or_owner_dies_at_every_write(tmp_path: Path, key_file: Path) -> None:
+@pytest.mark.parametrize("step", sampled(9, 3, 1))  # odd, so that both sides of a write have their turn
+def test_a_contributor_or_owner_dies_at_every_write(tmp_path: Path, key_file: Path, step: int) -> None:
     """What was there, or that and what was put; and whoever tries again is not in the way of what was left behind."""
     start = World(tmp_path / "start", key_file)
     start.put(OWN)
@@ -398,7 +401,7 @@ def test_a_contributor_or_owner_dies_at_every_write(tmp_path: Path, key_file: Pa
             assert ask(world.stored(), SUMS).result.rows == after, (work, at)
             if not died:
                 break
-            at += 1 if KILLS >= FULL else 3  # odd, so that both sides of a write have their turn
+            at += step
         assert at > (8 if work == "contribute" else 12)
         start.contribute("north", NORTH) if work == "contribute" else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -23,7 +24,7 @@ from cleave.table.table import open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.conftest import no_passphrase
 from tests.store.asking import ask
-from tests.store.contributing import HEADER, World
+from tests.store.contributing import HEADER, World, kept
 
 OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
 NORTH = "A,m,50,1.00,60.125,Di\nC,f,20,2.00,55.5,Ed\n"
@@ -40,24 +41,39 @@ def expected(world: World, rows: str, sql: str) -> list[list[object]]:
         return [list(row) for row in connection.execute(sql).fetchall()]
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    world = World(tmp_path / "world", key_file)
+def registered(world: World) -> None:
     world.put(OWN)
     for name in ("north", "south"):
         world.register(name)
-    return world
 
 
-def both(world: World, *, trust_rows: bool = False) -> None:
+def taken_in(world: World, *, trust_rows: bool = False) -> None:
+    registered(world)
     world.contribute("north", NORTH)
     world.contribute("south", SOUTH)
     world.collect(trust_rows=trust_rows)
 
 
-@pytest.mark.parametrize("trust_rows", [False, True])
-def test_rows_of_contributors_are_asked_as_the_owners(world: World, *, trust_rows: bool) -> None:
-    both(world, trust_rows=trust_rows)
+def taken_in_on_trust(world: World) -> None:
+    taken_in(world, trust_rows=True)
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> World:
+    return kept(tmp_path / "world", key_file, registered)
+
+
+@pytest.fixture
+def joined(tmp_path: Path, key_file: Path) -> World:
+    """World with the rows of both contributors."""
+    return kept(tmp_path / "world", key_file, taken_in)
+
+
+@pytest.mark.parametrize("make", [taken_in, taken_in_on_trust])
+def test_rows_of_contributors_are_asked_as_the_owners(
+    tmp_path: Path, key_file: Path, make: Callable[[World], None]
+) -> None:
+    world = kept(tmp_path / "world", key_file, make)
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
     with world.stored().rows.table(["ward", "sex", "age", "bill", "weight", "name"], ordered=True) as table:
         found = table.connection.execute(f"SELECT * FROM {table.relation} ORDER BY name").fetchall()
@@ -66,11 +82,10 @@ def test_rows_of_contributors_are_asked_as_the_owners(world: World, *, trust_row
 
 
 @pytest.mark.parametrize(("name", "rows"), [("north", NORTH), ("South", SOUTH), ("owner", OWN)])
-def test_one_contributors_rows_alone(world: World, name: str, rows: str) -> None:
-    both(world)
-    tables, _ = world.tables()
-    stored = Stored(tables, tables.open("trial"), world.key, name)
-    assert ask(stored, SUMS).result.rows == expected(world, rows, SUMS)
+def test_one_contributors_rows_alone(joined: World, name: str, rows: str) -> None:
+    tables, _ = joined.tables()
+    stored = Stored(tables, tables.open("trial"), joined.key, name)
+    assert ask(stored, SUMS).result.rows == expected(joined, rows, SUMS)
     assert stored.manifest.rows == rows.count("\n")
     with stored.rows.table(["name"]) as table:
         assert {row for (row,) in table.connection.execute(f"SELECT name FROM {table.relation}").fetchall()} == {
@@ -92,10 +107,10 @@ def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
     assert world.collect() == []
     version = world.open().manifest.version
     world.contribute("north", SOUTH)
-    world.contribute("north", SOUTH)
+    world.contribute("north", NORTH)
     assert [len(each.added) for each in world.collect("north")] == [2]
     assert world.open().manifest.version == version + 1
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH * 2, SUMS)
+    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2 + SOUTH, SUMS)
 
 
 def test_a_contributor_that_is_not_registered_counts_for_nothing(world: World) -> None:
@@ -104,27 +119,26 @@ def test_a_contributor_that_is_not_registered_counts_for_nothing(world: World) -
     assert world.open().manifest.rows == 3
 
 
-def test_a_contributor_replaces_what_it_put(world: World) -> None:
-    both(world)
-    world.contribute("north", "B,f,1,1.00,1.0,Ivy\n", replace=True)
-    (found,) = world.collect()
+def test_a_contributor_replaces_what_it_put(joined: World) -> None:
+    joined.contribute("north", "B,f,1,1.00,1.0,Ivy\n", replace=True)
+    (found,) = joined.collect()
     assert (len(found.added), len(found.gone)) == (1, 1)
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + SOUTH + "B,f,1,1.00,1.0,Ivy\n", SUMS)
+    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + SOUTH + "B,f,1,1.00,1.0,Ivy\n", SUMS)
     keys = "SELECT ward, sex, COUNT(*) FROM trial GROUP BY ALL ORDER BY ALL"
-    assert ["A", "m", 1] not in ask(world.stored(), keys).result.rows, "an empty cell is no group"
-    head = world.contributions("north").head()[0]
+    assert ["A", "m", 1] not in ask(joined.stored(), keys).result.rows, "an empty cell is no group"
+    head = joined.contributions("north").head()[0]
     assert head is not None
     assert head.version == 2
 
 
 def test_what_is_taken_in_is_the_owners(world: World) -> None:
-    """Copies of it: nothing of the contributor's folder is read again, and only the head is left there."""
+    """Copies of it: nothing of the contributor's folder is read again; only its head and draft are left there."""
     head = world.contribute("north", NORTH)
     folder = world.contributions("north").folder
     assert len(list(world.sensitive().names(folder))) > 5
     world.collect()
     for store in (world.stores().sensitive, world.stores().plain):
-        store.delete([f"{folder}/head"])
+        store.delete([f"{folder}/head", f"{folder}/draft"])
         assert list(store.names(folder)) == []
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
     folders = {name.rpartition("/")[0] for name in world.open().manifest.objects()}
@@ -136,9 +150,9 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     folder = world.contributions("north").folder
     one = len(list(world.sensitive().names(folder))) if world.contribute("north", NORTH) else 0
     world.contribute("north", SOUTH)
-    assert len(list(world.sensitive().names(folder))) == 2 * one - 1
+    assert len(list(world.sensitive().names(folder))) == 2 * one - 2  # head and draft are there once
     world.contribute("north", NORTH, replace=True)
-    assert len(list(world.sensitive().names(folder))) == one
+    assert len(list(world.sensitive().names(folder))) == one - 1  # whose draft is needed no more
     world.collect()
     world.contribute("north", SOUTH)
     assert len(list(world.sensitive().names(folder))) == one
@@ -146,19 +160,18 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
 
 
-def test_removing_a_contributor(world: World) -> None:
-    both(world)
-    tables, _ = world.tables()
+def test_removing_a_contributor(joined: World) -> None:
+    tables, _ = joined.tables()
     contributors.remove(tables, "trial", "north", keep_rows=True)
     contributors.remove(tables, "trial", "south", keep_rows=False)
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
-    world.contribute("north", SOUTH)
-    assert world.collect() == []
-    stored = Stored(tables, tables.open("trial"), world.key, "north")
+    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
+    joined.contribute("north", SOUTH)
+    assert joined.collect() == []
+    stored = Stored(tables, tables.open("trial"), joined.key, "north")
     assert stored.manifest.rows == 2
-    world.register("north")
+    joined.register("north")
     with pytest.raises(CheckFailed, match="taken in before"):
-        world.collect()
+        joined.collect()
 
 
 def test_names_of_contributors(world: World) -> None:
@@ -182,8 +195,15 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     assert ask(world.stored(), sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
 
 
-@pytest.mark.parametrize("lossless", [False, True])
-@pytest.mark.parametrize("by", [(), ("sex",)])
+@pytest.mark.parametrize(
+    ("by", "lossless"),
+    [
+        ((), True),
+        (("sex",), False),
+        pytest.param((), False, marks=pytest.mark.slow),
+        pytest.param(("sex",), True, marks=pytest.mark.slow),
+    ],
+)
 def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, lossless: bool) -> None:
     tables, _ = world.tables()
     tables.drop("trial")
@@ -210,21 +230,20 @@ def test_a_table_without_bounds_or_rows_cannot_invite(world: World) -> None:
         invite(manifest.model_copy(update={"measures": measures}))
 
 
-def test_the_owner_puts_anew(world: World) -> None:
+def test_the_owner_puts_anew(joined: World) -> None:
     """By the same schema what contributors put fits; they are to be registered again, for nothing is kept of them."""
-    both(world)
-    invited = world.public()
-    again = (*world.tables(), world.key, world.table(OWN), "trial", ("ward",), Silent())
-    before = world.open().manifest
+    invited = joined.public()
+    again = (*joined.tables(), joined.key, joined.table(OWN), "trial", ("ward",), Silent())
+    before = joined.open().manifest
     with pytest.raises(InputError, match=r"would lose .*: north \(2 rows\)"):
         putting.put(*again, replace=True)
-    assert world.open().manifest == before
+    assert joined.open().manifest == before
     putting.put(*again, replace=True, drop_contributors=True)
-    assert world.open().manifest.contributors == ()
-    world.register("north")
-    world.contribute("north", NORTH, public=invited, replace=True)
+    assert joined.open().manifest.contributors == ()
+    joined.register("north")
+    joined.contribute("north", NORTH, public=invited, replace=True)
     with pytest.raises(CheckFailed, match="contributor 'north': a part was made by another invitation"):
-        world.collect()
+        joined.collect()
 
 
 def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
@@ -273,26 +292,22 @@ def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
     assert shown in ({"A", "D"}, {"D", None}, {"A", None})
 
 
-def test_a_table_of_the_owners_alone_shows_every_group(
-    tmp_path_factory: pytest.TempPathFactory, key_file: object
-) -> None:
-    world = World(tmp_path_factory.mktemp("alone") / "world", key_file)  # type: ignore[arg-type]
+def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file: Path) -> None:
+    world = World(tmp_path / "world", key_file)
     world.put(OWN)
     with session(world) as asked:
         assert asked.min_group == 0
         assert len(asked.ask(asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ward")).result.rows) == 2
 
 
-def test_verify_reads_all_of_it(world: World) -> None:
-    both(world)
-    tables, _ = world.tables()
+def test_verify_reads_all_of_it(joined: World) -> None:
+    tables, _ = joined.tables()
     opened = tables.open("trial")
-    assert verify(tables, opened, Stored(tables, opened, world.key), Silent()) == []
+    assert verify(tables, opened, Stored(tables, opened, joined.key), Silent()) == []
 
 
-def test_dropping_a_table_deletes_what_was_contributed(world: World) -> None:
-    both(world)
-    tables, stores = world.tables()
+def test_dropping_a_table_deletes_what_was_contributed(joined: World) -> None:
+    tables, stores = joined.tables()
     answer = f"results/{tables.folder('trial').removeprefix('tables/')}/{new_id()}"
     stores.sensitive.write(answer, b"of somebody who died before it was read")
     tables.drop("trial")

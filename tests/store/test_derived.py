@@ -15,13 +15,11 @@ from cleave.local.embedded import embedded_services
 from cleave.session import Access, Session, Silent
 from cleave.sql.canonical import canonical
 from cleave.sql.dialect import FaithfulDuckDB
-from cleave.store import put as putting
 from cleave.store.derive import derive
 from cleave.store.memory import Memory
 from cleave.store.schemas import stored_schema
 from cleave.store.session import StoredSession
 from cleave.store.storage import ConflictError
-from cleave.store.tables import Opened
 from cleave.table.lazy import of_files
 from cleave.table.schema import Kind, dump_schema, load_schema, read_schema
 from cleave_shared.errors import InputError, QueryRefused
@@ -135,22 +133,16 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
                 assert value == exact or str(value) == str(exact) or str(value) == str(exact).lower()
 
 
-def put(world: World, schema_file: Path, *by: str, replace: bool = False) -> Opened:
-    lazy = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
-    with lazy.read(None) as table:
-        return putting.put(world.tables, world.stores, world.key, table, "trial", by, Silent(), replace=replace)
-
-
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
-    put(world, schema_file, "ward", "admitted")
+    world.put("ward", "admitted", schema=schema_file)
     memory = Memory(tmp_path / "tables.json")
     with StoredSession("trial", world.stores, Access(key_file, no_passphrase), memory=memory) as session:
         agree(session.ask(session.plan(sql)).result.rows, told(schema_file, sql))
 
 
 def test_totals_are_kept_of_numbers_over_encrypted_columns(world: World, schema_file: Path) -> None:
-    put(world, schema_file, "ward", "admitted")
+    world.put("ward", "admitted", schema=schema_file)
     measures = world.stored().manifest.measures
     assert [(each.name, each.square) for each in measures if each.derived] == [("net", True), ("dose", False)]
     answer = world.ask("SELECT SUM(net), STDDEV(net), SUM(dose) FROM trial WHERE day < '2025-02-01'").result
@@ -166,7 +158,7 @@ def test_totals_are_kept_of_numbers_over_encrypted_columns(world: World, schema_
     ["bill * (1 - 0.1)", "(1-.1)*bill", "((bill)) * (1 - 0.100)", 'trial."BILL" * (1 - 0.10)'],
 )
 def test_an_expression_that_equals_one_uses_it(world: World, schema_file: Path, spelled: str) -> None:
-    put(world, schema_file, "ward")
+    world.put("ward", schema=schema_file)
     (row,) = world.ask(f"SELECT SUM({spelled}) FROM trial").result.rows
     assert Fraction(str(row[0])) == Fraction(str(truth(f"SELECT SUM({spelled}) FROM trial")[0][0]))
 
@@ -197,7 +189,7 @@ def test_one_spelling(one: str, other: str, same: bool) -> None:
 
 
 def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -> None:
-    put(world, schema_file, "ward")
+    world.put("ward", schema=schema_file)
     derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent())
     (row,) = world.ask("SELECT SUM(weighted), SUM(age * bill) FROM trial").result.rows
     assert row[0] == row[1] == truth("SELECT SUM(bill * age) FROM trial")[0][0]
@@ -215,9 +207,10 @@ def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -
 def test_what_somebody_else_put_meanwhile_is_told(
     world: World, schema_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(world, schema_file, "ward")
+    world.put("ward", schema=schema_file)
     opened = world.tables.open("trial")
-    world.tables.sweep(put(world, schema_file, "ward", replace=True))
+    world.put("ward", replace=True, schema=schema_file)
+    world.tables.sweep(world.tables.open("trial"))
     monkeypatch.setattr(world.tables, "open", lambda _: opened)
     for change in (
         lambda: derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent()),

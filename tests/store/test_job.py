@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ class Cloud:
         return found
 
 
+@cache
 def definition() -> str:
     """The template's, as moto can run it: no EXPRESS children, and items in one thread, which Python 3.11 needs."""
     made = aws_stack.of_type(aws_stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
@@ -180,6 +182,7 @@ def test_the_answer_of_a_job_is_that_of_its_calls(cloud: Cloud) -> None:
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "CALLS_OF_A_BATCH", 3)
     assert cloud.totals(cloud.run()) == cloud.segments.truth
@@ -188,6 +191,7 @@ def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     fewest = max(shape.results for shape in cloud.segments.shapes)
     monkeypatch.setattr(limits, "MAX_STORED_SUMS", fewest)
@@ -221,6 +225,7 @@ def test_a_step_whose_answer_was_lost_is_tried_again(cloud: Cloud) -> None:
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_says_so_and_can_be_asked_anew(cloud: Cloud) -> None:
     def broken(_: dict[str, Any]) -> dict[str, Any]:
         raise steps.Failed("a store that is gone")
@@ -233,11 +238,12 @@ def test_a_job_that_fails_says_so_and_can_be_asked_anew(cloud: Cloud) -> None:
     assert cloud.totals(cloud.run()) == cloud.segments.truth
 
 
+@pytest.mark.slow
 def test_a_job_is_left_and_taken_up_and_runs_once(cloud: Cloud) -> None:
     going = threading.Event()
 
     def step(event: dict[str, Any]) -> dict[str, Any]:
-        assert going.wait(30)
+        assert going.wait(300)
         return steps.handler(event, None)
 
     cloud.step = step
@@ -258,13 +264,13 @@ def test_a_job_is_stopped(cloud: Cloud) -> None:
 
     def step(event: dict[str, Any]) -> dict[str, Any]:
         come.set()
-        assert going.wait(30)
+        assert going.wait(300)
         return steps.handler(event, None)
 
     cloud.step = step
     with pytest.raises(OutOfTime):
         cloud.run(0.5)
-    assert come.wait(30)
+    assert come.wait(300)
     assert cloud.job().stop()
     assert not cloud.job().stop()
     going.set()
@@ -278,6 +284,7 @@ def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
         cloud.job().run(cloud.calls, [6] * GROUPS, WINDOW, ("p", "k"), Deadline(60), lambda _, __: None)
 
 
+@pytest.mark.slow
 def test_an_item_that_failed_in_silence_is_counted(cloud: Cloud) -> None:
     """As moto, and a map that tolerates failures, tell of it: null among the parts."""
 
@@ -291,7 +298,9 @@ def test_an_item_that_failed_in_silence_is_counted(cloud: Cloud) -> None:
         cloud.run()
 
 
-@pytest.mark.parametrize("fault", ["flipped", "another job's", "lost"])
+@pytest.mark.parametrize(
+    "fault", ["flipped", *(pytest.param(it, marks=pytest.mark.slow) for it in ("another job's", "lost"))]
+)
 def test_an_answer_in_the_store_is_the_jobs_or_refused(cloud: Cloud, fault: str) -> None:
     def step(event: dict[str, Any]) -> dict[str, Any]:
         answered = steps.handler(event, None)
@@ -369,7 +378,7 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
         yield session
 
 
-@pytest.mark.parametrize("sql", QUESTIONS)
+@pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
 def test_a_session_answers_by_a_job_what_it_answers_by_calls(
     cloud: Cloud, asked: Callable[..., StoredSession], sql: str
 ) -> None:
@@ -408,6 +417,7 @@ def contributed(cloud: Cloud, key_file: Path, tmp_path: Path) -> World:
 OF_ALL = "SELECT ward, COUNT(*), SUM(bill), SUM(age), COUNT(bill) FROM trial GROUP BY ward ORDER BY ward"
 
 
+@pytest.mark.slow
 def test_a_job_adds_up_the_owners_rows_and_contributors(cloud: Cloud, contributed: World, key_file: Path) -> None:
     assert _by_job(cloud, contributed, key_file) == expected(contributed, OWN + NORTH + SOUTH, OF_ALL)
     assert cloud.events

@@ -7,7 +7,6 @@ it is after it, all of it, and what was left is in no other command's way, nor i
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -26,12 +25,16 @@ from cleave.store.tables import Tables
 from cleave.store.verify import verify
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
+from tests.store.campaign import FACTOR, FULL
 from tests.store.commands import Commands, Death
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.test_faults import CSV, SCHEMA
 
-KILLS = int(os.environ.get("CLEAVE_STORE_FAULTS", "4"))  # of each command; `make store-faults` has more
-FULL = 50
+KILLS = (  # store, and times that each command is killed; CLEAVE_CAMPAIGN has more
+    [("folder", 4 * FACTOR), ("s3", 4 * FACTOR)]
+    if FULL
+    else [("folder", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("folder", 4), ("s3", 1)))]
+)
 WORDS = {
     "put": ["put", "{csv}", "--table", "trial", "--by", "ward"],
     "replace": ["put", "{csv}", "--table", "trial", "--by", "", "--replace"],
@@ -121,9 +124,9 @@ class World:
             return [name for store in (stores.sensitive, stores.plain) for name in store.names("")]
 
 
-@pytest.fixture(params=["folder", "s3"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, key_file: Path, key: OwnerKey) -> World:
-    if request.param == "folder":
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path, key_file: Path, key: OwnerKey, kind: str) -> World:
+    if kind == "folder":
         return World(tmp_path, key_file, key, f"{tmp_path / 's'},{tmp_path / 'p'}", None)
     endpoint = request.getfixturevalue("s3_endpoint")
     place = f"s3://{BUCKET}/killed/{tmp_path.name}"
@@ -136,9 +139,10 @@ def commands(world: World) -> Iterator[Commands]:
         yield started
 
 
+@pytest.mark.slow
 def test_of_writers_at_once_each_is_told_what_became_of_it(world: World) -> None:
     """Processes of their own append at once: every row of those that say so is there, and none of the others'."""
-    rounds, writers = (2, 2) if KILLS < FULL else (50, 3)
+    rounds, writers = (2, 2) if not FULL else (50, 3)
     rng = random.Random(5)
     with contextlib.ExitStack() as stack:
         several = []
@@ -161,10 +165,10 @@ def test_of_writers_at_once_each_is_told_what_became_of_it(world: World) -> None
         assert 0 in told
 
 
-def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands) -> None:
+@pytest.mark.parametrize(("kind", "wanted"), KILLS)
+def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands, wanted: int) -> None:
     rng = random.Random(world.store.startswith("s3"))
     kills = dict.fromkeys(WORDS, 0)
-    wanted = KILLS if not world.store.startswith("s3") or KILLS >= FULL else 1  # a socket for every change
     changes, seconds, both = dict.fromkeys(WORDS, 1), dict.fromkeys(WORDS, 0.5), set()
     state = State()
     done: State | None = None  # what an append left, whatever became of it then
@@ -196,6 +200,6 @@ def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands
         if not state.copies:  # a table that is gone half way is dropped all the way, or was never there
             assert commands.run(*world.words("drop")).code in (0, 3)
             assert world.left() == []
-    assert {command for command, old in both if old} == set(WORDS) or KILLS < FULL
+    assert {command for command, old in both if old} == set(WORDS) or not FULL
     assert commands.run(*world.words("drop")).code in (0, 3)
     assert world.left() == []

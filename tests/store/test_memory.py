@@ -8,8 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from cleave.ckks.key_file import create_key
 
+pytestmark = pytest.mark.slow
 ROWS, LETTERS = 100_000, 6_000
 MOST = 1 << 30
 

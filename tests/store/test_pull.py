@@ -55,8 +55,14 @@ def rows_of(files: list[Path], schema: Schema) -> list[tuple[object, ...]]:
         return table.connection.execute(f"SELECT {texts(schema)} FROM {table.relation}").fetchall()
 
 
-@pytest.mark.parametrize("together", [128, 2])
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("ending", "together"),
+    [
+        ("csv", 128),
+        ("parquet", 2),
+        *(pytest.param(*it, marks=pytest.mark.slow) for it in (("csv", 2), ("parquet", 128))),
+    ],
+)
 def test_rows_come_back_in_their_order(
     place: Place, ending: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from cleave.table.table import open_table
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
 from tests.store.faulty import Failing, KilledError
+from tests.store.made import filled
 
 SAMPLE = Path(__file__).parents[1] / "samples"
 SQL = "SELECT ward, COUNT(*), SUM(bill), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
@@ -72,6 +74,15 @@ class Place:
             )
         tables.sweep(opened)
         return opened
+
+    def take(self, made: Callable[[Place], object]) -> None:
+        """Take over the stores of a place where `made` was done, which is done once."""
+        folder = filled(
+            (made.__module__, made.__qualname__, self.key.key_id), lambda it: made(Place(it / "place", self.key))
+        )
+        for half in ("s", "p"):
+            shutil.copytree(folder / "place" / half, self.root / half, dirs_exist_ok=True)
+        self.tables()[0].find("trial")  # so that it is remembered
 
     def draft(self, version: int = 1) -> Draft | None:
         content, _ = self.tables()[0].read_draft("trial", version)
@@ -117,6 +128,22 @@ def killed(place: Place, work: Callable[[Tables, Stores], object], at: int, *, m
     return False
 
 
+def stored(place: Place) -> None:
+    place.put(*place.tables(), "ward")
+
+
+def stopped(place: Place) -> None:
+    """A put is killed that has stored some of the segments."""
+    stop(place, lambda *it: place.put(*it, "ward"), 60)
+
+
+def stop(place: Place, work: Callable[[Tables, Stores], object], at: int, version: int = 1) -> None:
+    """Kill `work` until two segments are kept: how many one try stores, the thread that is ahead decides."""
+    while (draft := place.draft(version)) is None or len(draft.segments) < 2:
+        assert killed(place, work, at, made=True)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [False, True])
 def test_what_is_stored_is_kept(tmp_path: Path, key: OwnerKey, made: bool) -> None:
     seen = set()
@@ -137,11 +164,11 @@ def test_what_is_stored_is_kept(tmp_path: Path, key: OwnerKey, made: bool) -> No
 
 
 def test_an_append_goes_on_too(place: Place) -> None:
-    before = place.put(*place.tables(), "ward").manifest.segments
-    assert killed(place, place.append, 40, made=True)
+    place.take(stored)
+    before = place.tables()[0].open("trial").manifest.segments
+    stop(place, place.append, 40, version=2)
     draft = place.draft(2)
     assert draft is not None
-    assert len(draft.segments) > 1
     assert place.check(swept=False).segments == before
     place.append(*place.tables())
     assert place.check(times=2).segments[: 7 + len(draft.segments)] == (*before, *draft.segments)
@@ -149,10 +176,9 @@ def test_an_append_goes_on_too(place: Place) -> None:
 
 def test_other_rows_are_stored_anew(place: Place) -> None:
     """The second segment has another value: nothing of the first put is kept, and the answer is of the new rows."""
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     draft = place.draft()
     assert draft is not None
-    assert len(draft.segments) >= 2  # how many, the thread that is ahead decides
     lines = place.file.read_text().splitlines()
     fields = lines[150].split(",")
     age = place.schema.columns.index(place.schema.column("age"))
@@ -165,7 +191,7 @@ def test_other_rows_are_stored_anew(place: Place) -> None:
 
 @pytest.mark.parametrize("lines", [300, 650])
 def test_fewer_or_more_rows(place: Place, lines: int) -> None:
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     kept = place.draft()
     assert kept is not None
     text = place.file.read_text().splitlines()
@@ -176,10 +202,15 @@ def test_fewer_or_more_rows(place: Place, lines: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "options"), [(["ward", "admitted"], {}), (["ward"], {"lossless": True}), (["ward"], {"scan": True})]
+    ("by", "options"),
+    [
+        (["ward", "admitted"], {}),
+        (["ward"], {"lossless": True}),
+        pytest.param(["ward"], {"scan": True}, marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str], options: dict[str, bool]) -> None:
-    assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+    place.take(stopped)
     kept = place.draft()
     assert kept is not None
     place.put(*place.tables(), *by, **options)
@@ -188,7 +219,7 @@ def test_what_is_asked_for_otherwise_is_stored_anew(place: Place, by: list[str],
 
 def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -> None:
     for harm in ("draft", "object"):
-        assert killed(place, lambda *it: place.put(*it, "ward"), 60, made=True)
+        place.take(stopped)
         draft = place.draft()
         assert draft is not None
         tables, stores = place.tables()
@@ -207,7 +238,7 @@ def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -
 
 def test_a_draft_of_an_older_table_is_not_gone_on_from(place: Place) -> None:
     """Somebody else replaced the table since: its sweep has taken what the draft names."""
-    place.put(*place.tables(), "ward")
+    place.take(stored)
     assert killed(place, place.append, 40, made=True)
     draft = place.draft(2)
     assert draft is not None
@@ -242,7 +273,7 @@ def test_of_two_puts_of_one_name_one_wins(place: Place) -> None:
 
 
 def test_a_table_that_changes_meanwhile_is_not_overwritten(place: Place) -> None:
-    place.put(*place.tables(), "ward")
+    place.take(stored)
     with pytest.raises(ConflictError):
         place.put(*place.tables(), "ward", replace=True, progress=During(lambda: place.append(*place.tables())))
     place.check(times=2, swept=False)
@@ -284,6 +315,7 @@ tables.sweep(opened)
 """
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_at_any_moment(tmp_path: Path, key_file: Path) -> None:
     """Each goes on from the one before, until one is done; none leaves a process behind."""
     place = Place(tmp_path / "place", open_key(key_file, None))
@@ -295,13 +327,13 @@ def test_processes_that_are_killed_at_any_moment(tmp_path: Path, key_file: Path)
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         wanted = len(kept) + rng.randrange(1, 6)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while process.poll() is None and time.monotonic() < until:
             if (draft := place.draft()) is not None and len(draft.segments) >= wanted:
                 time.sleep(rng.random() / 20)
                 break
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
         if (draft := place.draft()) is None:
             break  # it was done

@@ -23,10 +23,10 @@ from cleave.store.vault import Vault
 from cleave.store.verify import verify
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
-from tests.store.contributing import World
+from tests.store.campaign import sampled
+from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SUMS, expected
-from tests.store.test_killed import FULL, KILLS
 
 WEIGHTED = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
 
@@ -40,11 +40,11 @@ def new_key(tmp_path_factory: pytest.TempPathFactory) -> OwnerKey:
 
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> World:
-    return made(World(tmp_path / "world", key_file))
+    return kept(tmp_path / "world", key_file, made)
 
 
-def made(world: World) -> World:
-    """Of two of the owner's segments and one of a contributor's, with a derived column."""
+def made(world: World) -> None:
+    """Two of the owner's segments and one of a contributor's, with a derived column."""
     world.put(OWN)
     world.register("north")
     world.contribute("north", NORTH)
@@ -52,7 +52,6 @@ def made(world: World) -> World:
     tables, stores = world.tables()
     derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
     append(world)
-    return world
 
 
 def append(world: World) -> None:
@@ -165,7 +164,10 @@ def test_rows_that_come_meanwhile_are_taken_along(
     assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, OWN + NORTH + OWN * 3, SUMS)
 
 
-def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "step", sampled(21, 5, 1)
+)  # odd, so that both sides of a write have their turn; CLEAVE_CAMPAIGN
+def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_path: Path, step: int) -> None:
     """Under one key or the other the table is whole, and the second try ends where the first would have."""
     at = 0
     wanted = expected(world, OWN + NORTH + OWN, SUMS)
@@ -195,5 +197,5 @@ def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_
         there = {*place.stores().sensitive.names(new_folder), *place.stores().plain.names(new_folder)}
         assert len(there - kept) <= 2, "the head and the manifest; no leftovers"
         shutil.rmtree(tmp_path / f"{at}")
-        at += 1 if KILLS >= FULL else 5  # odd, so that both sides of a write have their turn
+        at += step
     assert at > 20

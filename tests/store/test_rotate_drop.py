@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.locate import Stores
@@ -24,7 +24,7 @@ from tests.store.test_repeats import kills
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> tuple[SecretKey, SecretKey, SecretKey]:
+def keys(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> tuple[OwnerKey, OwnerKey, OwnerKey]:
     """The table's, and two it is put under."""
     found = []
     for name in ("new", "last"):
@@ -34,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> tuple[Secr
     return key, *found
 
 
-def keyed(world: World, key: SecretKey) -> Keyed:
+def keyed(world: World, key: OwnerKey) -> Keyed:
     return Keyed(Tables(world.stores(), key, Memory(world.root / "owner.json")), key)
 
 
@@ -43,13 +43,13 @@ def names(world: World) -> set[str]:
     return {name for store in found for name in store.names("")}
 
 
-def is_listed(world: World, key: SecretKey) -> bool:
+def is_listed(world: World, key: OwnerKey) -> bool:
     return bool(list(keyed(world, key).tables.all()))
 
 
 @pytest.fixture(scope="module")
 def stopped(
-    tmp_path_factory: pytest.TempPathFactory, key_file: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+    tmp_path_factory: pytest.TempPathFactory, key_file: Path, keys: tuple[OwnerKey, OwnerKey, OwnerKey]
 ) -> list[World]:
     """A rotation stopped at every change."""
     root = tmp_path_factory.mktemp("rotated")
@@ -65,7 +65,7 @@ def stopped(
 
 
 def test_nothing_is_left_that_no_key_lists(
-    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+    stopped: list[World], tmp_path: Path, keys: tuple[OwnerKey, OwnerKey, OwnerKey]
 ) -> None:
     cleared = 0
     for at, each in enumerate(stopped):
@@ -85,7 +85,7 @@ def test_nothing_is_left_that_no_key_lists(
 
 
 def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
-    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+    stopped: list[World], tmp_path: Path, keys: tuple[OwnerKey, OwnerKey, OwnerKey]
 ) -> None:
     """Versions of the table in between keep the notes."""
     world = stopped[8].copy(tmp_path / "world")
@@ -101,7 +101,7 @@ def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
 
 
 def test_a_table_of_the_other_key_is_not_dropped(
-    stopped: list[World], tmp_path: Path, keys: tuple[SecretKey, SecretKey, SecretKey]
+    stopped: list[World], tmp_path: Path, keys: tuple[OwnerKey, OwnerKey, OwnerKey]
 ) -> None:
     old, new, _ = keys
     whole = [each for each in stopped if is_listed(each, old) and is_listed(each, new)]

@@ -32,7 +32,7 @@ from cleave.table.table import Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_shared.errors import CheckFailed, ProcessDied
 
-ROWS = 60_000
+ROWS = 24_000
 NAMES = ["ward", "day", "bill", "x", "big", "flag", "note"]
 SCHEMA = """[csv]
 delimiter = ","
@@ -141,7 +141,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_child_is_left() -> Iterator[None]:
     before = children()  # a fork server of other tests may be there
     yield
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while (left := children() - before) and time.monotonic() < until:
         time.sleep(0.02)
     assert not left
@@ -157,7 +157,7 @@ COLUMNS = [NAMES, ["bill"], ["x", "big"], ["ward", "bill"], ["day", "note"], ["f
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=" ".join)
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
     with world.rows().table(columns, ordered=ordered) as table:
         assert table.rows == 2 * ROWS
@@ -170,10 +170,10 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
     ("columns", "ordered", "directories"),
     [
         (NAMES, True, True),
-        (NAMES, False, False),
+        pytest.param(NAMES, False, False, marks=pytest.mark.slow),
         (["bill", "x"], False, True),
-        (["ward", "day"], True, True),
-        (["flag", "note"], False, True),
+        pytest.param(["ward", "day"], True, True, marks=pytest.mark.slow),
+        pytest.param(["flag", "note"], False, True, marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_selected_cells(world: World, where: str, columns: list[str], ordered: bool, directories: bool) -> None:
@@ -248,8 +248,8 @@ def test_a_part_of_an_object_that_is_not_what_was_written(
 ) -> None:
     read = world.storage.read
 
-    def damaged(name: str, start: int = 0, stop: int | None = None) -> bytes:
-        content = read(name, start, stop)
+    def damaged(name: str, start: int = 0, stop: int | None = None, *most: int) -> bytes:
+        content = read(name, start, stop, *most)
         if not start:
             return content
         ranged.append(name)
@@ -293,28 +293,25 @@ def test_an_error_of_a_child_is_told_as_it_is(world: World, monkeypatch: pytest.
 
 def test_a_child_that_hangs_is_ended_at_the_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decryptors.Opener, "open", lambda *_: time.sleep(600))
-    started = time.monotonic()
-    with pytest.raises(OutOfTime):
+    with pytest.raises(OutOfTime):  # and `no_child_is_left`, which sleeps for 600 s
         world.rows().table(["bill", "x"], deadline=Deadline(1.0))
-    assert time.monotonic() - started < 300, "the child sleeps for 600"
 
 
 def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = threading.Event()
+    release, late = threading.Event(), threading.Event()
     read = world.storage.read
 
-    def hangs(name: str, start: int = 0, stop: int | None = None) -> bytes:
-        if threading.current_thread() is not threading.main_thread():
-            release.wait(300)
-        return read(name, start, stop)
+    def hangs(name: str, start: int = 0, stop: int | None = None, *most: int) -> bytes:
+        if threading.current_thread() is not threading.main_thread() and not release.wait(300):
+            late.set()
+        return read(name, start, stop, *most)
 
     rows = world.rows()
     monkeypatch.setattr(world.storage, "read", hangs)
-    started = time.monotonic()
     try:
         with pytest.raises(OutOfTime):
             rows.table(["bill", "x"], deadline=Deadline(0.5))
-        assert time.monotonic() - started < 150, "the store hangs for 300"
+        assert not late.is_set(), "it waited until the store answered"
     finally:
         release.set()
 

@@ -28,15 +28,15 @@ from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import CheckFailed, CleaveError, InputError, ServiceError
+from tests.store.campaign import FACTOR, FULL, sampled
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.proxy import KINDS, WAITS, Proxy
 from tests.store.test_faults import CSV, SCHEMA
-from tests.store.test_killed import FULL, KILLS
 
 SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
 MEDIAN = "SELECT MEDIAN(age) FROM trial"
 COMMANDS = ["put", "append", "derive", "drop"]
-SECONDS = 3.0  # that a query is given where a store keeps it waiting
+SECONDS = 3.0  # of a query where a store keeps it waiting
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def table(tmp_path: Path) -> Table:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tried twice and no socket waited for long, so that every fault comes through."""
-    quick = Config(connect_timeout=2, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
+    quick = Config(connect_timeout=5, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
     monkeypatch.setattr(s3, "_CONFIG", s3._CONFIG.merge(quick))
 
 
@@ -87,7 +87,7 @@ class World:
     def drop(self, stores: Stores) -> object:
         return self.tables(stores).drop("trial")
 
-    def ask(self, stores: Stores, sql: str, seconds: float = SECONDS) -> list[list[object]]:
+    def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
         memory = Memory(self.root / "tables.json")
         with StoredSession("trial", stores, Access(self._key_file), memory=memory, seconds=seconds) as session:
             return session.ask(session.plan(sql), seconds=seconds).result.rows
@@ -124,12 +124,13 @@ def told(work: Callable[[], object]) -> CleaveError | None:
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("rounds", sampled(0, 1, FACTOR))  # CLEAVE_CAMPAIGN
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_change_is_made_or_not(world: World, command: str) -> None:
+def test_a_change_is_made_or_not(world: World, command: str, rounds: int) -> None:
+    """Each kind of fault hits one of the four commands, without rounds a third; in a campaign every one."""
     rng = random.Random(command)
     requests, failed = 12, 0
-    # by default every kind hits one of the four commands, in a campaign each all of them, many times
-    kinds = KINDS[COMMANDS.index(command) :: len(COMMANDS)] if KILLS < FULL else KINDS * (KILLS // FULL)
+    kinds = KINDS * rounds if FULL else KINDS[COMMANDS.index(command) :: len(COMMANDS) * (3 - 2 * rounds)]
     for kind in kinds:
         with contextlib.suppress(InputError):  # there is none
             world.drop(world.stores(faulty=False))
@@ -149,29 +150,33 @@ def test_a_change_is_made_or_not(world: World, command: str) -> None:
             assert after == expected, kind
             requests = made
         failed += error is not None
-    assert failed > len(kinds) // 4
+    assert failed > len(kinds) // 4 or not rounds
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("sql", [SUM, MEDIAN])
-def test_an_answer_is_right_or_none(world: World, sql: str) -> None:
+@pytest.mark.parametrize(
+    ("sql", "every"), [(SUM, 4), *(pytest.param(*it, marks=pytest.mark.slow) for it in ((SUM, 1), (MEDIAN, 4)))]
+)
+def test_an_answer_is_right_or_none(world: World, sql: str, every: int) -> None:
     rng = random.Random(sql)
     world.put(world.stores(faulty=False))
     right = world.ask(world.stores(faulty=True), sql)
     requests = world.proxy.requests
     failed = 0
-    for kind in KINDS if sql == SUM or KILLS >= FULL else KINDS[::4]:
-        for lasting in (False, True) if KILLS >= FULL else (rng.random() < 0.5,):
+    for kind in KINDS if FULL else KINDS[::every]:
+        for lasting in (False, True) if FULL else (rng.random() < 0.5,):
             at = rng.randrange(requests)
             world.proxy.arm(kind, at, lasting=lasting)
-            error = told(lambda: _same(world.ask(world.stores(faulty=True), sql), right))
+            error = told(lambda: _same(world.ask(world.stores(faulty=True), sql, SECONDS), right))
             failed += error is not None
             assert error is not None or not lasting or kind == "redirect", (kind, at)
-    assert failed > 2
+    assert failed > 1
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+@pytest.mark.parametrize(
+    "lasting", [pytest.param(False, id="once"), pytest.param(True, id="lasting", marks=pytest.mark.slow)]
+)
 def test_no_step_of_a_question_outlasts_its_time(world: World, lasting: bool) -> None:
     """Opening, planning, answering: whichever request is kept waiting, the question's own time ends it."""
     world.put(world.stores(faulty=False))
@@ -197,7 +202,13 @@ def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("brief_pauses")
-@pytest.mark.parametrize("kind", ["slow down", "internal error", "reset", "reset after", "cut"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "reset after",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("slow down", "internal error", "reset", "cut")),
+    ],
+)
 def test_what_passes_is_survived(world: World, kind: str) -> None:
     """As it is configured: S3 says SlowDown now and then, connections break, and a head is written all the same."""
     rng = random.Random(kind)
@@ -206,7 +217,7 @@ def test_what_passes_is_survived(world: World, kind: str) -> None:
     world.proxy.arm(kind, rng.randrange(4))
     assert world.ask(world.stores(faulty=True), SUM) == [[3, Decimal("118.75")]]
     appended = 0
-    for at in range(0 if KILLS >= FULL else rng.randrange(4), 20, 1 if KILLS >= FULL else 4):
+    for at in range(0 if FULL else rng.randrange(4), 20, 1 if FULL else 4):
         world.proxy.arm(kind, at)
         world.append(world.stores(faulty=True))
         appended += 1
@@ -221,7 +232,7 @@ def test_a_store_that_keeps_us_waiting_is_left(world: World, kind: str, monkeypa
     world.put(world.stores(faulty=False))
     world.proxy.arm(kind, 1, lasting=True)
     with pytest.raises(OutOfTime) as caught:  # what the proxy breaks off in the end is another error
-        world.ask(world.stores(faulty=True), SUM)
+        world.ask(world.stores(faulty=True), SUM, SECONDS)
     assert "--timeout" in str(caught.value.hint)
     stores = world.stores(faulty=True)
     for store in (stores.sensitive, stores.plain):

@@ -11,6 +11,7 @@ import pytest
 from cleave.pipeline import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
+from tests.store.campaign import FACTOR
 from tests.store.scan_asking import Harm, Replayed, Services, ask_by_scan, scan_plan
 from tests.store.trial import World, check, truth
 
@@ -41,9 +42,7 @@ def test_scans_answer_as_duckdb_does(world: World, sql: str) -> None:
 
 
 def test_a_scan_goes_over_all_segments(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=2)
     services = Services(world.stores)
     answer = ask_by_scan(
         world.stored(), services, "SELECT ward, SUM(bill), COUNT(*) FROM trial GROUP BY ward ORDER BY 1"
@@ -96,6 +95,7 @@ def test_rows_that_are_stored_too_tightly_are_not_scanned(world: World) -> None:
 
 
 SUM = "SELECT ward, SUM(bill) FROM trial GROUP BY ward"
+TIMES = 15 * FACTOR  # CLEAVE_CAMPAIGN has more
 
 
 def _keeping(kept: list[Any]) -> Harm:
@@ -137,15 +137,14 @@ def test_row_sets_that_are_not_of_their_groups_are_found(world: World, fault: st
         assert name == "select", "nothing is summed of row sets that are wrong"
         return _harmed(fault, rng, reply)
 
-    for _ in range(50):
+    for _ in range(TIMES):
         with pytest.raises(CheckFailed):
             ask_by_scan(stored, Replayed(world.stores, kept[0][2], harm), SUM)
 
 
 def test_answers_to_other_scans_are_found(world: World) -> None:
     """The results of another segment, or of an earlier question, in this one's place."""
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     stored = world.stored()
     kept: list[Any] = []
     ask_by_scan(stored, Services(world.stores, _keeping(kept)), SUM)
@@ -155,14 +154,13 @@ def test_answers_to_other_scans_are_found(world: World) -> None:
     def harm(name: str, _request: Any, reply: Any) -> Any:
         return reply.model_copy(update={"totals": rng.choice(totals)}) if name == "scan" else reply
 
-    for _ in range(50):
+    for _ in range(TIMES):
         with pytest.raises(CheckFailed):
             ask_by_scan(stored, Replayed(world.stores, kept[0][2], harm), SUM)
 
 
 def test_a_call_that_fails_waits_for_no_other(world: World) -> None:
-    world.put("insured", scan=True)
-    world.put(append=True)
+    world.put("insured", scan=True, appended=1)
     asked, let_go = threading.Semaphore(0), threading.Event()
     late: list[str] = []  # calls that were waited for
 

@@ -1,8 +1,10 @@
-"""The conformance suite's questions answered by scans, wherever a scan answers any of their outputs."""
+"""The conformance suite's questions answered by scans, wherever a scan answers any of their outputs.
+
+The quick suite asks one question of each shape, the slow one every other question, CLEAVE_CAMPAIGN all.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,12 +16,13 @@ from cleave.store.cellwise import StoredPlan
 from cleave.store.scan import ManyGroupsError
 from cleave_shared.errors import QueryRefused
 from tests.conformance.queries import QUERIES, Query
+from tests.conformance.shapes import one_of_each
 from tests.conformance.tables import MACROS
+from tests.store.campaign import FULL
 from tests.store.scan_asking import Services, ask_plan, scan_plan
 from tests.store.test_conformance import StoredTables, check
 
-CAMPAIGN = int(os.environ.get("CLEAVE_STORE_FAULTS", "0")) >= 50  # else every other query
-ASKED = [query for query in QUERIES if query.other is None and "encrypted" in query.sources][:: 1 if CAMPAIGN else 2]
+ASKED = [query for query in QUERIES if query.other is None and "encrypted" in query.sources][:: 1 if FULL else 2]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def _plan(stored: StoredTables, query: Query) -> StoredPlan | None:
     return plan if plan.encrypted else None
 
 
-@pytest.mark.parametrize("query", ASKED, ids=lambda query: query.name)
+@pytest.mark.parametrize("query", one_of_each(ASKED))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
     plan, services = _plan(stored, query), Services(stored.stores())
     if plan is not None:

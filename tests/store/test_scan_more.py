@@ -119,6 +119,7 @@ def test_rows_are_what_they_were(table: Table) -> None:
     assert rows == table.oracle.execute("SELECT day, bill, age FROM trial").fetchall()
 
 
+@pytest.mark.slow
 def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_path: Path, key: OwnerKey) -> None:
     table = Table(tmp_path, key, scan_moments=True)
     table.append()
@@ -208,6 +209,7 @@ def test_a_table_without_rows_is_not_scanned(tmp_path: Path, key_file: Path) -> 
         _asked(world, BY_WARD)
 
 
+@pytest.mark.slow
 def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) -> None:
     """A contributor's too, which the owner's new key encrypts, with guards as its own."""
     world = World(tmp_path / "world", key_file)

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from cleave.api.result import Result as Shown
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
 from cleave.cli.report import footer, plan_json, plan_text
@@ -28,7 +28,7 @@ TRUST = f"bill: {FAULTS_ONLY}"
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> World:
     root = tmp_path_factory.mktemp("scanned")
     made = World(Folder(root / "store"), key, root)
     made.put("ward", scan=True)

@@ -19,10 +19,11 @@ from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.seal import SealEvaluator
+from tests.store.campaign import FACTOR, sampled
 from tests.store.scanning import Rows, Totals
 
 ROWS = 20_000  # three chunks, the last of them not full
-TIMES = 50
+TIMES = sampled(8, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 @pytest.fixture(scope="module")
@@ -155,19 +156,21 @@ FAULTS = (
 )
 
 
+@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str) -> None:
+def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) -> None:
     numbers = _numbers(3)
     rng = random.Random(fault)
     (cut_,) = rows.cuts(numbers, 3)
-    for _ in range(TIMES):
+    for _ in range(times):
         asked = question(cut_)
         with pytest.raises(CheckFailed):
             rows.scanned().accept(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
 
 
-def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey) -> None:
-    """Results exchanged, an offset, a result of another call, another key; 50 times each."""
+@pytest.mark.parametrize("times", TIMES)
+def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey, times: int) -> None:
+    """Results exchanged, an offset, a result of another call, another key."""
     numbers = _numbers(3)
     (cut_,) = rows.cuts(numbers, 3)
     rng = random.Random(7)
@@ -198,7 +201,7 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey) -> 
         totals[lane][CHECK] = stale[lane][CHECK]
 
     for harm in (exchanged, lanes_exchanged, offset, of_another):
-        for _ in range(TIMES):
+        for _ in range(times):
             totals = [list(lane) for lane in sound]
             harm(totals)
             with pytest.raises(CheckFailed):

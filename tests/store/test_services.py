@@ -38,15 +38,17 @@ SOURCES = {
 }
 
 
+def halves(tmp_path: Path) -> Stores:
+    return Stores(Folder(tmp_path / "sensitive"), Folder(tmp_path / "plain half"))
+
+
 class Two(World):
     """Halves in two places, in two segments."""
 
     def __init__(self, key: OwnerKey, tmp_path: Path, *by: str, stores: Stores | None = None) -> None:
-        super().__init__(Folder(tmp_path / "sensitive"), key, tmp_path)
-        self.stores = stores or Stores(self.stores.sensitive, Folder(tmp_path / "plain half"))
-        self.tables = type(self.tables)(self.stores, key, Memory(tmp_path / "tables.json"))
-        self.put(*by)
-        self.put(append=True)
+        stores = stores or halves(tmp_path)
+        super().__init__(stores.sensitive, key, tmp_path, stores.plain)
+        self.put(*by, appended=1)
 
 
 def twice(sql: str) -> str:
@@ -63,7 +65,7 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
         opened.append(
             StoredSession(
                 "trial",
-                Stores(Folder(tmp_path / "sensitive"), Folder(tmp_path / "plain half")),
+                halves(tmp_path),
                 Access(key_file, no_passphrase, target),
                 memory=Memory(tmp_path / "tables.json"),
                 embedded=embedded_services,
@@ -164,10 +166,8 @@ def test_a_version_that_is_swept_while_it_is_asked_is_asked_anew(
     asked = session("ward")
     sql = "SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward ORDER BY ward"
     plan = asked.plan(sql)
-    world = Two.__new__(Two)
-    World.__init__(world, Folder(tmp_path / "sensitive"), key, tmp_path)
-    world.stores = Stores(world.stores.sensitive, Folder(tmp_path / "plain half"))
-    world.tables = type(world.tables)(world.stores, key, Memory(tmp_path / "tables.json"))
+    stores = halves(tmp_path)
+    world = World(stores.sensitive, key, tmp_path, stores.plain)
     world.put("ward", replace=True)
     world.put(append=True)
     opened = world.tables.open("trial")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
@@ -29,12 +29,12 @@ def close(state: Path) -> None:
     lock.mkdir(parents=True)
 
 
-def tables(tmp_path: Path, key: SecretKey, state: Path) -> Tables:
+def tables(tmp_path: Path, key: OwnerKey, state: Path) -> Tables:
     folder = Folder(tmp_path / "store")
     return Tables(Stores(folder, folder), key, Memory(state))
 
 
-def test_a_table_is_committed_and_opened_with_a_warning(tmp_path: Path, key: SecretKey, state: Path) -> None:
+def test_a_table_is_committed_and_opened_with_a_warning(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     close(state)
     opened = tables(tmp_path, key, state)
     manifest = put(opened, key)
@@ -44,14 +44,14 @@ def test_a_table_is_committed_and_opened_with_a_warning(tmp_path: Path, key: Sec
         assert opened.open("trial").manifest == manifest
 
 
-def test_what_is_noted_already_needs_no_writing(tmp_path: Path, key: SecretKey, state: Path) -> None:
+def test_what_is_noted_already_needs_no_writing(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     opened = tables(tmp_path, key, state)
     opened.commit(put(opened, key), None)
     close(state)
     opened.open("trial")  # and a warning would be an error
 
 
-def test_an_older_version_is_refused_all_the_same(tmp_path: Path, key: SecretKey, state: Path) -> None:
+def test_an_older_version_is_refused_all_the_same(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     opened = tables(tmp_path, key, state)
     first = opened.commit(put(opened, key), None)
     place = f"{opened.folder('trial')}/head"
@@ -66,7 +66,7 @@ def test_an_older_version_is_refused_all_the_same(tmp_path: Path, key: SecretKey
         opened.forget("trial")
 
 
-def test_a_damaged_note_is_an_error(tmp_path: Path, key: SecretKey, state: Path) -> None:
+def test_a_damaged_note_is_an_error(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     state.parent.mkdir(parents=True)
     state.write_text("{")
     opened = tables(tmp_path, key, state)

@@ -26,6 +26,11 @@ CONTENT = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
+@pytest.fixture(params=["folder", "s3"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def test_what_is_written_is_read(storage: Storage, open_again: Callable[[], Storage]) -> None:
     storage.write("t/o/one", CONTENT)
     assert open_again().read("t/o/one") == CONTENT
@@ -142,6 +147,7 @@ def test_names_are_told_under_a_prefix(storage: Storage) -> None:
     assert sorted(storage.names("")) == ["t/head", "t/o/a", "t/o/b", "tt/o/c"]
 
 
+@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.slow)])
 def test_more_names_than_a_page_has(storage: Storage) -> None:
     names = [f"t/o/{number}" for number in range(1005)]
     if isinstance(storage, Folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import DEFAULTS, Options, Result
 from cleave.session import Silent
 from cleave.store import put as putting
+from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.storage import Storage
@@ -17,19 +19,49 @@ from cleave.store.tables import Tables
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from tests.store.asking import ask
+from tests.store.made import filled
 
 SAMPLE = Path(__file__).parents[1] / "samples"
+SCHEMA = SAMPLE / "patients.schema.toml"
 
 
 class World:
-    def __init__(self, storage: Storage, key: OwnerKey, tmp_path: Path) -> None:
+    """A table in a store. `plain`: another store, for the plain half."""
+
+    def __init__(self, storage: Storage, key: OwnerKey, tmp_path: Path, plain: Storage | None = None) -> None:
         self.key = key
-        self.stores = Stores(storage, storage)
+        self.stores = Stores(storage, plain or storage)
         self.tables = Tables(self.stores, key, Memory(tmp_path / "tables.json"))
 
-    def put(self, *by: str, append: bool = False, **options: int) -> None:
-        schema = load_schema(SAMPLE / "patients.schema.toml")
-        with open_table([SAMPLE / "patients.csv"], schema) as table:
+    def put(
+        self,
+        *by: str,
+        schema: Path = SCHEMA,
+        append: bool = False,
+        appended: int = 0,
+        replace: bool = False,
+        **options: int,
+    ) -> None:
+        """Put the samples, or `append` them. A first put is a copy of one like it; `appended`: times its rows were."""
+        if append or replace:
+            self._put(by, schema, append=append, replace=replace, **options)
+            return
+        arguments = (self.key.key_id, by, schema.read_bytes(), appended, *sorted(options.items()))
+
+        def fill(folder: Path) -> None:
+            world = World(Folder(folder / "s"), self.key, folder, Folder(folder / "p"))
+            world._put(by, schema, **options)
+            for _ in range(appended):
+                world._put((), schema, append=True)
+
+        made = filled(("trial", *arguments), fill)
+        copied(made / "s", self.stores.sensitive)
+        copied(made / "p", self.stores.plain)
+        self.tables.open("trial")  # so that it is remembered
+        self.tables.count_anew()
+
+    def _put(self, by: tuple[str, ...], schema: Path, *, append: bool = False, **options: int) -> None:
+        with open_table([SAMPLE / "patients.csv"], load_schema(schema)) as table:
             if append:
                 putting.append(self.tables, self.stores, self.key, table, "trial", Silent(), again=True)
             else:
@@ -43,8 +75,18 @@ class World:
         return ask(self.stored(), sql, options, cloud_only=cloud_only)
 
 
+def copied(folder: Path, to: Storage) -> None:
+    """Copy the objects in the folder of a store into another store."""
+    if isinstance(to, Folder):
+        shutil.copytree(folder, to.location, dirs_exist_ok=True)
+        return
+    store = Folder(folder)
+    for name in store.names(""):
+        to.write(name, store.read(name))
+
+
 def truth(sql: str) -> list[tuple[object, ...]]:
-    schema = load_schema(SAMPLE / "patients.schema.toml")
+    schema = load_schema(SCHEMA)
     with open_table([SAMPLE / "patients.csv"], schema) as table:
         table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
         return table.connection.execute(sql).fetchall()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 
 from cleave_services.plain import database
-from cleave_shared.children import Channel
+from cleave_shared.children import Channel, limit_time
 from cleave_shared.errors import WireError
 
 
@@ -17,6 +18,13 @@ def tell(channel: Channel, *arguments: object) -> None:
 
 def tell_and_sleep(channel: Channel) -> None:
     tell(channel)
+    time.sleep(600)
+
+
+def tell_timer_and_end(channel: Channel) -> None:
+    """By SIGALRM, after it has told the time that it was given."""
+    channel.send([str(signal.getitimer(signal.ITIMER_REAL)[0]).encode()])
+    limit_time(0.01)
     time.sleep(600)
 
 

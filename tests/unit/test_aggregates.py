@@ -22,6 +22,7 @@ from cleave.aggregates.columns import Domain, Exact, Real
 from cleave.aggregates.moments import LOGARITHM, Sum
 from cleave.aggregates.powers import Square
 from cleave.ckks.columns import Asked, Columns
+from cleave.figures import is_rounded
 from cleave_shared.errors import InputError
 from tests.oracle import Cell
 from tests.unit.simulate import schema, simulate, totals, values_of
@@ -76,6 +77,7 @@ def shapes(rows: int, random: np.random.Generator) -> Iterator[tuple[str, Double
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 100, 1000])
 @pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
+@pytest.mark.sampled(5)
 def test_doubles(engine: duckdb.DuckDBPyConnection, rows: int, noise: float, bits: int) -> None:
     """With 90 bits next to nothing but the client's own float64 is left to bound."""
     random = np.random.default_rng(rows)
@@ -98,7 +100,7 @@ def test_doubles(engine: duckdb.DuckDBPyConnection, rows: int, noise: float, bit
 def encloses(figure: Figure, cell: Cell) -> bool:
     if figure.ball is None or cell.truth is None:
         return figure.value is None and cell.truth is None
-    return bool(figure.ball.overlaps(cell.truth))
+    return bool(arb(figure.ball).overlaps(cell.truth))
 
 
 @pytest.mark.parametrize("value", [72.5, 0.1, -1e300, 5e-324, 0.0])
@@ -148,7 +150,8 @@ def test_integers_and_decimals_are_exact(engine: duckdb.DuckDBPyConnection, type
         for name, theirs, their_type in zip(names, row[::2], row[1::2], strict=True):
             figure, cell = found[name], Cell(name, values, decimals)
             where = f"{name} of {rows}"
-            assert figure.exact or name == "PRODUCT", where
+            is_nearest = name.startswith("STDDEV") and is_rounded(figure.value, figure.bound)
+            assert figure.exact or is_nearest or name == "PRODUCT", where
             assert cell.wrong(figure.value, figure.bound, figure.exact) is None, where
             assert cell.disagrees(figure.value, figure.bound, theirs) is None, where
             assert encloses(figure, cell), where
@@ -182,7 +185,7 @@ def test_noise_cannot_make_a_variance_negative() -> None:
         assert figure.value is not None
         assert 0 <= figure.value <= figure.bound < 1
         assert figure.ball is not None
-        assert figure.ball.lower() > -1e-6
+        assert arb(figure.ball).lower() > -1e-6
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_a_forked_process_opens_its_own() -> None:
             found = connection.execute("SELECT 1").fetchall()
         channel.send([repr((found, len(duck._kept))).encode()])
 
-    with children.fork(opened, Bounds(seconds=20)) as child:
-        assert child.receive(20) == [b"([(1,)], 2)"]
+    with children.fork(opened, Bounds(seconds=120)) as child:
+        assert child.receive(120) == [b"([(1,)], 2)"]
 
 
 def test_it_starts_no_thread() -> None:

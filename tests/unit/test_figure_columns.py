@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,7 +70,7 @@ def values(domain: Domain, rows: int, data: st.DataObject, random: np.random.Gen
 
 
 def same(one: Figure, other: Figure) -> bool:
-    balls = [None if each.ball is None else (each.ball.mid(), each.ball.rad()) for each in (one, other)]
+    balls = [None if each.ball is None else (arb(each.ball).mid(), arb(each.ball).rad()) for each in (one, other)]
     return (one, type(one.value), balls[0]) == (other, type(other.value), balls[1])
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.figures import encrypted, plain, published
+from cleave.figures import encrypted, is_rounded, plain, published
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,9 @@ def test_plain_values(value: Any, shown: str) -> None:
     st.floats(min_value=5e-324, max_value=1e300, allow_nan=False),
 )
 def test_the_printed_interval_holds_the_computed_one(value: float, bound: float) -> None:
+    if is_rounded(value, bound):
+        assert encrypted(value, bound, exact=False) == f"{plain(value)} rounded"
+        return
     figure, spread = encrypted(value, bound, exact=False).split(" ± ")
     assert abs(Fraction(figure) - Fraction(value)) + Fraction(bound) <= Fraction(spread)
     # one digit of bound, and never more than three times as wide as it has to be

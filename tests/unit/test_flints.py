@@ -24,5 +24,5 @@ import pytest
 )
 def test_flint(script: str) -> None:
     """Each in an interpreter that has not imported it."""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -17,8 +17,8 @@ import pytest
 from cleave_shared.children import Bounds, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
+from tests.functional.processes import HANGS, have_ended, is_alive, met
 from tests.unit import forked
-from tests.unit.test_children import is_alive, wait_for_end
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def server() -> Iterator[ForkServer]:
 
 
 def pids(child: Child) -> tuple[int, int]:
-    pid, parent, *_ = map(int, child.receive(20))
+    pid, parent, *_ = map(int, child.receive(HANGS))
     return pid, parent
 
 
 def answer(server: ForkServer, *arguments: object) -> list[bytes]:
     with server.fork(forked.tell, arguments) as child:
-        return child.receive(20)
+        return child.receive(HANGS)
 
 
 def test_arguments_arrive_and_answers_come_back(server: ForkServer) -> None:
@@ -72,16 +72,16 @@ def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, beside_thr
 
 def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
     with server.fork(forked.refuse) as child, pytest.raises(WireError) as raised:
-        child.receive(20)
+        child.receive(HANGS)
     assert vars(raised.value) == vars(WireError("chunk 3 is none", hint="send one", status=415))
     for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
         with server.fork(forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
-            child.receive(20)
+            child.receive(HANGS)
         assert (died.value.signal, died.value.late) == (number, False)
-    with server.fork(forked.tell_and_sleep, (), Bounds(seconds=0.3)) as child:
-        child.receive(20)
+    with server.fork(forked.tell_timer_and_end, (), Bounds(seconds=HANGS)) as child:
+        assert 0 < float(child.receive(HANGS)[0]) <= HANGS
         with pytest.raises(ProcessDied) as died:
-            child.receive(20)
+            child.receive(HANGS)
     assert (died.value.signal, died.value.late) == (signal.SIGALRM, True)
 
 
@@ -89,13 +89,13 @@ def test_a_child_ends_with_its_block(server: ForkServer) -> None:
     with server.fork(forked.tell_and_sleep) as child:
         pid, _ = pids(child)
         assert is_alive(pid)
-    assert not is_alive(pid)
+    assert have_ended(pid)
     with server.fork(forked.tell_and_sleep) as child:
         pid, _ = pids(child)
         with pytest.raises(ProcessDied) as died:
             child.receive(0.05)
         assert died.value.late
-        assert not is_alive(pid)
+        assert have_ended(pid)
 
 
 def test_nothing_of_a_child_is_left_open(server: ForkServer) -> None:
@@ -104,20 +104,16 @@ def test_nothing_of_a_child_is_left_open(server: ForkServer) -> None:
     def descriptors() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{parent}/fd"))
 
-    time.sleep(0.1)  # the server closes its end of a lifeline after it has told over it
-    before = descriptors()
+    before = descriptors()  # perhaps with a lifeline: the server closes its end after it has told over it
     for _ in range(5):
         with server.fork(forked.tell_and_sleep) as one, server.fork(forked.refuse):
             pids(one)
-    deadline = time.monotonic() + 5
-    while descriptors() != before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert descriptors() == before
+    assert met(lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True)))
 
 
 def test_a_child_holds_nothing_but_its_own_end(server: ForkServer) -> None:
     with server.fork(forked.tell_and_sleep), server.fork(forked.descriptors) as child:
-        names = [each.decode() for each in child.receive(20)]
+        names = [each.decode() for each in child.receive(HANGS)]
     assert sum(name.startswith(("socket:", "pipe:", "anon_inode:")) for name in names) == 1, names
 
 
@@ -126,8 +122,8 @@ def test_a_server_that_died_is_started_again(server: ForkServer) -> None:
         pid, parent = pids(child)
         os.kill(parent, signal.SIGKILL)
         with pytest.raises(ProcessDied):
-            child.receive(20)
-        assert wait_for_end(pid)
+            child.receive(HANGS)
+        assert have_ended(pid)
     assert int(answer(server)[1]) != parent
 
 
@@ -147,7 +143,7 @@ def test_a_forked_process_has_a_server_of_its_own_and_keeps_no_other_alive(serve
         time.sleep(600)
     assert int(os.read(reading, 100)) != parent
     server.stop()
-    assert not is_alive(parent)
+    assert have_ended(parent)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(reading)
@@ -163,7 +159,7 @@ for _ in range(threads):
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 server = ForkServer([])
 kid = server.fork(forked.tell_and_sleep)
-print(*map(int, kid.receive(20)), flush=True)
+print(*map(int, kid.receive(120)), flush=True)
 {end}
 """
 
@@ -187,6 +183,5 @@ def test_server_and_children_end_with_their_client(threads: int, end: str, numbe
         else:
             client.stdin.write("\n")
             client.stdin.flush()
-        client.wait(10)
-        assert wait_for_end(pid)
-        assert wait_for_end(server)
+        client.wait(HANGS)
+        assert have_ended(pid, server)

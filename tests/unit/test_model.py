@@ -147,6 +147,7 @@ def test_plans_over_files_tell_what_they_take(key_file: Path, own_cache: Path) -
     assert slower.timings == "calibrated on this machine"
 
 
+@pytest.mark.slow
 def test_calibrating_asks_questions_by_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "FILES", asked.FILES[:1])
     monkeypatch.setattr(asked, "STORES", [((3_000, 3_000), "g", asked.STORES[0][2])])

@@ -185,6 +185,7 @@ def test_an_answer_is_duckdbs(connection: duckdb.DuckDBPyConnection, patients: S
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.sampled(3)
 def test_small_tables(patients: Schema, rows: int) -> None:
     with duckdb.connect() as small:
         fill(small, rows, seed=2)
@@ -195,6 +196,7 @@ def test_small_tables(patients: Schema, rows: int) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e150, 1e6])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(5)
 def test_doubles_of_every_kind_stay_within_their_bounds(scale: float, seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = int(random.integers(1, 400))

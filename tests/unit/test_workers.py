@@ -5,12 +5,13 @@ With real ciphertexts and at full size: tests/functional/test_workers.py, tests/
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.plaintext import PlaintextEvaluator
+from tests.functional.processes import HANGS, are_reaped
 
 DEGREE = 4
 EVALUATOR = PlaintextEvaluator(DEGREE)
@@ -39,7 +41,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Child, Bounds]
 
     monkeypatch.setattr(children, "fork", counting)
     yield made
-    assert not [child for child, _ in made if Path(f"/proc/{child.pid}").exists()]
+    assert are_reaped(*[child.pid for child, _ in made])
 
 
 def blob(*values: int) -> bytes:
@@ -222,44 +224,62 @@ def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, mo
     assert late.value.hint == "send fewer chunks or groups per request"
 
 
-def test_who_answers_too_late_is_not_waited_for(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel does not end them, all share one deadline, however many they are."""
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.5)
-    monkeypatch.setattr(workers, "SPARE", 0.5)
+class Slow:
+    """Stands for forked children, of which each takes `seconds` of the clock to answer; the last one never does."""
 
-    def work(share: Sequence[int]) -> list[bytes]:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        time.sleep((0.8, 300, 300)[share[0]])
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: int, seconds: float = 0.0) -> None:
+        self.now = 1000.0
+        self.answers, self.seconds = answers, seconds
+        self.bounds: list[Bounds] = []
+        self.waits: list[float] = []
+        monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(children, "fork", self.fork)
+
+    def fork(self, _: object, bounds: Bounds) -> Slow:
+        self.bounds.append(bounds)
+        return self
+
+    def __enter__(self) -> Slow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is there."""
+
+    def receive(self, seconds: float, most: int) -> list[bytes]:
+        assert most == limits.WORKER_BYTES
+        self.waits.append(seconds)
+        if len(self.waits) > self.answers:
+            raise ProcessDied("a forked process did not answer in time", late=True)
+        self.now += self.seconds
         return [b"done"]
 
-    started = time.monotonic()
-    with pytest.raises(WireError, match=r"^stopped after 0.5 s$"):
-        spread(work, range(3), 3)
-    assert 0.8 <= time.monotonic() - started < 1.7
+
+def test_who_answers_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel does not end them, all share one deadline, a second past the limit."""
+    assert workers.SPARE == 1.0
+    slow = Slow(monkeypatch, answers=2, seconds=7.5)
+    with pytest.raises(WireError, match=rf"^stopped after {limits.SENSITIVE_SECONDS:g} s$"):
+        spread(lambda _: [], range(3), 3)
+    longest = limits.SENSITIVE_SECONDS + 1
+    assert slow.waits == [longest, longest - 7.5, longest - 15]
 
 
 def test_all_rounds_have_one_deadline(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What adding up may take is what evaluating has left, and a second at least."""
+    """What adding up may take is what evaluating has left."""
     monkeypatch.setattr(workers, "MIN_WORK", 1)
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 20.0)
-
-    class Slow(BlockSums):
-        def evaluate(self, chunks: Sequence[Chunk]) -> Totals:
-            time.sleep(0.5)
-            return super().evaluate(chunks)
-
-    assert seen(evaluate_in_parallel(Slow(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
-    *first, last = [bounds.seconds for _, bounds in forks]
-    assert all(18 < (seconds or 0) <= 20 for seconds in first)
-    assert 10 < (last or 0) < 19.5
+    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 1000.0)
+    clock = itertools.count()  # a second each time it is read
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert seen(evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
+    assert [bounds.seconds for _, bounds in forks] == [999.0, 999.0, 995.0]
 
 
 @pytest.mark.parametrize(("left", "seconds"), [(-10.0, 1.0), (0.5, 1.0), (3.0, 3.0)])
-def test_a_deadline_that_is_near_leaves_a_second(left: float, seconds: float, forks: list) -> None:
-    assert spread(lambda _: [b"done"], range(2), 2, time.monotonic() + left) == [[b"done"]] * 2
-    for _, bounds in forks:
-        assert bounds.memory == limits.WORKER_BYTES
-        assert bounds.seconds == seconds if left < 1 else seconds - 1 < (bounds.seconds or 0) <= seconds
+def test_a_deadline_that_is_near_leaves_a_second(left: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch, answers=2)
+    assert spread(lambda _: [], range(2), 2, slow.now + left) == [[b"done"]] * 2
+    assert slow.bounds == [Bounds(seconds=seconds, memory=limits.WORKER_BYTES)] * 2
+    assert slow.waits == [seconds + 1] * 2
 
 
 def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,17 +296,6 @@ def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: py
     with pytest.raises(ProcessDied, match="a worker process died") as died:
         evaluate_in_parallel(Elsewhere(EVALUATOR), chunks_of(*SUMS), 2)
     assert died.value.signal == signal.SIGSEGV
-
-
-def test_an_answer_within_the_spare_second_is_taken(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 0.1)
-
-    def work(share: Sequence[int]) -> list[bytes]:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        time.sleep(0.4)
-        return [b"done"]
-
-    assert spread(work, range(2), 2) == [[b"done"]] * 2
 
 
 def test_a_process_cannot_send_more_than_it_may_hold(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +355,7 @@ def test_requests_under_way_share_the_processors(monkeypatch: pytest.MonkeyPatch
         others = [threading.Thread(target=ask) for _ in range(2)]
         for other in others:
             other.start()
-            other.join(5)
+            other.join(HANGS)
         assert shares == [1, 1]
     with pytest.raises(ZeroDivisionError), fair_share():
         1 / 0  # noqa: B018 - raises

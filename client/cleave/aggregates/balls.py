@@ -81,23 +81,36 @@ def nearest(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def exact_double(value: Fraction, ball: arb | None = None) -> Figure:
+def exact_double(value: Fraction) -> Figure:
     """`value` correctly rounded; its bound is unknown where doubles overflow."""
-    with precision():
-        rounded = nearest(value)
-        known = math.isfinite(rounded)
-        return Figure(rounded, 0.0 if known else math.inf, known, rational(value) if ball is None else ball)
+    double = nearest(value)
+    known = math.isfinite(double)
+    ball = flints.fmpq(value.numerator, value.denominator)
+    return Figure(double, 0.0 if known else math.inf, known, ball)
+
+
+def rounded(double: float, ball: arb) -> Figure:
+    """`double` is the correctly rounded value of `ball`: off by half a unit in its last place at most."""
+    return Figure(double, half_unit(double) if math.isfinite(double) else math.inf, exact=False, ball=ball)
+
+
+def half_unit(double: float) -> float:
+    """Half a unit in the last place, or the least positive double where that underflows."""
+    return max(math.ulp(double) / 2, math.ulp(0.0))
 
 
 def exact_root(value: Fraction, sign: int = 1) -> Figure:
-    """The square root of `value` >= 0 times `sign`, correctly rounded."""
+    """The square root of `value` >= 0 times `sign`: exact where it is rational, else correctly rounded."""
+    above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    if above**2 == value.numerator and below**2 == value.denominator:
+        return exact_double(sign * Fraction(above, below))
     shift = max(0, _ROOT_BITS - (value.numerator.bit_length() - value.denominator.bit_length()) // 2)
     scaled = (value.numerator << (2 * shift)) // value.denominator
     root = math.isqrt(scaled)
     # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
     cut = root * root != scaled or scaled * value.denominator != value.numerator << (2 * shift)
     with precision():
-        return exact_double(sign * Fraction(2 * root + cut, 2 << shift), sign * rational(value).sqrt())
+        return rounded(nearest(sign * Fraction(2 * root + cut, 2 << shift)), sign * rational(value).sqrt())
 
 
 def inexact(value: arb) -> Figure:

@@ -17,7 +17,7 @@ from cleave.aggregates.snap import snapped
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb
+    from cleave.aggregates.flints import arb, fmpq
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)
@@ -98,15 +98,16 @@ class Facts:
 class Figure:
     """One figure of one group, as DuckDB types it. `value` None is SQL NULL.
 
-    exact: `value` is the exact mathematical value, correctly rounded where the type is DOUBLE; the bound is 0.
-    Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known, nor whether it is
-    a number or NULL. `ball` encloses the exact mathematical value, unrounded; None for NULL, NaN and truth values.
+    exact: `value` is the exact mathematical value, which is rational, correctly rounded where the type is DOUBLE; the
+    bound is 0. Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known, nor
+    whether it is a number or NULL. `ball` encloses the exact mathematical value, unrounded, and is that value where it
+    is a rational; None for NULL, NaN and truth values.
     """
 
     value: int | float | Fraction | bool | None
     bound: float
     exact: bool
-    ball: arb | None = field(default=None, compare=False, repr=False)
+    ball: arb | fmpq | None = field(default=None, compare=False, repr=False)
 
 
 class Aggregate(Protocol):

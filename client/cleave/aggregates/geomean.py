@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from cleave.aggregates.balls import ball, exact_double, inexact, nan, null, precision, rational
+from cleave.aggregates.balls import ball, exact_double, inexact, nan, null, precision, rational, rounded
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Log, Negative, Zero
 from cleave.aggregates.product import whole_product
@@ -43,4 +43,14 @@ class Geomean:
                 return inexact((ball(log) / count).exp())
             root = rational(whole).root(count)
             low, high = float(root.lower()), float(root.upper())
-            return exact_double(Fraction(low), root) if low == high else inexact(root)
+            if low != high:
+                return inexact(root)
+            return exact_double(Fraction(low)) if _is_root(Fraction(low), whole, count) else rounded(low, root)
+
+
+def _is_root(value: Fraction, whole: Fraction, count: int) -> bool:
+    """Whether `value` to the power of `count` is `whole`: compared by size first, for powers can be long."""
+    parts = ((value.numerator, whole.numerator), (value.denominator, whole.denominator))
+    if any((part.bit_length() - 1) * count > of.bit_length() for part, of in parts):
+        return False
+    return value**count == whole

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UndecidedWarning(UserWarning):
-    """The error bounds leave a decision open (HAVING, LIMIT, CASE, ...); what depends on it is marked."""
+    """The error bounds leave a decision open (HAVING, ORDER BY, LIMIT, CASE, ...); what depends on it is marked."""
 
 
 def query(
@@ -39,7 +39,7 @@ def query(
     schema: SchemaLike | None = None,
     table: str | None = None,
     others: Others | None = None,
-    store: str | None = None,
+    store: str | Path | None = None,
     contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,

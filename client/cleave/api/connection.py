@@ -43,7 +43,7 @@ def connect(
     schema: SchemaLike | None = None,
     table: str | None = None,
     others: Others | None = None,
-    store: str | None = None,
+    store: str | Path | None = None,
     contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,

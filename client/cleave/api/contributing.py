@@ -28,7 +28,7 @@ def contribute(
     data: Data,
     name: str,
     *,
-    store: str,
+    store: str | Path,
     public_key: str | Path,
     identity: str | Path | None = None,
     fingerprint: str | None = None,
@@ -61,7 +61,7 @@ def contribute(
 def collect(
     name: str,
     *contributors: str,
-    store: str,
+    store: str | Path,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
     profile: str | None = None,

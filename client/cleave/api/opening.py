@@ -45,7 +45,7 @@ def open_session(
     target: Target,
     progress: bool | None,
     others: Others | None = None,
-    store: str | None = None,
+    store: str | Path | None = None,
     contributor: str | None = None,
     scan: bool = True,
 ) -> Session | StoredSession:
@@ -63,7 +63,7 @@ def _stored(
     name: Data,
     schema: SchemaLike | None,
     table: str | None,
-    store: str,
+    store: str | Path,
     access: Access,
     shown: Bars,
     others: Sequence[LazyTable],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave import figures
 from cleave.records import loaded, records
+from cleave.table.types import ZONED
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _TEMPORAL: dict[str, Callable[[str], Any]] = {
     "DATE": date.fromisoformat,
     "TIME": time.fromisoformat,
     "TIMESTAMP": datetime.fromisoformat,
+    ZONED: datetime.fromisoformat,
 }
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -91,7 +93,7 @@ class Result:
 
     @property
     def doubts(self) -> list[tuple[str, ...]]:
-        """For every row the clauses (HAVING, LIMIT) that do not surely let it in."""
+        """For every row the clauses the bounds leave open: HAVING and LIMIT its presence, ORDER BY its place."""
         return [tuple(self._table.doubts_of(row)) for row in range(len(self))]
 
     @property
@@ -136,11 +138,17 @@ class Result:
             if _is_whole(type_):
                 series[name] = pd.Series(values, dtype=_whole_type(values))
             else:
-                series[name] = table.column(place).to_pandas()
+                try:
+                    series[name] = table.column(place).to_pandas()
+                except ValueError:  # infinity, or a year that Python does not have; pyarrow's errors are of this class
+                    series[name] = pd.Series([_python(value, type_) for value in values], dtype="object")
         return pd.DataFrame(series)
 
     def arrow(self, *, bounds: bool = False) -> pa.Table:
-        """A pyarrow Table of DuckDB's types, integers of 128 bits as decimals; `bounds` as in `df`."""
+        """A pyarrow Table of DuckDB's types; integers of 128 bits are decimals, or text where one has 39 digits.
+
+        `bounds` as in `df`.
+        """
         try:
             import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
             import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
@@ -148,7 +156,7 @@ class Result:
             raise InputError(
                 "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave[arrow]'"
             ) from None
-        with loaded(records(self._table, raw=self.raw, bounds=bounds), typed=True) as connection:
+        with loaded(records(self._table, raw=self.raw, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:

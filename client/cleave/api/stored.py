@@ -74,7 +74,7 @@ def put(
     data: Data,
     name: str,
     *,
-    store: str,
+    store: str | Path,
     by: Sequence[str] | None = None,
     schema: SchemaLike | None = None,
     scan: bool = False,
@@ -126,7 +126,7 @@ def append(
     data: Data,
     name: str,
     *,
-    store: str,
+    store: str | Path,
     schema: SchemaLike | None = None,
     again: bool = False,
     key: str | Path | None = None,
@@ -160,7 +160,7 @@ def pull(
     name: str,
     output: str | Path | None = None,
     *,
-    store: str,
+    store: str | Path,
     contributor: str | None = None,
     key: str | Path | None = None,
     passphrase: PassphraseLike | None = None,
@@ -207,13 +207,11 @@ def warn(text: str) -> None:
 
 
 @contextlib.contextmanager
-def stores_at(store: str, profile: str | None, region: str | None) -> Iterator[Stores]:
+def stores_at(store: str | Path, profile: str | None, region: str | None) -> Iterator[Stores]:
     """The places that `store` names."""
     from cleave.store.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
     from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore
 
-    if not isinstance(store, str):
-        raise InputError("store: a folder or s3://bucket/prefix, with a comma the plain half's place apart")
     stores = open_stores(store, lambda: open_session(profile, region))
     try:
         yield stores
@@ -223,7 +221,11 @@ def stores_at(store: str, profile: str | None, region: str | None) -> Iterator[S
 
 @contextlib.contextmanager
 def tables_in(
-    store: str, key: str | Path | None, passphrase: PassphraseLike | None, profile: str | None, region: str | None
+    store: str | Path,
+    key: str | Path | None,
+    passphrase: PassphraseLike | None,
+    profile: str | None,
+    region: str | None,
 ) -> Iterator[tuple[Tables, Stores, Any]]:
     """The tables in a store, its places, and the key, which this room only hands on."""
     from cleave.store.session import open_tables  # noqa: PLC0415 - what a question over a file does without

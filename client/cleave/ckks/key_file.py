@@ -118,7 +118,7 @@ def _write(path: Path, bare: KeyFile, passphrase: bytes | None, *, overwrite: bo
         wrapping = Wrapping(os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES), dict(ARGON2))
         sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, bare.secret, bare.associated)
         file = replace(bare, wrapping=wrapping, secret=sealed)
-    write_atomically(path, file.dump(), mode=0o600, overwrite=overwrite, error=KeyFileError)
+    write_atomically(path, file.dump(), overwrite=overwrite, error=KeyFileError)
 
 
 def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from cleave.ckks.key_format import bytes_of, once
 from cleave.ckks.owner_key import OwnerKey, encoded, key_id_of
-from cleave.files import write_atomically
+from cleave.files import PUBLIC, write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, KeyFileError
 
@@ -100,7 +100,7 @@ def public_side(key: OwnerKey, invitation: str | None = None) -> PublicKey:
 
 def export_public(key: OwnerKey, public: PublicKey, target: Path) -> None:
     """Raises KeyFileError if `target` is there."""
-    write_atomically(target, public.dump(key), mode=0o644, error=KeyFileError)
+    write_atomically(target, public.dump(key), mode=PUBLIC, error=KeyFileError)
 
 
 def read_public_key(path: Path) -> PublicKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +30,14 @@ def answer_content(answer: Result, shown: Shown) -> bytes:
     return answer_bytes(answer, shown.written, raw=shown.raw)
 
 
-def print_content(content: bytes) -> None:
-    if content:
-        console.out(content.decode().removesuffix("\n"))
+def print_content(content: bytes, written: Format) -> None:
+    """Print an answer. A terminal gets control characters in CSV as escapes; a pipe or a file gets the values."""
+    if not content:
+        return
+    text = content.decode().removesuffix("\n")
+    if written is Format.CSV and console.is_terminal(sys.stdout):  # all other formats escape them anyway
+        text = "\n".join(map(printable, text.split("\n")))
+    console.out(text)
 
 
 def tell_about(answer: Result, shown: Shown, seconds: float) -> None:

@@ -190,7 +190,7 @@ def query(
     """Answer a question through both services.
 
     The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
-    bounds do not decide a HAVING, LIMIT, CASE, comparison or rounding, rows and values are marked as undecided.
+    bounds do not decide a HAVING, ORDER BY, LIMIT, CASE, comparison or rounding, rows and values are marked undecided.
     """
     chosen = chosen_format(written, output, as_json=as_json, report=report)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
@@ -238,7 +238,7 @@ def query(
     if output is not None:
         write_answer(output, content)
     else:
-        print_content(content)
+        print_content(content, shown.written)
     tell_about(answer, shown, seconds)
     for path in (output, report):
         if path is not None and not settings.quiet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.cli import console
-from cleave.files import write_atomically
+from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def bench(
     console.out(tables.lines(made) if markdown else "\n\n".join(map(_shown, made)))
     console.say(tables.machine_line(found.machine))
     if json_file is not None:
-        write_atomically(json_file, results.as_json(found) + "\n", error=InputError)
+        write_atomically(json_file, results.as_json(found) + "\n", mode=PUBLIC, error=InputError)
     if html is not None:
         from cleave.bench.page import page  # noqa: PLC0415 - jinja2
 
         stacks = {each.observed.name: each.stacks for each in watched}
-        write_atomically(html, page(found, stacks), error=InputError)
+        write_atomically(html, page(found, stacks), mode=PUBLIC, error=InputError)
 
 
 def _shown(made: Table) -> str:

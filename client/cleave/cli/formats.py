@@ -6,16 +6,21 @@ The formats for programs hold what `cleave.records` makes of it, bounds and mark
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cleave.cli import report
 from cleave.cli.output import Format
 from cleave.printable import printable
-from cleave.records import Records, loaded, records
+from cleave.records import Form, Records, loaded, records
 
 if TYPE_CHECKING:
     from cleave.pipeline import Result
+
+# Of Markdown what ends a cell, or makes HTML, a link, an image or code of a value.
+_MARKUP = re.compile(r"[\\|&<>`\[\]]")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
@@ -30,9 +35,9 @@ def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
         case Format.NDJSON:
             return _ndjson(records(answer.result, raw=raw)).encode()
         case Format.CSV:
-            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", typed=False)
+            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", "text")
         case Format.PARQUET:
-            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", typed=True)
+            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
 
 
 def _ndjson(held: Records) -> str:
@@ -43,18 +48,22 @@ def _markdown(answer: Result) -> str:
     headings, rows = report.cells(answer.result)
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(_MARKUP.sub(_escaped, printable(cell)) for cell in cells)} |"
 
     rule = ["---:" if heading.justify == "right" else "---" for heading in headings]
     trust = ["", printable(answer.result.trust)] if answer.result.trust else []
     return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows), *trust])
 
 
-def _copied(held: Records, options: str, *, typed: bool) -> bytes:
+def _escaped(found: re.Match[str]) -> str:
+    return _ENTITIES.get(found[0], f"\\{found[0]}")
+
+
+def _copied(held: Records, options: str, form: Form) -> bytes:
     """What DuckDB writes, into a memory file. CSV takes every value as text, so that decimals keep their digits."""
     memory = os.memfd_create("answer")
     try:
-        with loaded(held, typed=typed) as connection:
+        with loaded(held, form) as connection:
             connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
         return os.pread(memory, os.fstat(memory).st_size, 0)
     finally:

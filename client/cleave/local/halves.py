@@ -1,18 +1,19 @@
 """Each service in a process of its own behind `cleave serve`, and the way there: HTTP over a Unix socket.
 
-What ends one half leaves the other answering, the plain half has no SEAL and the sensitive one no DuckDB, and both end
-with the process that forked them, however that ends.
+What ends one half leaves the other answering, and it is started again. The plain half has no SEAL and the sensitive one
+no DuckDB. Both end with the process that forked them, however that ends.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import gc
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from pathlib import Path
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import httpx
 import uvicorn
@@ -20,11 +21,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave_services import links
 from cleave_shared import children, limits, wire
-from cleave_shared.children import Channel
+from cleave_shared.children import Channel, Child
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import ServiceError
 
 NAMES = ("sensitive", "plain")
-_LONGEST_FOLDER = 75  # bytes: the path of a Unix socket may have 103 on every system
+MOST_DEATHS, DEATH_SECONDS = 5, 60.0
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = max(limits.PLAIN_SECONDS, limits.SENSITIVE_SECONDS) + 10
 _OWN_HOP = frozenset({b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect"})
@@ -32,28 +34,112 @@ _NOT_FORWARDED = _OWN_HOP | {b"origin"}  # a half answers no Origin: whether one
 _NOT_RETURNED = _OWN_HOP | {b"date", b"server"}
 
 
-@contextlib.contextmanager
-def halves(*, log: bool, stores: Sequence[str] = ()) -> Iterator[dict[str, ASGIApp]]:
-    """Both services, forked, as applications that forward to them. Raises ServiceError if one does not start.
+class Halves:
+    """Both services, forked, as `applications` that forward to them; each is started again when it dies.
 
-    `stores`: URLs of the folders that links may lead into (`cleave_services.links`).
+    A context manager. `stores`: URLs of the folders that links may lead into (`cleave_services.links`).
     """
-    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER
-    place = None if short else "/tmp"  # noqa: S108 - a folder of this user's alone is made there
-    with tempfile.TemporaryDirectory(prefix="cleave-", dir=place) as folder, contextlib.ExitStack() as stack:
-        paths = {name: str(Path(folder) / name) for name in NAMES}
-        forked = []
-        for name, path in paths.items():
-            with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(path)
-                listener.listen(128)
-                keep = {listener.fileno(), *({2} if log else ())}  # the request log goes to stderr
-                forked.append(
-                    stack.enter_context(children.fork(_serving(name, listener, log=log, stores=stores), keep=keep))
-                )
-        for child in forked:
-            child.receive(_START_SECONDS)
-        yield {name: Forward(path) for name, path in paths.items()}
+
+    def __init__(self, *, log: bool, stores: Sequence[str] = ()) -> None:
+        self._halves = [_Half(name, log, stores) for name in NAMES]
+        self.applications: dict[str, ASGIApp] = {half.name: Forward(half.path) for half in self._halves}
+
+    def __enter__(self) -> Halves:
+        """Raises ServiceError if one does not start."""
+        for half in self._halves:
+            half.start()
+        for half in self._halves:
+            half.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for half in self._halves:
+            half.end()
+
+    def watch(self, give_up: Callable[[], None]) -> None:
+        """Start again each half that dies from now on, in the running event loop; `give_up` where one keeps dying."""
+        for half in self._halves:
+            half.watch(give_up)
+
+
+class _Half:
+    def __init__(self, name: str, log: bool, stores: Sequence[str]) -> None:
+        self.name = name
+        self._log, self._stores = log, stores
+        self._listener, self._node = _listener()
+        self.path = f"/proc/self/fd/{self._node}"
+        self._child: Child | None = None
+        self._deaths = Deaths()
+
+    @property
+    def child(self) -> Child:
+        """The process. Raises ServiceError before the first `start`."""
+        if self._child is None:
+            raise ServiceError(f"the {self.name} service is not started")
+        return self._child
+
+    def start(self) -> None:
+        keep = {self._listener.fileno(), *({2} if self._log else ())}  # the request log goes to stderr
+        work = _serving(self.name, self._listener, log=self._log, stores=self._stores)
+        self._child = children.fork(work, keep=keep)
+
+    def wait(self) -> None:
+        self.child.receive(_START_SECONDS)
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.__exit__(None, None, None)
+        self._listener.close()
+        os.close(self._node)
+
+    def watch(self, give_up: Callable[[], None]) -> None:
+        """Requests wait in the listener, which is this process's too, until the new half takes them."""
+        loop, ended = asyncio.get_running_loop(), os.pidfd_open(self.child.pid)
+
+        def again() -> None:
+            loop.remove_reader(ended)
+            os.close(ended)
+            self.child.__exit__(None, None, None)
+            if self._deaths.too_many():
+                give_up()
+                return
+            try:
+                self.start()
+            except OSError:  # no memory, too many processes
+                give_up()
+                return
+            self.watch(give_up)
+
+        loop.add_reader(ended, again)
+
+
+class Deaths:
+    """Decides whether a half may be started once more: MOST_DEATHS within DEATH_SECONDS are a crash loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._at: deque[float] = deque(maxlen=MOST_DEATHS)
+
+    def too_many(self) -> bool:
+        """Note a death now."""
+        self._at.append(self._clock())
+        return len(self._at) == MOST_DEATHS and self._at[-1] - self._at[0] < DEATH_SECONDS
+
+
+def _listener() -> tuple[socket.socket, int]:
+    """A Unix socket without a name, and a descriptor of its file by which this process alone connects.
+
+    Its folder is gone before anything is answered, so that a process that is killed leaves no file.
+    """
+    listener = socket.socket(socket.AF_UNIX)
+    with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            listener.bind(f"/proc/self/fd/{place}/half")  # however long the folder's name: a socket's has 107 bytes
+            return listener, os.open("half", os.O_PATH | os.O_NOFOLLOW, dir_fd=place)
+        finally:
+            os.close(place)
+            listener.listen(128)
 
 
 def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[str]) -> Callable[[Channel], None]:
@@ -143,7 +229,7 @@ class Forward:
             content = await answer.aread()
         except httpx.TransportError:
             if not gone:
-                await problem(502, "this half does not answer", "stop `cleave serve` and start it again")(
+                await problem(502, "this half does not answer", "ask again: it is started again when it dies")(
                     scope, receive, send
                 )
             return
@@ -152,13 +238,14 @@ class Forward:
         await send({"type": "http.response.body", "body": content})
 
 
-def problem(status: int, error: str, hint: str) -> ASGIApp:
+def problem(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
     """An error in the form the services have for theirs."""
+    more = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - an ASGI application
         body = wire.dump_json(wire.Problem(error=error, hint=hint))
         length = str(len(body)).encode()
-        headers = [(b"content-type", wire.JSON_TYPE.encode()), (b"content-length", length)]
+        headers = [(b"content-type", wire.JSON_TYPE.encode()), (b"content-length", length), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

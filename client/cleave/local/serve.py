@@ -20,7 +20,8 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cleave.local.halves import halves, problem
+from cleave.local.door import Connection, Door
+from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Halves, problem
 from cleave_shared.errors import InputError, ServiceError
 
 _STOP_SECONDS = 5
@@ -40,31 +41,38 @@ def serve(
 
     `names` are further names of this machine that Host may hold, `origins` the web origins that may read answers,
     `stores` URLs of the folders in which services may read stored tables.
-    Raises InputError if the address cannot be had, ServiceError if a service does not start.
+    Raises InputError if the address cannot be had, ServiceError if a service does not start or keeps dying.
     """
-    with halves(log=log, stores=stores) as services:  # forked first, while there is no thread and no listener yet
+    with Halves(log=log, stores=stores) as halves:  # forked first, while there is no thread and no listener yet
         listener = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
-        application: ASGIApp = Named(Switch(services), {host, *names})
+        application: ASGIApp = Door(Named(Switch(halves.applications), {host, *names}))
         if origins:
             application = CORSMiddleware(
                 application, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
             )
         config = uvicorn.Config(
             application,
+            http=Connection,
+            ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        server = _Server(config, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
+        server = _Server(config, halves, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
         try:
             server.run([listener])
         finally:
             listener.close()
         if not server.started:
             raise ServiceError(f"nothing could be served at {shown}")
+        if server.gave_up:
+            raise ServiceError(
+                f"a service died {MOST_DEATHS} times within {DEATH_SECONDS:g} s",
+                hint="is there enough memory? Without --quiet it logs each request",
+            )
 
 
 class Named:
@@ -128,9 +136,14 @@ def _listen(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Tells when it is ready, and ends without ado on a signal: uvicorn's own would raise it once more."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, halves: Halves, ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._halves = halves
         self._ready = ready
+        self.gave_up = False
+
+    def _give_up(self) -> None:
+        self.gave_up = self.should_exit = self.force_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
         self.force_exit = self.should_exit  # a second signal does not wait for requests under way
@@ -139,4 +152,5 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._halves.watch(self._give_up)
             self._ready()

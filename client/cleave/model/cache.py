@@ -41,7 +41,7 @@ def load() -> Timings | None:
 def save(timings: Timings) -> Path:
     """Where they are now. Raises InputError where they cannot be written."""
     told = {"source": timings.source, "seconds": {str(name): taken for name, taken in timings.seconds.items()}}
-    write_atomically(place(), json.dumps(told, indent=1) + "\n", error=InputError, mode=0o600, overwrite=True)
+    write_atomically(place(), json.dumps(told, indent=1) + "\n", error=InputError, overwrite=True)
     return place()
 
 

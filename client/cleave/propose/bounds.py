@@ -35,7 +35,10 @@ def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> 
     for start in range(0, len(computed), _BATCH):
         batch = computed[start : start + _BATCH]
         values = [cast(identifier(columns[place].name), columns[place], dialect).value for place in batch]
-        figures = ", ".join(f"count({one}), min({one}), max({one})" for one in values)
+        figures = ", ".join(
+            f"count({one}), min({one}), max({one})" if is_number(columns[place].type) else f"count({one}), NULL, NULL"
+            for place, one in zip(batch, values, strict=True)
+        )
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for place, filled, least, most in zip(batch, row[::3], row[1::3], row[2::3], strict=True):
             found[place] = _stated(columns[place], text.rows - filled, least, most)

@@ -16,7 +16,7 @@ from cleave.propose import harmless
 from cleave.propose.detect_values import identifying, identifying_number, names_of_people
 from cleave.propose.names import runs
 from cleave.table.schema import Kind
-from cleave.table.types import is_number
+from cleave.table.types import TIMES, ZONED, is_number
 from cleave_shared.dataclass import dataclass
 
 _LONG = 40  # characters on average, above which text is not a category
@@ -138,7 +138,7 @@ def _may_be_plain(facts: Facts) -> bool:
     """Whether a column with a harmless name is of a type, and has as few values, as such a column has."""
     if facts.distinct > MANY and harmless.of_people_too(facts.name):
         return False
-    if facts.type in ("BOOLEAN", "TIMESTAMP"):
+    if facts.type in ("BOOLEAN", "TIMESTAMP", ZONED):
         return harmless.of_system(facts.name)
     if is_number(facts.type):
         return harmless.numbered(facts.name) and (facts.type == "BIGINT" or harmless.of_system(facts.name))
@@ -155,10 +155,10 @@ def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
         return Proposal(Kind.ENCRYPTED, "a number the name says too little of: unsure, so encrypted", unsure=True)
     if facts.type == "BOOLEAN":
         return Proposal(Kind.ENCRYPTED, "true or false about each row: unsure, so encrypted", unsure=True)
-    if facts.type in ("DATE", "TIMESTAMP"):
+    if facts.type in TIMES:
         if _spans_a_lifetime(facts):
             return Proposal(Kind.SEALED, "dates that span a lifetime, as birth dates do")
-        return Proposal(Kind.SEALED, "dates that may single out a row: unsure, so sealed", unsure=True)
+        return Proposal(Kind.SEALED, "dates or times that may single out a row: unsure, so sealed", unsure=True)
     if facts.is_unique:
         return Proposal(Kind.SEALED, "differs in every row: an identifier")
     few = f"{facts.distinct} different values" if facts.is_category else "many different values"
@@ -175,7 +175,7 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
 
 def _spans_a_lifetime(facts: Facts) -> bool:
     """Whether dates, or numbers that may be years, lie as far apart as people's years of birth."""
-    if facts.type not in ("DATE", "TIMESTAMP", "BIGINT"):
+    if facts.type not in ("DATE", "TIMESTAMP", ZONED, "BIGINT"):
         return False
     found = [_year(value) for value in facts.sample]
     years = {int(digits) for digits in found if len(digits) == _YEAR_DIGITS and digits.isdecimal()}

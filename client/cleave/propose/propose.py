@@ -62,16 +62,18 @@ def propose(
                 hint="add rows, or write the schema by hand",
             )
         dialect, facts = infer(text)
-        facts = [_typed(each, types.get(each.name, "VARCHAR")) for each in facts]
+        facts = [_typed(first, each, types.get(each.name, "VARCHAR")) for each in facts]
         columns = [_decided(first, _column(fact), decided.get(fact.name.lower())) for fact in facts]
         stated = with_bounds(text, columns, dialect)
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
     return Schema(stated, dialect, name)
 
 
-def _typed(facts: Facts, type_: str) -> Facts:
+def _typed(source: Input, facts: Facts, type_: str) -> Facts:
     """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
-    return facts if type_ == "VARCHAR" else replace(facts, type=typed.schema_type(type_), note="", unit="", format=None)
+    if type_ == "VARCHAR":
+        return facts
+    return replace(facts, type=typed.schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
 def _column(facts: Facts) -> Column:

@@ -20,7 +20,7 @@ class PageHeading:
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """`trust` is `exact`, `± 2e-9`, or empty where nothing is known or there is nothing to know."""
+    """`trust` is `exact`, `rounded`, `± 2e-9`, or empty where nothing is known or there is nothing to know."""
 
     value: str
     trust: str
@@ -61,6 +61,8 @@ def _cell(result: ResultTable, row: int, place: int) -> PageCell:
         text = figures.encrypted(value, result.bounds[row][place], exact)
         if exact:
             text, trust = text.removesuffix(" exact"), "exact"
+        elif figures.is_rounded(value, result.bounds[row][place]):
+            text, trust = text.removesuffix(" rounded"), "rounded"
         elif not isinstance(value, str | bool) and " \N{PLUS-MINUS SIGN} " in text:
             text, sign, bound = text.rpartition("\N{PLUS-MINUS SIGN} ")
             text, trust = text.rstrip(), sign + bound

@@ -10,8 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave.sql.functions import ABOUT_DATABASE, CLOCK, ROW_MAKING, UNSTEADY
+from cleave.sql.functions import (
+    ABOUT_DATABASE,
+    BY_TEXT,
+    BY_TEXT_HINT,
+    CLOCK,
+    NO_ROWID,
+    NO_ROWID_HINT,
+    ROW_MAKING,
+    UNSTEADY,
+)
 from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import called
 
 MAIN = "main"  # DuckDB's schema for tables of no other
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
@@ -143,11 +153,16 @@ class _Walk:
             raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
         if kind in ("FUNCTION", "WINDOW"):
             _refuse_function(_called(node))
+            if kind == "FUNCTION":
+                for each in called(node):
+                    _refuse_function(each)
         elif kind == "STAR":
             self.found.everything = True
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
             self.found.columns.update(words)
+            if words[-1] == "rowid" and words[-1] not in self._names:
+                raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
             if len(words) == 1 and words[0] not in self._names:
                 _refuse_function(words[0])
 
@@ -157,6 +172,8 @@ def _called(call: Mapping[str, Any]) -> str:
 
 
 def _refuse_function(name: str) -> None:
+    if not name:
+        raise QueryRefused(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY and name not in CLOCK:
         raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
     if name in ABOUT_DATABASE:

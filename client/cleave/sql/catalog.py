@@ -19,6 +19,7 @@ from cleave.table.duck import identifier, private
 from cleave.table.schema import Column
 from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import called
 
 _NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"
 Described = list[tuple[str, str]]  # (name, type) of each result column
@@ -68,9 +69,10 @@ class Catalog:
     def functions(self, expression: str) -> set[str]:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
         return {
-            str(node["function_name"]).lower()
+            name
             for node in _nodes(self.tree(f"SELECT {expression}"))
             if node.get("class") == "FUNCTION"
+            for name in called(node)
         }
 
     def require_same(self, statement: str, rewritten: str) -> None:

@@ -78,11 +78,11 @@ FOLLOWS_ROW_ORDER = _names(
 )
 """Aggregates whose answer depends on the order of rows, which are shuffled; ORDER BY inside the call settles it."""
 
+ARBITRARY = frozenset({"any_value", "arbitrary", "mode"})
+"""Aggregates that take one of several values, whichever comes first: another order of rows may give another."""
+
 EXACT_OF_DOUBLES = _names(
-    """
-    any_value arbitrary arg_max argmax arg_min argmin first last max max_by median min min_by mode quantile_cont
-    quantile_disc
-    """
+    "arg_max argmax arg_min argmin first last max max_by median min min_by quantile_cont quantile_disc"
 )
 """Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
 
@@ -96,3 +96,10 @@ COMPARES_VALUES = _names(
 
 COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_exact")
 """Aggregates that need to know which values are equal, which encryption hides."""
+
+BY_TEXT = "an aggregate is named by something else than a text literal"
+BY_TEXT_HINT = "write list_aggregate(x, 'sum')"
+"""The refusal of `list_aggregate` and its synonyms where the statement does not state which function they call."""
+
+NO_ROWID = "rowid is no column: rows are shuffled before they are sent, and stored without a number"
+NO_ROWID_HINT = "give the table a column that numbers its rows"

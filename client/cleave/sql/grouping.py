@@ -34,8 +34,6 @@ def expanded(elements: Sequence[exp.Expression]) -> list[Keys]:
 
 
 def _sets(element: exp.Expression) -> list[Keys]:
-    if isinstance(element, exp.Tuple):
-        return [tuple(element.expressions)]
     if isinstance(element, exp.Rollup):
         units = [_keys(unit) for unit in element.expressions]
         return [_joined(units[:size]) for size in range(len(units), -1, -1)]
@@ -45,11 +43,17 @@ def _sets(element: exp.Expression) -> list[Keys]:
         return [_joined(chosen) for size in range(len(units), -1, -1) for chosen in itertools.combinations(units, size)]
     if isinstance(element, exp.GroupingSets):
         return [each for member in element.expressions for each in _sets(member)]
-    return [(element,)]
+    return [_keys(element)]
 
 
 def _keys(unit: exp.Expression) -> Keys:
-    return tuple(unit.expressions) if isinstance(unit, exp.Tuple) else (unit,)
+    """Return the keys in a unit: DuckDB opens brackets and rows at any depth, so `((1, (2)))` is the set (1, 2)."""
+    if isinstance(unit, exp.Paren):
+        return _keys(unit.this)
+    is_row = isinstance(unit, exp.Anonymous) and unit.name.lower() == "row"
+    if isinstance(unit, exp.Tuple) or is_row:
+        return _joined(_keys(each) for each in unit.expressions)
+    return (unit,)
 
 
 def _joined(units: Iterable[Keys]) -> Keys:

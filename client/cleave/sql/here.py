@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from cleave.sql.catalog import Catalog
 from cleave.sql.dialect import write
-from cleave.sql.functions import EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
+from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.plan import LocalAggregate
 from cleave.sql.resolve import call_of, columns_of, is_aggregate
 from cleave.sql.uncut import OnlyHere
@@ -59,4 +59,4 @@ class LocalParts:
     def _settled(call: exp.Anonymous, type_: str) -> bool:
         if call.name in FOLLOWS_ROW_ORDER:
             return any(each.find(exp.Order) for each in call.expressions)
-        return call.name not in _APPROXIMATE and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)
+        return call.name not in _APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)

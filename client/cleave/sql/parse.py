@@ -11,12 +11,13 @@ from sqlglot.errors import ParseError, SqlglotError, UnsupportedError
 
 from cleave.sql import grouping
 from cleave.sql.dialect import FaithfulDuckDB, write
-from cleave.sql.functions import ABOUT_DATABASE, SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.uncut import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import AGGREGATES_BY_NAME
 
 MAIN = "main"  # DuckDB's schema for tables of no other
 ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"
@@ -194,6 +195,8 @@ def _refuse_nodes(select: exp.Select) -> None:
             raise no_service("*: it asks for single rows", "name the aggregates you want; `--op` asks for all columns")
         if isinstance(node, exp.Anonymous):
             _refuse_function(node.name.lower())
+            if node.name.lower() in AGGREGATES_BY_NAME:
+                _refuse_function(_named_aggregate(node))
         elif isinstance(node, exp.Unnest | exp.Explode):
             _refuse_function("unnest")
 
@@ -205,6 +208,14 @@ def _refuse_function(name: str) -> None:
         raise unsteady(f"{name}()")
     if name in SET_RETURNING:
         raise no_service(f"{name}(), which makes rows", "reshape the CSV beforehand")
+
+
+def _named_aggregate(call: exp.Anonymous) -> str:
+    """Return the name that `list_aggregate(x, 'name')` states, in lower case."""
+    name = call.expressions[1] if len(call.expressions) > 1 else None
+    if not isinstance(name, exp.Literal) or not name.is_string:
+        raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
+    return name.name.lower()
 
 
 def unsteady(name: str) -> QueryRefused:

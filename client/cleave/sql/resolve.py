@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from cleave.sql.dialect import column, identity, write
 from cleave.sql.encryptable import stays_here
-from cleave.sql.functions import AGGREGATE_NAMES, TODAY, UNSTEADY, WEIGHTED_MEANS
+from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.parse import MAIN, Item, Question, unsteady
+from cleave.sql.uncut import no_service
 from cleave.table.schema import Column, Kind, Schema
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
@@ -119,6 +120,8 @@ class _Resolver:
         different = {identity(key): key for key in keys}
         if self._question.sets is None:
             return tuple(different.values()), None
+        if len(different) < len(keys):  # `a` and `1`, which is `a`: in each set DuckDB shows only one of the two
+            raise no_service("sets of keys in which one key is written in two ways", "write it the same way throughout")
         places = {name: place for place, name in enumerate(different)}
         sets = tuple(tuple(sorted({places[identity(keys[i])] for i in each})) for each in self._question.sets)
         return tuple(different.values()), None if sets == (tuple(range(len(different))),) else sets
@@ -127,9 +130,10 @@ class _Resolver:
         if isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL":
             terms: Sequence[exp.Expression] = [item.expression for item in self._items]
         else:
-            ordinal = self._ordinal(term.this, "ORDER BY")
-            alias = self._alias(term.this)
-            terms = [ordinal or alias or self._expand(term.this, self._column_first)]
+            whole = term.this.unnest()  # DuckDB opens the brackets around a whole term: (2) is an ordinal
+            ordinal = self._ordinal(whole, "ORDER BY")
+            alias = self._alias(whole)
+            terms = [ordinal or alias or self._expand(whole, self._column_first)]
         for expression in terms:
             ordered = term.copy()
             ordered.set("this", expression.copy())
@@ -194,6 +198,8 @@ class _Resolver:
 
     def _unknown(self, found: exp.Column) -> exp.Expression:
         name = found.name
+        if name.lower() == "rowid":
+            raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
         if name.lower() in TODAY and not found.this.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:

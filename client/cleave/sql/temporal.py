@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from cleave.sql.dialect import FaithfulDuckDB
 from cleave.sql.resolve import call_of
+from cleave.table.types import ZONED
 
 # {x} is the argument; the sums of the first are {name} in the second, {n} counts the values
 _MEAN = "(CAST(({s}) // {n} + CASE WHEN ({s}) % {n} > {n} // 2 THEN 1 ELSE 0 END AS BIGINT))"
@@ -29,6 +30,7 @@ _TYPES: dict[str, tuple[Mapping[str, str], str]] = {
         f"make_timestamp({_MEAN.replace('{s}', '{s} * ' + _DAY)})",
     ),
     "TIMESTAMP": ({"s": "epoch_us({x})"}, f"make_timestamp({_MEAN})"),
+    ZONED: ({"s": "epoch_us({x})"}, f"make_timestamptz({_MEAN})"),
     "TIME": ({"s": "epoch_us({x})"}, f"TIME '00:00:00' + to_microseconds({_MEAN})"),
     "INTERVAL": (
         {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cleave.table.schema import Column, Kind
-from cleave.table.stream import portable
 from cleave.table.table import Table
 from cleave.table.types import is_number
 
@@ -22,15 +19,6 @@ def columns_by_half(table: Table) -> dict[str, list[str]]:
     for column in table.schema.columns:
         found[half_of(column)].append(column.name)
     return found
-
-
-def portable_parquet(table: Table, names: Sequence[str], order: str = "") -> bytes:
-    """Parquet of the columns `names`, in the order `order` (SQL; empty: as the rows are).
-
-    Parquet counts intervals in milliseconds: they go as text, which has every microsecond.
-    """
-    selected = ", ".join(portable(table.schema.column(name)) for name in names)
-    return table.parquet(f"SELECT {selected} FROM {table.relation}" + (f" ORDER BY {order}" if order else ""))
 
 
 def is_text_in_parquet(column: Column) -> bool:

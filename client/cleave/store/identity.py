@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from cleave.files import write_atomically
+from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import KeyFileError
 
 _MOST = 64 << 10
@@ -55,9 +55,9 @@ def create_identity(path: Path) -> tuple[Identity, Path]:
             raise KeyFileError(f"{each}: is there already", hint="name another file, or move this one away first")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_atomically(path, pem, mode=0o600, error=KeyFileError)
+    write_atomically(path, pem, error=KeyFileError)
     shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    write_atomically(public, shown, mode=0o644, error=KeyFileError)
+    write_atomically(public, shown, mode=PUBLIC, error=KeyFileError)
     return Identity(key), public
 
 

@@ -43,14 +43,21 @@ class Stores:
         self.plain.close()
 
 
-def open_stores(text: str, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
-    """Stores whose every call is bounded.
+def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
+    """Open stores whose every call is bounded.
 
-    `text`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. `endpoint`: an S3 that is not AWS's.
+    `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix; a path is one folder, whatever its name holds.
+    `endpoint`: an S3 that is not AWS's.
 
     Raises InputError for what names no store, ServiceError where there are no credentials.
     """
-    places = text.split(",")
+    if isinstance(where, Path):
+        return _one_folder(where)
+    if not isinstance(where, str):
+        raise InputError(
+            f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
+        )
+    places = where.split(",")
     if len(places) > 2 or not all(place.strip() for place in places):
         raise InputError(
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
@@ -59,6 +66,13 @@ def open_stores(text: str, session: Callable[[], Session], endpoint: str | None 
     one = cache(session)  # what it reads of S3's own description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
     return Stores(opened[0], opened[-1])
+
+
+def _one_folder(folder: Path) -> Stores:
+    if folder.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
+        raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+    store = Bounded(Folder(folder.expanduser()))
+    return Stores(store, store)
 
 
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:

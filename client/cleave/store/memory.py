@@ -93,9 +93,7 @@ class Memory:
         return content
 
     def _save(self, known: dict[str, Any]) -> None:
-        write_atomically(
-            self._path, json.dumps(known, indent=1) + "\n", error=_UnwritableError, mode=0o600, overwrite=True
-        )
+        write_atomically(self._path, json.dumps(known, indent=1) + "\n", error=_UnwritableError, overwrite=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Generator, Sequence
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
 from cleave.pipeline import Progress
-from cleave.store.halves import portable_parquet
+from cleave.store.halves import is_text_in_parquet
 from cleave.store.stored import Stored
-from cleave.table.duck import connect_reading
+from cleave.table.duck import connect_reading, identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table
+from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _ENDINGS = (".csv", ".parquet")
 _TOGETHER = 128  # segments' files that are open at once
 _MEMORY = "512MB"
+_NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits after milliseconds, in DuckDB's text of an interval
 
 
 def check_output(output: Path) -> None:
@@ -37,7 +40,7 @@ def check_output(output: Path) -> None:
 def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
     """Write `output`, which is there at the end or not at all. Raises InputError, CheckFailed, StoreError."""
     check_output(output)
-    with atomically(output, error=InputError, mode=0o600) as file, closing(_tables(stored, progress)) as tables:
+    with atomically(output, error=InputError) as file, closing(_tables(stored, progress)) as tables:
         if output.suffix.lower() == ".csv":
             for number, table in enumerate(tables):
                 table.append_csv(file, header=number == 0)
@@ -48,7 +51,7 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
                 parts.append(_part(table, stored.schema, output.parent))
                 if len(parts) == _TOGETHER:
                     parts = [_joined(parts, output.parent)]
-            _join(parts, file)
+            _join(parts, file, [each.name for each in stored.schema.columns if is_text_in_parquet(each)])
         finally:
             for part in parts:
                 part.close()
@@ -79,7 +82,7 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
     """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
     file = _unnamed(folder)
-    file.write(portable_parquet(table, [each.name for each in schema.columns]))
+    file.write(table.parquet_of([each.name for each in schema.columns]))
     file.flush()
     return file
 
@@ -92,16 +95,42 @@ def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:
     return file
 
 
-def _join(parts: Sequence[BinaryIO], file: BinaryIO) -> None:
-    """The rows of `parts`, in order, into `file`."""
+def _join(parts: Sequence[BinaryIO], file: BinaryIO, intervals: Sequence[str] = ()) -> None:
+    """Write the rows of `parts`, in order, into `file`, the texts of `intervals` as INTERVAL where Parquet can."""
     with closing(connect_reading()) as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         paths = ", ".join(f"'{_path(part)}'" for part in parts)
-        connection.execute(
-            f"COPY (SELECT * FROM read_parquet([{paths}], hive_partitioning = false)) TO '{_path(file)}' "
-            "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
-        )
+        rows = f"read_parquet([{paths}], hive_partitioning = false)"
+        casts = ", ".join(f"CAST({name} AS INTERVAL) AS {name}" for name in _held(connection, rows, intervals))
+        failure = None
+        try:
+            connection.execute(
+                f"COPY (SELECT *{f' REPLACE ({casts})' if casts else ''} FROM {rows}) TO '{_path(file)}' "
+                "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+            )
+        except duckdb.IOException as error:
+            failure = _reason(str(error))
+    if failure is not None:
+        raise failure
     os.fsync(file.fileno())
+
+
+def _reason(message: str) -> OSError:
+    """The system's error that DuckDB words: a full disk, a quota, a limit of the file's size."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if os.strerror(code) in message:
+            return OSError(code, os.strerror(code))
+    return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _held(connection: duckdb.DuckDBPyConnection, rows: str, intervals: Sequence[str]) -> list[str]:
+    """Return, quoted, those of `intervals` that Parquet holds whole: it has no negative ones, and milliseconds only."""
+    names = [identifier(name) for name in intervals]
+    if not names:
+        return []
+    lost = ", ".join(f"count(*) FILTER (regexp_matches({name}, '{_NOT_IN_PARQUET}'))" for name in names)
+    counts = connection.execute(f"SELECT {lost} FROM {rows}").fetchall()[0]
+    return [name for name, count in zip(names, counts, strict=True) if not count]
 
 
 def _unnamed(folder: Path) -> BinaryIO:

@@ -27,7 +27,7 @@ from cleave.store.cells import Cells
 from cleave.store.chunks import joined
 from cleave.store.columns import order_of, read_columns
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half, portable_parquet
+from cleave.store.halves import columns_by_half
 from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Scan, Sealed, Segment, Totals, described, new_id
 from cleave.store.names import ROW
@@ -127,7 +127,7 @@ class SegmentWriter:
                 index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
                 columns=self._sealed(segment, manifest, sealed),
                 totals=(totals,),
-                plain=self._write(self._plain, portable_parquet(table, plain, order)) if plain else None,
+                plain=self._write(self._plain, table.parquet_of(plain, order)) if plain else None,
                 contributor=contributor,
             ),
             words,

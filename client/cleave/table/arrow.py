@@ -13,39 +13,85 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cleave_shared.errors import InputError
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _DIGITS = 38  # of the widest DECIMAL
+_MONTH_DAY_NANO = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])  # Arrow's layout
+_FINER = "is finer than a microsecond"
+_ROUND = "round it to microseconds first"
 _USUAL = 18  # digits whose unscaled value is an int64
 
 
 def readable(table: pa.Table, shown: str) -> pa.Table:
-    """`table` in types DuckDB reads: dictionaries as what they stand for, times with a zone as UTC."""
-    columns = []
-    for name in table.column_names:
-        column, target = table.column(name), _target(table.schema.field(name).type)
-        try:
-            columns.append(column if column.type == target else column.cast(target))
-        except pa.ArrowException:
-            raise InputError(f"{shown}, column {name!r}: {column.type} cannot be read as {target}") from None
+    """Return `table` in types that DuckDB reads: dictionaries as their values, spans of time in microseconds.
+
+    Raises InputError naming column and row of a value that does not fit.
+    """
+    columns = [
+        _readable(table.column(place), f"{shown}, column {name!r}") for place, name in enumerate(table.column_names)
+    ]
     return pa.table(columns, names=table.column_names)
+
+
+def _readable(column: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
+    if pa.types.is_run_end_encoded(column.type):
+        column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
+    if pa.types.is_interval(column.type):
+        _check_microseconds(column, place)
+    target = _target(column.type)
+    if column.type == target:
+        return column
+    try:
+        return column.cast(target)
+    except pa.ArrowException:
+        row = _first_unfit(column, target)
+        raise InputError(f"{place}{row}: {column.type} cannot be read as {target} without a change") from None
+
+
+def _first_unfit(column: pa.ChunkedArray, target: pa.DataType) -> str:
+    """Return ", row N" of the first value that cannot be cast to `target`; nothing where no value can."""
+    fit, end = 0, len(column)
+    while end - fit > 1:
+        middle = (fit + end) // 2
+        try:
+            column.slice(fit, middle - fit).cast(target)
+            fit = middle
+        except pa.ArrowException:
+            end = middle
+    return f", row {end}" if end else ""
+
+
+def _check_microseconds(column: pa.ChunkedArray, place: str) -> None:
+    """Raise InputError for an interval with nanoseconds, which DuckDB would cut off."""
+    before = 0
+    for chunk in column.chunks:
+        stored = np.frombuffer(chunk.buffers()[1] or b"", _MONTH_DAY_NANO)[chunk.offset :][: len(chunk)]
+        finer = (stored["nanoseconds"] % 1000 != 0) & chunk.is_valid().to_numpy(zero_copy_only=False)
+        if finer.any():
+            raise InputError(f"{place}, row {before + int(finer.argmax()) + 1}: {_FINER}", hint=_ROUND)
+        before += len(chunk)
 
 
 def _target(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(type_):
         return _target(type_.value_type)
+    if isinstance(type_, pa.UuidType) or (isinstance(type_, pa.OpaqueType) and type_.vendor_name == "DuckDB"):
+        return type_  # DuckDB reads the value, and not the bytes it is stored as
     if isinstance(type_, pa.BaseExtensionType):
         return _target(type_.storage_type)
     if pa.types.is_timestamp(type_):
-        return pa.timestamp(type_.unit)
+        return pa.timestamp(type_.unit, type_.tz and "UTC")
+    if pa.types.is_duration(type_):
+        return pa.duration("us")
     if pa.types.is_null(type_):
         return pa.string()
     if pa.types.is_float16(type_):
         return pa.float32()
-    if pa.types.is_decimal256(type_):
-        return pa.decimal128(_DIGITS, type_.scale)
+    if pa.types.is_decimal256(type_) or (pa.types.is_decimal(type_) and type_.scale < 0):
+        return pa.decimal128(_DIGITS, min(max(type_.scale, 0), _DIGITS))
     return type_
 
 
@@ -81,6 +127,8 @@ def _objects(values: Any, missing: Any, place: str) -> pa.Array:
     for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
         if absent:
             continue
+        if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas' moments and spans
+            raise InputError(f"{place}, row {row + 1}: {_FINER}", hint=_ROUND)
         found = _kind(value)
         if found is None:
             raise InputError(

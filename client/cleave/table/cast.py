@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from cleave.table import types
 from cleave.table.dates import pattern as date_pattern
 from cleave.table.duck import literal
 from cleave.table.schema import Column, CsvDialect, Kind
@@ -48,6 +49,7 @@ def _digits(dialect: CsvDialect, decimals: int | None) -> str:
 DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[ T]{TIME}Z?)?"
+ZONED_TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]{TIME}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)"
 
 # as DuckDB writes it: 1 year 2 months -3 days 04:05:06.789
 INTERVAL = (
@@ -89,6 +91,8 @@ def _read(field: str, column: Column, dialect: CsvDialect) -> str:
             return f"TRY_CAST(trim({field}) AS BOOLEAN)"
         case "INTERVAL":
             return _matching(field, INTERVAL, f"TRY_CAST(trim({field}) AS INTERVAL)")
+        case types.ZONED:
+            return _matching(field, ZONED_TIMESTAMP, f"TRY_CAST({field} AS {column.type})")
         case "DATE" | "TIME" | "TIMESTAMP":
             if column.format is not None:
                 return formatted(field, column.format, column.type)

@@ -7,6 +7,7 @@ from typing import Any
 from cleave.table.duck import identifier
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, Schema
+from cleave.table.types import is_number
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
@@ -27,7 +28,12 @@ def declared(schema: Schema) -> list[Column]:
 
 
 def figures_of(column: Column) -> str:
-    """SQL of what `broken_by` is told: values that are not NULL, the least, the largest."""
+    """SQL of what `broken_by` reads: how many values are not NULL, and the bounds of numbers.
+
+    Only numbers have bounds; DuckDB hands out other types, such as zoned timestamps, by packages that may be missing.
+    """
+    if not is_number(column.type):
+        return f"count({identifier(column.name)}), NULL, NULL"
     return "count({0}), min({0}), max({0})".format(identifier(column.name))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.table.duck import identifier, private
 from cleave.table.toml import inner, only_keys, text
 from cleave_shared.dataclass import dataclass
+from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
@@ -50,8 +51,10 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "") -> 
         tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
         if tree.get("error") or len(tree["statements"]) != 1 or not _is_expression(tree["statements"][0]["node"]):
             raise ValueError("is not one expression, such as price * (1 - discount)")
-        called = {str(node.get("function_name", "")).lower() for node in _nodes(tree)} - {""}
-        unsteady = connection.execute(_UNSTEADY, [sorted(called)]).fetchone()
+        names = {name for node in _nodes(tree) if node.get("function_name") for name in called(node)}
+        if names & AGGREGATES_BY_NAME and not ALLOWED_FUNCTIONS.issuperset(names):
+            raise ValueError("names an aggregate that does not follow from the row, or not by a text literal")
+        unsteady = connection.execute(_UNSTEADY, [sorted(names)]).fetchone()
         if unsteady:
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
         read = {str(node["column_names"][-1]).lower() for node in _nodes(tree) if node.get("class") == "COLUMN_REF"}

@@ -15,6 +15,8 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "python_enable_replacements": False,  # no variable of Python is a table
 }
+# As in the plain service: the zone of this machine changes no answer. GLOBAL: of every cursor too.
+_UTC = "SET GLOBAL TimeZone = 'UTC'"
 _kept: dict[int, duckdb.DuckDBPyConnection] = {}  # by process: one that is forked opens its own
 _numbers = itertools.count()
 
@@ -27,6 +29,7 @@ def connect_ahead() -> None:
 def connect_reading() -> duckdb.DuckDBPyConnection:
     """A DuckDB of its own, in memory, that never spills to disk and fetches no extension, but reads files."""
     connection = duckdb.connect(":memory:", config=_CONFIG)
+    connection.execute(_UTC)
     connection.execute("SET enable_progress_bar = false")  # DuckDB draws it on stdout after two seconds
     return connection
 
@@ -69,6 +72,7 @@ def _instance() -> duckdb.DuckDBPyConnection:
 def _closed_in() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=_CONFIG | {"threads": 1, "async_threads": 0})
     # one after the other: given together, DuckDB may shut the way out before it has taken the other settings
+    connection.execute(_UTC)
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection

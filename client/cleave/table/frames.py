@@ -4,7 +4,8 @@ All go by way of Arrow, so there is one set of rules:
 
     whole numbers, floats, booleans, decimals, dates, times, timestamps, text    the type of the same name
     category, dictionary                                                         the type of what it stands for
-    timestamps with a time zone                                                  TIMESTAMP, in UTC
+    timestamps with a time zone                                                  TIMESTAMP WITH TIME ZONE
+    timedelta64, durations and intervals                                         INTERVAL
     lists, structs and the like                                                  VARCHAR, their text
 
 NULL is None, NaN, NaT or NA in pandas, and Arrow's null; NaN in an Arrow column of floats is a number, as in DuckDB.
@@ -87,7 +88,7 @@ def _described(frame: Frame, kinds: Described) -> Schema:
     from cleave.table.typed import columns, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
 
     with closing(connect_reading()) as connection:
-        types = {name: schema_type(type_) for name, type_ in columns(connection, frame).items()}
+        types = {name: schema_type(type_, frame, name) for name, type_ in columns(connection, frame).items()}
     if missing := [name for name in kinds if name not in types]:
         raise InputError(f"{frame}: has no column {missing[0]!r}, which the schema names")
     if unknown := [name for name in types if name not in kinds]:
@@ -109,7 +110,7 @@ def _as_arrow(data: ArrowStream) -> Frame:
             f"{shown}: is read by pyarrow, which is not installed",
             hint="pip install 'cleave[pandas]' or 'cleave[arrow]'",
         ) from None
-    import duckdb  # noqa: F401, PLC0415 - whole, since it scans what is registered here
+    import duckdb  # noqa: PLC0415 - whole, since it scans what is registered here
 
     from cleave.table.arrow import of_pandas, readable  # noqa: PLC0415 - needs pyarrow
 
@@ -118,7 +119,7 @@ def _as_arrow(data: ArrowStream) -> Frame:
     else:
         try:
             table = pa.table(data)
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, duckdb.Error, OSError, TypeError, ValueError):
             raise InputError(f"{shown}: cannot be read as an Arrow table") from None
     _check_names(table.column_names, shown)
     return Frame(readable(table, shown), shown)

@@ -27,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cleave.files import write_atomically
+from cleave.files import PUBLIC, write_atomically
 from cleave.table.dates import check_format
 from cleave.table.derived import Derived, dump_derived, parse_derived
 from cleave.table.inputs import STDIN, expand, table_name
@@ -175,7 +175,7 @@ def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
 
 def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None:
     """Raises InputError if the file is there and `overwrite` is not set."""
-    write_atomically(path, dump_schema(schema), error=InputError, overwrite=overwrite)
+    write_atomically(path, dump_schema(schema), mode=PUBLIC, error=InputError, overwrite=overwrite)
 
 
 def load_schema(path: Path) -> Schema:

@@ -145,6 +145,7 @@ def _read_csv(name: str, dialect: CsvDialect, width: int, *, packed: bool) -> st
         f"read_csv({literal(name)}, auto_detect = false, columns = {{{columns}}}, "
         f"header = {str(dialect.header).lower()}, delim = {literal(dialect.delimiter)}, "
         f"quote = {literal(dialect.quote)}, escape = {literal(dialect.quote)}, strict_mode = true, "
+        "allow_quoted_nulls = false, "  # "" is an empty text, an empty field is NULL: as `cleave pull` writes them
         f"compression = {literal('gzip' if packed else 'none')}, hive_partitioning = false, "
         f"max_line_size = {_LONGEST_LINE}, buffer_size = {2 * _LONGEST_LINE})"
     )

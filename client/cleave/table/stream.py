@@ -20,7 +20,7 @@ from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Table
+from cleave.table.table import Table, portable
 from cleave.table.types import FLOATS
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
@@ -258,9 +258,3 @@ def _wider(extent: Extent | None, values: Sequence[Any]) -> Extent | None:
     if extent is None:
         return Extent(least, middle, largest)
     return Extent(min(extent.least, least), extent.middle, max(extent.largest, largest))
-
-
-def portable(column: Column) -> str:
-    """SQL of the column as it goes through Arrow, which counts intervals in nanoseconds and so not all of them."""
-    name = identifier(column.name)
-    return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name

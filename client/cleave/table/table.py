@@ -46,20 +46,17 @@ class Table:
         """Keep a copy of `other` beside this table, for questions that name both."""
         relation = f"other{len(self.others)}"
         self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
+        for column in other.schema.columns:
+            if column.type == "INTERVAL":
+                self.connection.execute(f"ALTER TABLE {relation} ALTER {identifier(column.name)} TYPE INTERVAL")
         self.others[name] = relation
         self.derived_of_others[name] = other.schema.derived
 
-    def take(self, relation: str, content: bytes, *, one_thread: bool = False) -> None:
-        """Make `relation` of a Parquet file that is on no disk. `one_thread`: each of several would hold a page."""
+    def take(self, relation: str, content: bytes) -> None:
+        """Make `relation` of a Parquet file that is on no disk."""
         os.ftruncate(self._scratch, 0)
         os.pwrite(self._scratch, content, 0)
-        if one_thread:
-            self.connection.execute("SET threads = 1")
-        try:
-            self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
-        finally:
-            if one_thread:
-                self.connection.execute("RESET threads")
+        self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
 
     def take_rows(
         self, relation: str, content: bytes, names: Sequence[str], ranges: Sequence[tuple[int, int]], *, more: bool
@@ -98,9 +95,13 @@ class Table:
         found.relation = relation
         return found
 
-    def parquet_of(self, names: Sequence[str]) -> bytes:
-        """Columns of it, as `parquet` has them."""
-        return self.parquet(f"SELECT {', '.join(map(identifier, names))} FROM {self.relation}")
+    def parquet_of(self, names: Sequence[str], order: str = "") -> bytes:
+        """Return columns of it as `parquet` does, in the order `order` (SQL; empty: as the rows are).
+
+        Intervals go as their text: Parquet has no sign and no microseconds.
+        """
+        selected = ", ".join(portable(self.schema.column(name)) for name in names)
+        return self.parquet(f"SELECT {selected} FROM {self.relation}" + (f" ORDER BY {order}" if order else ""))
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
@@ -132,6 +133,12 @@ class Table:
         with suppress(duckdb.Error):  # something left to end by itself is still at work
             self.connection.close()
         os.close(self._scratch)
+
+
+def portable(column: Column) -> str:
+    """SQL of the column as it goes through Arrow or Parquet: intervals as text, of which neither has all."""
+    name = identifier(column.name)
+    return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name
 
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:

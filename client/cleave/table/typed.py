@@ -10,7 +10,7 @@ from cleave.table.cast import cast as cast_text
 from cleave.table.duck import identifier, literal
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.types import canonical
+from cleave.table.types import ZONED, canonical
 from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
@@ -20,12 +20,16 @@ _WIDER = {  # types a schema does not know -> the one that holds every value of 
     "UINTEGER": "BIGINT",
     "UBIGINT": "DECIMAL(20,0)",
     "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
     "TIMESTAMP_S": "TIMESTAMP",
     "TIMESTAMP_MS": "TIMESTAMP",
     "TIMESTAMP_NS": "TIMESTAMP",
+    "TIMESTAMPTZ_NS": ZONED,
+    "TIME_NS": "TIME",
 }
 
 
+_SORTED_OTHERWISE = {"BIGNUM": "DECIMAL(38,0), or to text", "TIME WITH TIME ZONE": "TIME, or to text"}
 _VIEW = "the frame"
 
 
@@ -48,15 +52,33 @@ def columns(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dic
             rows = connection.execute(f"DESCRIBE SELECT * FROM {rows_of}").fetchall()
     except duckdb.Error:
         rows = []
+    if not rows and isinstance(source, Frame):
+        raise _unreadable(connection, source)
     if not rows:
         raise InputError(f"{source}: cannot be read as Parquet", hint="is the file complete?")
     return {str(row[0]): str(row[1]) for row in rows}
 
 
-def schema_type(type_: str) -> str:
-    """The schema's type for a column of DuckDB type `type_`: VARCHAR, its text, for lists and the like."""
-    if type_ == "INTERVAL":
-        return "VARCHAR"  # whoever wants to compute with it says so
+def _unreadable(connection: duckdb.DuckDBPyConnection, frame: Frame) -> InputError:
+    """The error for a frame with a column of a type that DuckDB does not read."""
+    for field in frame.arrow.schema:
+        try:
+            with relation(connection, Frame(frame.arrow.select([field.name]), frame.shown)) as rows:
+                connection.execute(f"DESCRIBE SELECT * FROM {rows}")
+        except duckdb.Error:
+            return InputError(f"{frame}, column {field.name!r}: {field.type} cannot be read", hint="convert it first")
+    return InputError(f"{frame}: cannot be read")
+
+
+def schema_type(type_: str, source: Input | Frame, name: str) -> str:
+    """Return the schema's type for a column of DuckDB type `type_`: VARCHAR, its text, for lists and the like.
+
+    Raises InputError for a type whose values sort otherwise than their text: MAX over the text would be wrong.
+    """
+    if type_ in _SORTED_OTHERWISE:
+        raise InputError(
+            f"{source}, column {name!r}: {type_} is not supported", hint=f"cast it to {_SORTED_OTHERWISE[type_]}"
+        )
     try:
         return canonical(_WIDER.get(type_, type_))
     except ValueError:

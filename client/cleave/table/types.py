@@ -7,7 +7,8 @@ import re
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
 _SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, of which expressions may be; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
-TIMES = ("DATE", "TIME", "TIMESTAMP", "INTERVAL")
+ZONED = "TIMESTAMP WITH TIME ZONE"
+TIMES = ("DATE", "TIME", "TIMESTAMP", ZONED, "INTERVAL")
 OTHERS = ("BOOLEAN", "VARCHAR", *TIMES)
 INT64_DIGITS = 18  # of a DECIMAL whose unscaled value is always an int64
 
@@ -19,6 +20,7 @@ _SYNONYMS = {
     "STRING": "VARCHAR",
     "REAL": "FLOAT",
     "DATETIME": "TIMESTAMP",
+    "TIMESTAMPTZ": ZONED,
 }
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 

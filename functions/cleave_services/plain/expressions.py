@@ -8,13 +8,15 @@ What the tree may hold is then a list of what is allowed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from cleave_services.plain.database import TABLE, Database
+from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS, called
 
 # Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
 _ALLOWED = frozenset(
@@ -35,6 +37,9 @@ _ALLOWED = frozenset(
 )
 # Functions without parentheses that tell of the server; those of the current time are let in.
 _SESSION = frozenset({"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"})
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HIDING = re.compile(r"\$|--|/\*|\be''", re.IGNORECASE)  # dollar quotes, comments, strings with escapes
+_BRACKET = re.compile(r"[()\[\]{}]")
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
 
 
@@ -61,6 +66,9 @@ def _require(database: Database, asked: Mapping[str, str], where: str) -> None:
 
 
 def _check(database: Database, asked: Mapping[str, str], where: str) -> None:
+    for place, sql in asked.items():
+        if _depth(sql) > limits.MAX_SQL_DEPTH:
+            raise _too_deep(place)
     together = ", ".join(asked)
     texts = [text for sql in asked.values() for text in (f"SELECT {sql}", f"SELECT ({sql}\n)")]
     trees = database.run("SELECT list_transform(?::VARCHAR[], lambda x: json_serialize_sql(x))", together, [texts])
@@ -71,15 +79,30 @@ def _check(database: Database, asked: Mapping[str, str], where: str) -> None:
     database.run(f"EXPLAIN {where} {tests}", together)
 
 
+def _depth(sql: str) -> int:
+    """Levels of brackets in `sql`, or more; DuckDB's parser takes the square of them in time and memory."""
+    bare = _QUOTED.sub("''", sql)
+    close = 0 if _HIDING.search(bare) else -1  # what may hide quotes may hide closing brackets
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(bare):
+        depth = max(0, depth + (1 if bracket in "([{" else close))
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _require_expression(database: Database, bare: list[Any] | None, wrapped: list[Any] | None, place: str) -> None:
     if bare is None or len(bare) != 1 or bare != wrapped:
         raise WireError(f"{place}: not one SQL expression", hint=_HINT)
-    for node in _nodes(bare):
+    for node, lambdas in _nodes(bare):
+        if lambdas > limits.MAX_LAMBDA_DEPTH:
+            raise _too_deep(place)
         if node["class"] not in _ALLOWED or "subquery" in node:
             kind = str(node["class"]).lower().replace("_", " ")
             raise WireError(f"{place}: {kind} is not allowed in an expression", hint=_HINT)
-        if node["class"] == "FUNCTION" and node["function_name"].lower() not in ALLOWED_FUNCTIONS:
+        if node["class"] == "FUNCTION" and not ALLOWED_FUNCTIONS.issuperset(called(node)):
             raise WireError(f"{place}: calls a function that is not allowed", hint=_HINT)
+        if node["class"] == "COLUMN_REF" and len(node["column_names"]) > limits.MAX_SQL_DEPTH:
+            raise _too_deep(place)
         if node["class"] == "COLUMN_REF" and _is_no_column(node["column_names"], database.columns):
             raise WireError(f"{place}: names a row, its number or the session instead of a column", hint=_HINT)
 
@@ -95,7 +118,7 @@ def _select_list(told: str, place: str) -> list[Any] | None:
     try:
         tree = json.loads(told, object_hook=_without_location)
     except RecursionError:
-        raise WireError(f"{place}: nested too deeply", hint="use fewer levels of brackets and operators") from None
+        raise _too_deep(place) from None
     statements = tree.get("statements", [])
     return statements[0]["node"].get("select_list") if len(statements) == 1 else None
 
@@ -104,14 +127,19 @@ def _without_location(item: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in item.items() if not key.startswith("query_location")}
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every parsed expression in `tree`."""
-    waiting = [tree]
+def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Every parsed expression in `tree`, and the number of lambdas that it is in or is."""
+    waiting = [(tree, 0)]
     while waiting:
-        item = waiting.pop()
+        item, lambdas = waiting.pop()
         if isinstance(item, dict):
             if "class" in item:
-                yield item
-            waiting.extend(item.values())
+                lambdas += item["class"] == "LAMBDA"
+                yield item, lambdas
+            waiting.extend((value, lambdas) for value in item.values())
         elif isinstance(item, list):
-            waiting.extend(item)
+            waiting.extend((value, lambdas) for value in item)
+
+
+def _too_deep(place: str) -> WireError:
+    return WireError(f"{place}: nested too deeply", hint="use fewer levels of brackets and operators")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,6 +14,7 @@ from cleave_services.plain import engine
 from cleave_services.plain.database import Database
 from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF, Operation
+from cleave_shared.wire import Each
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
@@ -64,7 +66,7 @@ class SimpleRequest(BaseModel):
     operation: Operation = Field(
         description="of the values that are not null; var and stddev are the sample's (divided by n - 1)"
     )
-    group_by: str | list[str] = Field(default_factory=list, max_length=limits.MAX_PLAIN_COLUMNS)
+    group_by: str | Each[str] = Field(default_factory=list, max_length=limits.MAX_PLAIN_COLUMNS)
 
     @property
     def keys(self) -> list[str]:
@@ -105,7 +107,7 @@ def answer(request: SimpleRequest) -> SimpleResponse:
     numbers = {name: f"c{index}" for index, name in enumerate(request.data)}
     with Database() as database:
         database.load_columns(
-            [(numbers[name], _duckdb_type(values), _texts(values)) for name, values in request.data.items()]
+            [(numbers[name], _duckdb_type(values), _list(values)) for name, values in request.data.items()]
         )
         grouping = engine.group(
             database,
@@ -141,8 +143,10 @@ def _duckdb_type(values: Sequence[Scalar]) -> str:
     return "BIGINT" if fits else "HUGEINT"
 
 
-def _texts(values: Sequence[Scalar]) -> list[str | None]:
-    return [None if value is None else str(value) for value in values]
+def _list(values: list[Any]) -> str:
+    """JSON for `Database.load_columns`."""
+    huge = _duckdb_type(values) == "HUGEINT"
+    return json.dumps([None if value is None else str(value) for value in values] if huge else values)
 
 
 def _value(text: str | None, kind: str) -> Scalar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,7 +14,7 @@ from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.moments import FILTERED, Run, rows_per_chunk, segments
 from cleave_shared.operations import Operation
-from cleave_shared.wire import Blob, Count
+from cleave_shared.wire import Blob, Count, Each
 
 Group = Annotated[int, Field(ge=FILTERED, le=limits.MAX_GROUP, strict=True)]
 
@@ -30,14 +30,14 @@ class SimpleRequest(BaseModel):
     # validators take 10 ms to build, and most programs with this service ask no simple call
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    data: dict[str, Annotated[list[Blob], Field(min_length=1)]] = Field(min_length=1, max_length=limits.MAX_LANES)
+    data: dict[str, Annotated[Each[Blob], Field(min_length=1)]] = Field(min_length=1, max_length=limits.MAX_LANES)
     operation: Operation
     profile: str = Field(max_length=32)
     rows: Annotated[int, Field(ge=1, le=limits.MAX_MASKED_ROWS, strict=True)]
     lanes: dict[str, Annotated[int, Field(ge=1, le=limits.MAX_LANES, strict=True)]] = Field(
         default_factory=dict, description="with group_by: encrypted values per row, of columns that have more than one"
     )
-    group_by: list[Group] | None = Field(default=None, description="a group number per row; -1: counted nowhere")
+    group_by: Each[Group] | None = Field(default=None, description="a group number per row; -1: counted nowhere")
 
     @model_validator(mode="after")
     def _consistent(self) -> SimpleRequest:
@@ -71,6 +71,7 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
     grouped = request.group_by is not None
     each = len(set(request.group_by or ()) - {FILTERED}) + 1 if grouped else 1
     _require_room(len(request.data) * each, limits.MASKED_RESULT_BYTES if grouped else limits.RESULT_BYTES)
+    _require_chunks(request, evaluator)
     if request.group_by is None:
         return SimpleResponse(
             operation=request.operation,
@@ -80,7 +81,9 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
             counts=[request.rows],
             result={name: _sum(evaluator, blobs) for name, blobs in request.data.items()},
         )
-    runs = [(group, sum(1 for _ in rows)) for group, rows in groupby(request.group_by)]
+    runs = [(group, sum(1 for _ in rows)) for group, rows in islice(groupby(request.group_by), limits.MAX_RUNS + 1)]
+    if len(runs) > limits.MAX_RUNS:
+        raise WireError(f"group_by: changes more than {limits.MAX_RUNS:,} times", hint="sort rows by group", status=413)
     counts: dict[int, int] = {}
     for group, rows in runs:
         if group != FILTERED:
@@ -108,16 +111,22 @@ def _require_room(results: int, size: int) -> None:
         )
 
 
+def _require_chunks(request: SimpleRequest, evaluator: Evaluator) -> None:
+    """Before any work: each column of a call by group has the chunks that its rows fill."""
+    for name, blobs in request.data.items() if request.group_by is not None else ():
+        lanes = request.lanes.get(name, 1)
+        due = -(-request.rows // rows_per_chunk(evaluator.degree, lanes))
+        if due != len(blobs):
+            raise WireError(f"{request.rows} rows of {lanes} lanes fill {due} chunks, {len(blobs)} were sent")
+
+
 def _sum(evaluator: Evaluator, blobs: list[bytes]) -> bytes:
     with fair_share() as workers:
         return evaluate_in_parallel(BlockSums(evaluator), [Chunk(0, blob) for blob in blobs], workers).files[0]
 
 
 def _totals(evaluator: Evaluator, lanes: int, runs: list[Run], blobs: list[bytes]) -> dict[int, bytes]:
-    by_chunk = list(segments(runs, rows_per_chunk(evaluator.degree, lanes)))
-    if len(by_chunk) != len(blobs):
-        rows = sum(rows for _, rows in runs)
-        raise WireError(f"{rows} rows of {lanes} lanes fill {len(by_chunk)} chunks, {len(blobs)} were sent")
+    by_chunk = segments(runs, rows_per_chunk(evaluator.degree, lanes))
     chunks = [MaskedChunk(index, cut, blob) for index, (cut, blob) in enumerate(zip(by_chunk, blobs, strict=True))]
     with fair_share() as workers:
         return evaluate_in_parallel(GroupTotals(evaluator, lanes), chunks, workers).files

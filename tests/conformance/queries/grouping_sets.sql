@@ -78,3 +78,9 @@ SELECT year(day) AS y, month(day) AS m, SUM(cost) FROM dates GROUP BY ROLLUP (y,
 
 -- dates: key, key, encrypted
 SELECT site, day, AVG(born) FROM dates GROUP BY ROLLUP (site, day) ORDER BY GROUPING(site), GROUPING(day), site, day;
+
+-- numbers: key, key, encrypted
+SELECT g, ok, SUM(mid) FROM numbers GROUP BY GROUPING SETS ((1, 2), (2)) ORDER BY (2), 1;
+
+-- numbers: key, key, encrypted, plain
+SELECT g, ok, SUM(mid), COUNT(*) FROM numbers GROUP BY ROLLUP ((1), ((2))), (()) ORDER BY g, ok;

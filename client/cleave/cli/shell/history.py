@@ -13,9 +13,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from cleave.files import PRIVATE
 from cleave_shared.errors import InputError
-
-_OURS_ALONE = 0o600
 
 
 class _Kept(FileHistory):
@@ -30,13 +29,13 @@ class _Kept(FileHistory):
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[None]:
-    """While the file is there and its owner's alone, made anew where it has gone.
+    """Create the file where it is missing, less the umask, and take the rights of others from one that is there.
 
-    O_NOFOLLOW: what is asked here must not end up in a file that somebody else has put a link to.
+    O_NOFOLLOW: SQL must not end up in a file that another user has put a link to.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, _OURS_ALONE)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
     try:
-        os.fchmod(handle, _OURS_ALONE)
+        os.fchmod(handle, os.fstat(handle).st_mode & PRIVATE)
         yield
     finally:
         os.close(handle)

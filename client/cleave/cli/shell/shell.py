@@ -72,7 +72,7 @@ class Shell:
         answer = self._do(lambda: session.ask(plan, asking.options, asking.seconds, strict=asking.strict))
         seconds = time.perf_counter() - started
         shown = Shown(self._format, quiet=asking.quiet)
-        print_content(answer_content(answer, shown))
+        print_content(answer_content(answer, shown), shown.written)
         tell_about(answer, shown, seconds)
         self._last = Last(sql, plan, answer, seconds)
         if self._timer:

@@ -6,6 +6,7 @@ import math
 from decimal import Context, Decimal
 from typing import Any
 
+from cleave.aggregates.balls import half_unit
 from cleave.aggregates.base import Figure
 from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish import numbers
@@ -71,7 +72,8 @@ def _number(value: Number, type_: str) -> Cell:
     if type_ in FLOATS:
         least, most = held(low, type_), held(high, type_)
         if least == most:  # whatever it is, the type holds it as this
-            return Cell(least, 0.0, exact=True)
+            is_rational = isinstance(value, fmpq) or not math.isfinite(least) or type_ != "DOUBLE"
+            return Cell(least, 0.0 if is_rational else half_unit(least), exact=is_rational)
     middle = held((low + high) / 2, type_)
     if isinstance(middle, float) and not math.isfinite(middle):
         return Cell(middle, None, exact=False)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from cleave.aggregates.base import UNIT, Figure
-from cleave.aggregates.flints import arb
+from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish.numbers import Special, exact, not_negative
 from cleave.sql.finish.values import NULL, UNKNOWN, Value, known
 
@@ -35,6 +35,8 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
     if figure.exact and (not isinstance(number, float) or not number):
         return known(exact(number))
     ball = figure.ball
+    if isinstance(ball, fmpq):
+        return known(ball)
     if ball is None:
         radius = figure.bound if not figure.exact else abs(float(number)) * UNIT
         if not math.isfinite(radius):

@@ -15,6 +15,7 @@ from cleave.sql.finish.cells import Cell
 from cleave.sql.finish.certify import published
 from cleave.sql.finish.failed import failed
 from cleave.sql.finish.groups import GroupTable
+from cleave.sql.finish.overflow import check_sums
 from cleave.sql.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
@@ -30,11 +31,12 @@ _FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
 def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence[Figure]]) -> ResultTable:
     """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`.
 
-    Raises QueryRefused where the final arithmetic fails on these values, as a division or cast may, ServiceError for
-    plain figures that are not of their types.
+    Raises QueryRefused where a sum overflows its type or the final arithmetic fails on these values, as a division or
+    cast may, ServiceError for plain figures that are not of their types.
     """
     with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
+        check_sums(plan, columns)
         evaluated = bare.evaluated(plan)
         table = GroupTable(connection)
         table.load(plan, groups, {i: map(published, columns.column(i)) for i in evaluated})
@@ -69,7 +71,8 @@ class _Finisher:
         plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
         columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
         cells = [[column[row] for column in columns] for row in range(len(chosen))]
-        doubts = [(*(("HAVING",) if row in doubtful else ()), *(("LIMIT",) if row in unsure else ())) for row in chosen]
+        marks = {"HAVING": doubtful, "ORDER BY": order.unplaced(chosen, terms), "LIMIT": unsure}
+        doubts = [tuple(clause for clause, rows in marks.items() if row in rows) for row in chosen]
         return ResultTable(
             columns=list(plan.outputs),
             types=[final.type for final in plan.finals],
@@ -85,6 +88,7 @@ class _Finisher:
         said = []
         for clause, what in (
             ("HAVING", "whether {} of the rows shown belong there"),
+            ("ORDER BY", "the order of {} of the rows shown"),
             ("LIMIT", "which rows come first: others may belong in the place of {} of those shown"),
         ):
             if count := sum(clause in each for each in doubts):

@@ -1,7 +1,8 @@
-"""ORDER BY and LIMIT over values that are only known within bounds: which rows, and which of them surely."""
+"""ORDER BY and LIMIT over values known within bounds: the rows, and those whose choice or place is uncertain."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -112,3 +113,23 @@ def choose(
         away = sum(row in doubtful for row in skipped)  # a row that is not there lets another slip back
         unsure |= set(chosen[:away])
     return chosen, frozenset(unsure)
+
+
+def unplaced(chosen: Sequence[int], terms: Sequence[Term]) -> frozenset[int]:
+    """Those of the rows `chosen`, in the order shown, that the bounds might put before or after another of them.
+
+    Rows whose terms are equal for certain need no mark: ORDER BY leaves their order open whatever the bounds.
+    """
+    if not terms:
+        return frozenset()
+    lows = [tuple(term.low[row] for term in terms) for row in chosen]
+    highs = [tuple(term.high[row] for term in terms) for row in chosen]
+    # lexicographic: a row surely does not come after another if its highest ranks are not above the other's lowest
+    before = [None, *itertools.accumulate(highs, max)]
+    after = [*reversed([None, *itertools.accumulate(reversed(lows), min)])][1:]
+    return frozenset(
+        row
+        for place, row in enumerate(chosen)
+        if ((above := before[place]) is not None and above > lows[place])
+        or ((below := after[place]) is not None and highs[place] > below)
+    )

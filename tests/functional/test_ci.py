@@ -1,0 +1,40 @@
+"""`.ci/run` runs every step, whatever failed before it, and names the failed ones at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Stands for make, dockerd, docker, debootstrap and chromium. As make, it fails for the targets in FAIL.
+PROGRAM = """#!/bin/bash
+[ "${0##*/}" = make ] || exit 0
+target=${*: -1}
+echo "target $target"
+case $target in test* ) echo "7 passed in ${#target}.0s" ;; esac
+case " $FAIL " in *" $target "*) exit 2 ;; esac
+"""
+STEPS = ["check", "test", "test-slow", "lambda-image", "validate", "test-sam"]
+CLOSING = ["7 passed in 8.0s", "7 passed in 9.0s", "7 passed in 4.0s"]  # of test-sam, test-slow and test
+
+
+@pytest.mark.parametrize(
+    ("fail", "named"), [("", None), ("test", "test"), ("check test-slow", "check slow"), ("test-sam", "sam")]
+)
+def test_every_step_runs_and_failed_ones_are_named(tmp_path: Path, fail: str, named: str | None) -> None:
+    for name in ("make", "dockerd", "docker", "debootstrap", "chromium"):
+        program = tmp_path / name
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FAIL": fail}
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("target ")] == STEPS
+    assert done.returncode == (1 if named else 0)
+    assert lines[-4:] == [f"FAILED: {named}" if named else lines[-4], *CLOSING]
+    assert ("FAILED" in done.stdout) == bool(named)

@@ -1,0 +1,19 @@
+"""Folders that are filled once for each set of arguments in a process; tests work on copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+root = Path()  # tests/store/conftest.py sets it
+_FILLED: dict[Hashable, Path] = {}
+
+
+def filled(arguments: Hashable, fill: Callable[[Path], object]) -> Path:
+    """Folder that `fill` filled when it was first wanted for these arguments. Nothing may change it."""
+    if arguments not in _FILLED:
+        folder = root / str(len(_FILLED))
+        folder.mkdir()
+        fill(folder)
+        _FILLED[arguments] = folder
+    return _FILLED[arguments]
