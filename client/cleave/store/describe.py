@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cleave.describe import ColumnFate, Description, Leakage, LocalOutput, Parameters, Requests, Takes
-from cleave.model.cache import current
-from cleave.model.ways import Way
+from cleave.describe import ColumnFate, Description, Leakage, LocalOutput, Parameters, Requests
 from cleave.pipeline import Options
 from cleave.quantities import counted
 from cleave.sql.plan import LocalPlan
@@ -17,6 +15,7 @@ from cleave.store.rows import Read
 from cleave.store.scan import plain_columns
 from cleave.store.stored import Stored
 from cleave.table.schema import Kind
+from cleave.ways import Way
 
 SCANNED = (
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "
@@ -37,7 +36,6 @@ def describe_stored(
     ways: Sequence[Way],
     *,
     services: bool,
-    elsewhere: bool,
 ) -> Description:
     """Reads the list of cells, and where rows of some cells would be fetched the indexes that tell where they lie."""
     manifest = stored.manifest
@@ -106,13 +104,8 @@ def describe_stored(
         ),
         places=stored.places,
         ways=tuple(ways),
-        takes=_takes(ways, elsewhere=elsewhere),
+        dollars=next((way.cost.dollars for way in ways if way.taken and way.cost), 0.0),
     )
-
-
-def _takes(ways: Sequence[Way], *, elsewhere: bool) -> Takes | None:
-    cost = next((way.cost for way in ways if way.taken), None)
-    return Takes(cost.seconds, cost.memory, cost.dollars, current().source, elsewhere) if cost else None
 
 
 def orders(stored: Stored) -> list[Object]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.bench.primitive import Family, Primitive
-from cleave.bench.scheme import Scheme, expanded, in_place, into
+from benchmarks.lab.primitive import Family, Primitive
+from benchmarks.lab.scheme import Scheme, expanded, in_place, into
 from cleave.ckks.cipher import Cipher, generate
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
