@@ -6,12 +6,18 @@ PEERS := benchmarks/peers
 PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.10 /usr/bin/python3.10))
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
-.PHONY: bench bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
+.PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
 .PHONY: bench-scan bench-planner bench-model bench-pool bench-ring bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
 	$(BIN)/python -m benchmarks.suite $(if $(SECONDS),--seconds $(SECONDS)) $(NAMES)
+
+# The same in Lambda's own image, whose Python takes Cleave's locked packages (Docker, a network): four minutes.
+bench-image: lambda-image
+	docker run --rm --entrypoint /bin/sh -v "$(CURDIR)":/src:ro -w /src $(LAMBDA_IMAGE) -c \
+		'python -m pip install --quiet --require-hashes -r requirements.lock -t /tmp/packages && \
+		PYTHONPATH=/tmp/packages:client:shared:functions:. python -m benchmarks.suite $(if $(SECONDS),--seconds $(SECONDS)) $(NAMES)'
 
 # `cleave query` beside the same sums by hand-written packed TenSEAL, and by 10 to 100,000 groups.
 bench-query: setup

@@ -39,7 +39,7 @@ def _sent(plan: Description, destination: str) -> list[str]:
 
 def _leaves(plan: Description) -> str:
     if plan.places is not None:
-        return "no value: the rows were stored encrypted before, and only requests leave"
+        return "no value of the table: its rows were stored before; requests leave, with SQL over plain columns if any"
     if plan.profile is None:
         return "nothing"
     clear, encrypted = (_sent(plan, service) for service in _SERVICES)
@@ -95,7 +95,10 @@ def _in_short(plan: Description) -> str:
     if plan.profile is None:
         return "Nothing leaves this machine."
     if plan.places is not None:
-        return f"No value of {names} can be read outside this machine; the stores learn what was read."
+        return (
+            f"No value of {names} can be read outside this machine; plain columns are stored in the clear, and the "
+            "stores learn what is read."
+        )
     clear = _sent(plan, "plain")
     what = f"the plain service sees {', '.join(clear)}" if clear else "no column is sent in the clear"
     return f"No value of {names} leaves this machine unencrypted; {what}."

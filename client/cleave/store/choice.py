@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cleave.quantities import sized
+from cleave.quantities import counted, sized
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.uncut import Uncut
@@ -110,7 +110,7 @@ class Chooser:
             return "name services that scan (--endpoint) for a table of `cleave put --scan`"
         if not self.scan:
             return "leave --no-scan out, for a table of `cleave put --scan`"
-        return "put the table with --scan, so that services add up rows that are not fetched"
+        return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
 
     def _totals(self, sql: str, *, cloud_only: bool, no_totals: str = "") -> Plan | None:
         """None where `cloud_only` and rows are needed."""
@@ -203,7 +203,7 @@ class Chooser:
         answer = answer_of_scan(self.stored, scan, groups)
         if reason := too_large(answer):
             return f"too large where there are {groups:,} groups: {reason}"
-        return f"its answer is at most {sized(answer.bytes)} in {answer.calls:,} calls"
+        return f"its answer is at most {sized(answer.bytes)} in {counted(answer.calls, 'call')}"
 
 
 def _no_totals(plan: Plan) -> str:

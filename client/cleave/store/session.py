@@ -142,28 +142,28 @@ class StoredSession:
         if table is not None:
             table.connection.interrupt()
 
-    def plan(self, sql: str, *, cloud_only: bool = False, scan: bool = True) -> QueryPlan | LocalPlan:
+    def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Each output by the way that answers it: from totals, by the plain service, or over rows that are fetched.
 
-        A StoredPlan, or a LocalPlan where it is answered over rows as a whole. `scan` False: nor by sums of rows that
-        the sensitive service is told the positions of. Raises QueryRefused, and what reading the list of cells may.
+        A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises QueryRefused, and what reading
+        the list of cells may.
         """
         with self._within():
-            return self._of_one_version(lambda: self.chooser(scan=scan).chosen(sql, cloud_only=cloud_only))
+            return self._of_one_version(lambda: self.chooser().chosen(sql, cloud_only=cloud_only))
 
     def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what tells services and stores least comes first."""
         with self._within():
             return self._of_one_version(lambda: self.chooser().plans(sql))
 
-    def chooser(self, *, scan: bool = True) -> Chooser:
+    def chooser(self) -> Chooser:
         return Chooser(
             self._stored,
             self.name,
             {each.name: each.schema for each in self._others},
             services=self._services.there,
             elsewhere=self._services.elsewhere,
-            scan=scan and self._scan,
+            scan=self._scan,
             job=self._machine is not None,
             fetch_limit=self._fetch_limit,
         )
