@@ -151,7 +151,7 @@ def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path,
     (file := tmp_path / "q.sql").write_text("\ufeffSELECT SUM(v) FROM t\n", encoding="utf-8")
     answer = json.loads(ready.run("query", small, "--sql-file", file, "--json").stdout)
     assert answer["rows"] == [[52]]
-    assert "SUM" in ready.run("plan", small, "--sql-file", file).stdout.upper()
+    assert "SUM" in ready.run("plan", small, "--sql-file", file, "--verbose").stdout.upper()
 
 
 def test_sql_from_stdin(key_file: Path, small: Path) -> None:
@@ -256,7 +256,7 @@ def test_what_is_answered_here_needs_no_key_and_says_why_it_is(ready: Cli, table
     reason = "no service answers SELECT DISTINCT"
     assert as_json["columns"] == [{"name": "ward", "source": "local", "reason": reason}]
     assert {"key_id", "profile"}.isdisjoint(as_json["plan"])
-    shown = ready.run("plan", table, sql).stdout
+    shown = ready.run("plan", table, sql, "--verbose").stdout
     assert shown.split("\n\n")[1].startswith("Answered on this machine (local), nothing of it sent\n  - no service")
     assert "Neither a key nor a service is needed" in shown
     planned = json.loads(ready.run("plan", table, sql, "--json").stdout)
