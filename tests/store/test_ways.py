@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+import cleave
+from cleave.cli import app
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Options
+from cleave.quantities import size_of
 from cleave.session import Access, Silent
 from cleave.store import choice, scan, works
 from cleave.store import put as putting
@@ -140,6 +144,13 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         only_services = session.plan(sql, cloud_only=True)
         assert [each.source for each in only_services.outputs] == ["encrypted"] * 3
         assert session.ask(only_services).result.rows[0][0] == 22
+
+
+def test_the_limit_of_the_options_is_that_of_sessions() -> None:
+    defaults = [
+        inspect.signature(each).parameters["fetch_limit"].default for each in (app.plan, app.query, cleave.query)
+    ]
+    assert [size_of(each) for each in defaults] == [choice.FETCH_LIMIT] * 3
 
 
 LATE = "SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01'"
