@@ -6,16 +6,18 @@ PEERS := benchmarks/peers
 PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.10 /usr/bin/python3.10))
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
-.PHONY: bench bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
+.PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
 .PHONY: bench-scan bench-planner bench-model bench-pool bench-ring bench-load scale
 
-SPY := $(ENVIRONMENTS)/spy
+# Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
+bench: setup
+	$(BIN)/python -m benchmarks.suite $(if $(SECONDS),--seconds $(SECONDS)) $(NAMES)
 
-# What `cleave bench` measures and TPC-H's Q1, as Markdown: five minutes, or two with SECONDS=0.1. HTML=FILE: a page with
-# plots, and flame graphs that py-spy takes.
-bench: setup $(if $(HTML),$(SPY)/.ready)
-	CLEAVE_PY_SPY=$(if $(HTML),$(SPY)/bin/py-spy) $(BIN)/python -m benchmarks.suite \
-		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML))
+# The same in Lambda's own image, whose Python takes Cleave's locked packages (Docker, a network): four minutes.
+bench-image: lambda-image
+	docker run --rm --entrypoint /bin/sh -v "$(CURDIR)":/src:ro -w /src $(LAMBDA_IMAGE) -c \
+		'python -m pip install --quiet --require-hashes -r requirements.lock -t /tmp/packages && \
+		PYTHONPATH=/tmp/packages:client:shared:functions:. python -m benchmarks.suite $(if $(SECONDS),--seconds $(SECONDS)) $(NAMES)'
 
 # `cleave query` beside the same sums by hand-written packed TenSEAL, and by 10 to 100,000 groups.
 bench-query: setup
@@ -51,12 +53,12 @@ bench-store: setup
 bench-scan: setup
 	$(BIN)/python -m benchmarks.store_scan $(if $(SCALES),--scales $(SCALES))
 
-# What the planner chooses for generated questions over stored tables, beside every other way, each asked and timed.
+# What the planner's rule takes for generated questions over stored tables, beside every other way, each timed.
 bench-planner: setup
 	$(BIN)/python -m benchmarks.planner $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(ROWS),--rows $(ROWS)) \
 		$(if $(SECONDS),--seconds $(SECONDS))
 
-# What `plan` estimates beside what is measured, at sizes it was not calibrated on; on a quiet machine.
+# What a cost model estimates beside what is measured, at sizes it was not calibrated on; on a quiet machine.
 bench-model: setup
 	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
 
@@ -64,7 +66,7 @@ bench-model: setup
 bench-pool: setup
 	$(BIN)/python -m benchmarks.pool $(if $(PAIRS),--pairs $(PAIRS))
 
-# Ring packing of results beside HERMES; a minute, on one core.
+# Ring packing of results beside HERMES, and what it would save a scan of 255 sums; a minute, on one core.
 bench-ring: setup
 	$(BIN)/python -m benchmarks.ring
 
@@ -93,7 +95,7 @@ $(ENVIRONMENTS)/node/.ready: $(PEERS)/node/package-lock.json $(PEERS)/node/peer.
 
 # openfhe.lock is for Python 3.10, the others for what Cleave runs on.
 lock-bench: setup
-	for name in seal paillier polars openfhe spy; do \
+	for name in seal paillier polars openfhe; do \
 		$(BIN)/uv pip compile --quiet --universal --python-version $$(test $$name = openfhe && echo 3.10 || echo 3.11) \
 			--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 			$(PEERS)/locks/$$name.in -o $(PEERS)/locks/$$name.lock; \

@@ -21,11 +21,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from aws.events import make_events, rest_event
+from aws.events import make_events
 from cleave.ckks.key_file import create_key, open_key
 from cleave_shared import limits
 from tests.aws.sam import BUILD, IMAGE
-from tests.functional import many_chunks, worker_faults
+from tests.functional import many_chunks
 from tests.functional.runtime_api import Function
 
 AIM_MS = 400
@@ -87,7 +87,6 @@ def main() -> None:
         made = make_events(key)
     full = many_chunks.request(key, FULL_CHUNKS)
     blocks = full.model_copy(update={"blocks": [FULL_CHUNKS // BLOCKS] * BLOCKS})
-    masked = worker_faults.masked_sums(key)
     first, aggregate = made["sensitive-moments"].event, made["plain-aggregate"].event
     functions: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
         ("SensitiveFunction", "cleave_services.sensitive.app.handler"): {
@@ -96,7 +95,6 @@ def main() -> None:
             "part": many_chunks.event(key, PART_CHUNKS),
             "full": many_chunks.event_of(full),
             "blocks": many_chunks.event_of(blocks),
-            "masked": rest_event(masked.path, masked.body, masked.kind),
         },
         ("PlainFunction", "cleave_services.plain.app.handler"): {"first": aggregate, "warm": aggregate},
     }

@@ -1,6 +1,6 @@
-"""`make bench-model`: what `plan` estimates beside what is measured, at sizes and questions nothing was fitted on.
+"""`make bench-model`: what a cost model estimates beside what is measured, at sizes and questions it was not fitted on.
 
-Calibrates first, as `cleave bench --calibrate` does. Then each question is asked RUNS times, the file read anew each
+Calibrates first (benchmarks.lab.calibrate). Then each question is asked RUNS times, the file read anew each
 time (a stored table opened anew), in a process that has asked one before; the median is compared with the estimate, and
 the spread of the runs told beside it. Memory is that of a whole `cleave query`, all of its processes.
 """
@@ -22,18 +22,21 @@ from pathlib import Path
 import duckdb
 
 from benchmarks import memory
-from cleave.bench.asked import repeated
-from cleave.bench.calibrate import calibrate
+from benchmarks.lab.asked import repeated
+from benchmarks.lab.calibrate import calibrate
+from benchmarks.lab.generated import TABLES, World, ways
+from benchmarks.lab.model.cost import PROGRAM_BYTES, Prices
+from benchmarks.lab.model.files import work_of as work_of_files
+from benchmarks.lab.model.stored import work_of
+from benchmarks.lab.model.timings import Timings
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
-from cleave.model import cache
+from cleave.pipeline import REQUESTS_UNDER_WAY
 from cleave.session import Access, Session
 from cleave.store.choice import Plan, name_of
-from cleave.store.works import work_of
 from cleave.table.lazy import of_files
 from cleave.table.schema import load_schema
 from cleave_shared.dataclass import dataclass
-from tests.store.generated import TABLES, World, ways
 
 RUNS = 5
 STORED_ROWS = 150_000
@@ -90,7 +93,7 @@ def made(folder: Path, rows: int, columns: int) -> Path:
     return place
 
 
-def of_a_file(place: Path, key: Path, sql: str, runs: int) -> tuple[Case, int]:
+def of_a_file(place: Path, key: Path, sql: str, runs: int, timings: Timings) -> tuple[Case, int]:
     """And the bytes of memory that are foreseen."""
 
     def session() -> Session:
@@ -104,19 +107,19 @@ def of_a_file(place: Path, key: Path, sql: str, runs: int) -> tuple[Case, int]:
         return time.perf_counter() - started
 
     with session() as opened:
-        takes = opened.describe(opened.plan(sql)).takes
-    assert takes is not None
-    return Case(f"`{sql}`, {place.name}", takes.seconds, repeated(ask, runs)), takes.memory
+        work = work_of_files(opened.table, opened.plan(sql), REQUESTS_UNDER_WAY)
+    seconds = Prices(bucket=False, elsewhere=False, timings=timings).of(work).seconds
+    return Case(f"`{sql}`, {place.name}", seconds, repeated(ask, runs)), PROGRAM_BYTES + work.memory
 
 
-def of_a_store(world: World, runs: int) -> Iterator[Case]:
+def of_a_store(world: World, runs: int, timings: Timings) -> Iterator[Case]:
     for sql in _STORED:
         with world.session(TABLES[0]) as session:
             plans = {name_of(plan): plan for plan in ways(session, sql)}
             groups = len(session.ask(plans["rows"]).result.rows)  # which the plain service tells before a scan goes on
             chooser = session.chooser()
             foreseen = {
-                name: chooser.prices.of(
+                name: Prices(bucket=False, elsewhere=False, timings=timings).of(
                     work_of(chooser.stored, plan, pad=False, services=chooser.services, groups=groups)
                 )
                 for name, plan in plans.items()
@@ -141,23 +144,22 @@ def main() -> None:
     prepare_embedded()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         program, key = str(Path(sys.executable).with_name("cleave")), folder / "key.json"
         words = [program, "--quiet", "key", "new", "--no-passphrase", "--key", str(key)]
         subprocess.run(words, check=True, capture_output=True)
-        cache.save(calibrate(embedded_services))
+        timings = calibrate(embedded_services)
         print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}\n")
         print("| question | foreseen, s | measured, s | error | spread of the runs |\n|---|---:|---:|---:|---:|")
         cases, peaks = [], []
         for rows, columns, sql in (each for each in _FILE_CASES if each[0] <= given.most):
             place = made(folder, rows, columns)
-            case, foreseen = of_a_file(place, key, sql, given.runs)
+            case, foreseen = of_a_file(place, key, sql, given.runs, timings)
             ran = memory.run([program, "--quiet", "query", str(place / "t.csv"), sql, "--key", str(key)], os.environ)
             cases.append(case)
             print(case.line(), flush=True)
             peaks.append((case.name, foreseen / 1e6, ran.peak_mb))
         (folder / "world").mkdir()
-        for case in of_a_store(World(folder / "world", key, STORED_ROWS, stack), given.runs):
+        for case in of_a_store(World(folder / "world", key, STORED_ROWS, stack), given.runs, timings):
             cases.append(case)
             print(case.line(), flush=True)
     errors = sorted(each.error for each in cases)

@@ -1,4 +1,4 @@
-"""`make bench-planner`: over generated questions, what the planner chooses beside every other way, all of them timed.
+"""`make bench-planner`: over generated questions, what the planner's rule takes beside every other way, all timed.
 
 Every way of every question is asked of a session that has read nothing but the table's head, so as a command is; the
 least of several turns counts. All answers are compared with DuckDB's. A choice is within 1.5 times of the best, or
@@ -21,9 +21,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleave.model.cost import Work
+from benchmarks.lab.generated import Table, World, questions, ways
 from cleave.store.choice import name_of
-from tests.store.generated import Table, World, questions, ways
 
 FLOOR = 0.010
 TIMES = 1.5
@@ -35,8 +34,7 @@ class Asked:
     chosen: str
     seconds: dict[str, float] = field(default_factory=dict)  # by way, the least
     busy: dict[str, float] = field(default_factory=dict)  # of all processors
-    foreseen: dict[str, float] = field(default_factory=dict)
-    works: dict[str, Work] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)  # bytes
 
     @property
     def ratio(self) -> float:
@@ -50,8 +48,7 @@ def asked(world: World, table: Table, sql: str, repeats: int) -> Asked:
         chooser, plans = session.chooser(), {name_of(plan): plan for plan in ways(session, sql)}
         found = Asked(sql, name_of(session.plan(sql)))
         for name, plan in plans.items():
-            candidate = chooser.candidate(plan, pad=False)
-            found.foreseen[name], found.works[name] = candidate.cost.seconds, candidate.work
+            found.read[name] = chooser.work(plan).bytes
     for _ in range(repeats):
         for name, plan in plans.items():
             with world.session(table) as session:
@@ -93,9 +90,9 @@ def shown(found: list[Asked]) -> str:
             chosen = sum(each.seconds[each.chosen] for each in mine)
             worst = max(a / min(each.seconds.values()) for a, each in zip(always, mine, strict=True))
             lines.append(f"| {name}, where it answers ({len(mine)}) | {sum(always) / chosen:.2f} | {worst:.1f} |")
-    lines += ["", "| worst choices | chosen | seconds of each way (foreseen) |", "|---|---|---|"]
+    lines += ["", "| worst choices | chosen | seconds of each way (bytes read) |", "|---|---|---|"]
     for each in sorted(choices, key=lambda each: -each.ratio)[:5]:
-        ways = ", ".join(f"{name} {s:.3f} ({each.foreseen[name]:.3f})" for name, s in each.seconds.items())
+        ways = ", ".join(f"{name} {s:.3f} ({each.read[name]:,})" for name, s in each.seconds.items())
         lines.append(f"| `{each.sql}` | {each.chosen} | {ways} |")
     return "\n".join(lines)
 
@@ -106,7 +103,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=180.0, help="after which no further question is asked")
-    parser.add_argument("--json", type=Path, help="where to write every way's seconds and operations")
+    parser.add_argument("--json", type=Path, help="where to write every way's seconds and bytes")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -133,9 +130,7 @@ def main() -> None:
                 "chosen": each.chosen,
                 "seconds": each.seconds,
                 "busy": each.busy,
-                "foreseen": each.foreseen,
-                "counts": {name: dict(work.counts) for name, work in each.works.items()},
-                "bytes": {name: sum(work.reads) + work.linked for name, work in each.works.items()},
+                "bytes": each.read,
             }
             for each in found
         ]

@@ -1,100 +1,95 @@
-"""`make bench`: what `cleave bench` measures, and TPC-H's Q1 at scale 0.1 over a file and over a stored table.
+"""`make bench`: single operations on ciphertexts, and what services and answers are made of; Markdown.
 
-Prints Markdown for docs/performance.md, section "The suite". `--json` and `--html` write what `cleave bench` writes.
+CKKS in slots at three ring degrees, then integers in coefficients at Cleave's own profile. Every result is checked
+before its operation is timed. `make bench-image` runs the same in the image that Lambda runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from decimal import Decimal
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-import duckdb
-
-from benchmarks import store
-from cleave.bench import page, results, suite, tables
-from cleave.bench.profiler import profile
-from cleave.bench.workloads import CLEAVE, Asked, Rows, Workload, surroundings, workloads
-
-SCALE = "0.1"
-Q1 = store.QUESTIONS[0].sql
-_RELATIVE = 1e-9
+from benchmarks.lab.coefficients import coefficients
+from benchmarks.lab.micro import MICRO, micro
+from benchmarks.lab.primitive import PRIMITIVES, Family, Measured, Primitive
+from benchmarks.lab.slots import RINGS, slots
+from benchmarks.lab.timing import CLOCKS
+from benchmarks.tables import figure, machine, markdown
+from cleave_shared.dataclass import dataclass
+from cleave_shared.params import PROFILES
 
 
-def tpch(*, stored: bool) -> Workload:
-    where = "over a stored table, from the totals of its cells" if stored else "over a Parquet file, ad hoc"
-    told = f"TPC-H Q1 at scale {SCALE}, 600,572 rows, {where}"
-    return Workload(f"TPC-H Q1 {'stored' if stored else 'ad hoc'}", told, partial(_prepare, stored=stored))
+def families() -> Iterator[Family]:
+    """CKKS in slots at three ring degrees, then each profile. Making one takes up to a second: keys are generated."""
+    for degree, prime_bits, scale_bits in RINGS:
+        yield slots(degree, prime_bits, scale_bits)
+    for profile in PROFILES.values():
+        yield coefficients(profile)
 
 
-def _prepare(folder: Path, key: Path, *, stored: bool) -> Asked:
-    file = folder / "lineitem.parquet"
-    if not file.exists():
-        program = str(Path(sys.executable).with_name("tpchgen-cli"))
-        generate = [program, "parquet", "-s", SCALE, "--tables=lineitem", f"--output-dir={folder}"]
-        subprocess.run(generate, check=True, capture_output=True)
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE VIEW lineitem AS FROM read_parquet('{file}')")
-        columns = [(name, type_) for name, type_, *_ in connection.execute("DESCRIBE lineitem").fetchall()]
-        wanted = connection.execute(Q1).fetchall()
-    file.with_suffix(".schema.toml").write_text(store.schema(columns))
-    is_right = partial(_same, wanted)
-    if not stored:
-        return Asked(("query", str(file), Q1, "--json"), is_right)
-    place = ("--store", str(folder / "store"))
-    put = ("--quiet", "put", str(file), "--table", "lineitem", *place, "--by", ",".join(store.BY))
-    profile([*CLEAVE, *put], surroundings(folder, key))
-    return Asked(("query", "lineitem", Q1, *place, "--json"), is_right)
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Seconds that accumulate in each of so many runs, by a clock of CLOCKS."""
+
+    seconds: float
+    runs: int
+    clock: str = "wall"
+
+    def spent(self, family: Family, primitive: Primitive) -> Measured:
+        """Raises WrongResultError."""
+        return family.measure(primitive, seconds=self.seconds, runs=self.runs, clock=CLOCKS[self.clock])
 
 
-def _same(wanted: Sequence[Sequence[Any]], rows: Rows) -> bool:
-    return len(rows) == len(wanted) and all(
-        _equal(theirs, ours)
-        for row, known in zip(rows, wanted, strict=True)
-        for ours, theirs in zip(row, known, strict=True)
-    )
+def primitives(
+    effort: Effort, names: Sequence[str] = PRIMITIVES, of: Callable[[], Iterator[Family]] = families
+) -> list[Measured]:
+    """Time the named primitives of every family that has them. Raises WrongResultError."""
+    return [effort.spent(family, each) for family in of() for each in family.primitives if each.name in names]
 
 
-def _equal(theirs: Any, ours: Any) -> bool:
-    """JSON has doubles for decimals."""
-    if isinstance(theirs, Decimal | float):
-        return abs(float(ours) - float(theirs)) <= _RELATIVE * abs(float(theirs))
-    return bool(ours == theirs)
+def microbenchmarks(effort: Effort, names: Sequence[str] = MICRO) -> list[tuple[Measured, str]]:
+    """Time the named microbenchmarks; each with a description of one run. Raises WrongResultError."""
+    every = [(family, each, told) for family, told in micro() for each in family.primitives]
+    return [(effort.spent(family, each), told) for family, each, told in every if each.name in names]
+
+
+def primitive_table(found: Sequence[Measured]) -> str:
+    """Microseconds of each primitive, a column for each family."""
+    of = list(dict.fromkeys(each.of for each in found))
+    by = {(each.name, each.of): each for each in found}
+    rows = [
+        [name, *(_cell(by.get((name, family))) for family in of)]
+        for name in PRIMITIVES
+        if any((name, family) in by for family in of)
+    ]
+    return markdown(["microseconds (spread)", *of], rows)
+
+
+def micro_table(found: Sequence[tuple[Measured, str]]) -> str:
+    rows = [[each.name, _cell(each, 1e3), told] for each, told in found]
+    return markdown(["milliseconds (spread)", "", "one run"], rows)
+
+
+def _cell(found: Measured | None, unit: float = 1e6) -> str:
+    return "" if found is None else f"{figure(found.seconds * unit)} ± {50 * found.spread:.0f}%"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=0.5, help="that accumulate in each run of what is short")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=0.5, help="that accumulate in each run")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="a file to write everything to")
-    parser.add_argument("--html", type=Path, help="a file to write tables, plots and flame graphs to")
+    parser.add_argument("--wall", action="store_true", help="by the wall clock, not by processor time")
+    parser.add_argument("names", nargs="*", help="only these")
     given = parser.parse_args()
-    effort = suite.Effort(given.seconds, given.runs)
-    empty = results.begun(given.seconds, given.runs, effort.clock)
-    print(f"{tables.machine_line(empty.machine)}.")
-
-    def shown(part: results.Results) -> None:
-        print(f"\n{tables.lines(tables.tables(part))}", flush=True)
-
-    measured = suite.primitives(effort)
-    shown(replace(empty, primitives=tuple(measured)))
-    micro = suite.microbenchmarks(effort)
-    shown(replace(empty, micro=tuple(micro)))
-    of = [*workloads(), tpch(stored=False), tpch(stored=True)]
-    watched = suite.whole_questions(of, given.runs, stacks=given.html is not None)
-    questions = tuple(each.observed for each in watched)
-    shown(replace(empty, workloads=questions))
-    found = replace(empty, primitives=tuple(measured), micro=tuple(micro), workloads=questions)
-    if given.json:
-        given.json.write_text(results.as_json(found) + "\n")
-    if given.html:
-        given.html.write_text(page.page(found, {each.observed.name: each.stacks for each in watched}), "utf-8")
+    effort = Effort(given.seconds, given.runs, "wall" if given.wall else "processor")
+    unknown = {*given.names} - {*PRIMITIVES, *MICRO}
+    if unknown:
+        sys.exit(f"there is no {', '.join(sorted(unknown))} among {', '.join((*PRIMITIVES, *MICRO))}")
+    print(f"{machine()}; median of {given.runs} runs, {effort.clock} time\n")
+    print(primitive_table(primitives(effort, given.names or PRIMITIVES)))
+    print()
+    print(micro_table(microbenchmarks(effort, given.names or MICRO)))
 
 
 if __name__ == "__main__":

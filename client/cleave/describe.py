@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from cleave.aggregates.base import SIGMAS
@@ -14,16 +13,13 @@ from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
 from cleave.ckks.packing import Packing, Part, bytes_of_chunk
-from cleave.estimate import work_here, work_of_files
-from cleave.model.cache import current
-from cleave.model.cost import Prices, Work
-from cleave.model.ways import Way
 from cleave.pipeline import DEFAULTS, Options, columns_of, packing_of
 from cleave.quantities import counted
 from cleave.split import Halves, split
 from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
+from cleave.ways import CALL_DOLLARS, OUT_DOLLARS, Way
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import SUM60_PACK, Profile
@@ -91,25 +87,12 @@ class LocalOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
-    """What answering is estimated to take: on this machine, services in this process included, or of `cloud` those that
-    it asks; dollars of both services on Lambda, or of a stored table as it is asked. `timings`: where those of single
-    operations were measured.
-    """
-
-    seconds: float
-    memory: int
-    dollars: float
-    timings: str
-    cloud: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Description:
     """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
 
     `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
     `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
+    `dollars`: at list price, of requests and transfer; of a question over files with both services on Lambda.
     `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
     table, where its sensitive and its plain half rest; requests are then of objects. `trust`: what the answer is not
     checked against, where that is more than usual.
@@ -130,7 +113,7 @@ class Description:
     sets: int = 1
     places: tuple[str, str] | None = None
     ways: tuple[Way, ...] = ()
-    takes: Takes | None = None
+    dollars: float = 0.0
     trust: str = ""
 
 
@@ -144,12 +127,10 @@ def describe_plan(
     streams: int,
     options: Options = DEFAULTS,
     profile: Profile = SUM60_PACK,
-    *,
-    elsewhere: bool = False,
 ) -> Description:
     """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
     if isinstance(plan, LocalPlan):
-        return replace(_whole(table, plan), takes=takes(work_here(table, plan), elsewhere=False))
+        return _whole(table, plan)
     sending = _sending(table, plan, streams, options, profile)
     plan, halves, packing, columns = sending.plan, sending.halves, sending.packing, sending.columns
     scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
@@ -181,19 +162,11 @@ def describe_plan(
         ),
         sets=1 if plan.sets is None else len(plan.sets),
         leakage=leakage(plan, None if options.min_group else table.rows, packing),
-        takes=takes(sending.work(table), elsewhere=elsewhere),
+        dollars=(len(sending.parts) + len(sending.plain)) * CALL_DOLLARS
+        + sum(len(part.pieces) for part in sending.parts) * limits.RESULT_BYTES * OUT_DOLLARS,
     )
     halves.close()
     return description
-
-
-def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
-    """What answering is counted to take. Raises as `describe_plan` does."""
-    if isinstance(plan, LocalPlan):
-        return work_here(table, plan)
-    sending = _sending(table, plan, streams, DEFAULTS, SUM60_PACK)
-    sending.halves.close()
-    return sending.work(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +180,6 @@ class _Sending:
     parts: Sequence[Part]
     plain: list[tuple[int, int]]
 
-    def work(self, table: Table) -> Work:
-        groups = len(self.halves.keys)
-        return work_of_files(table, self.plan, self.packing, groups, self.plain, len(self.parts))
-
 
 def _sending(table: Table, query: QueryPlan, streams: int, options: Options, profile: Profile) -> _Sending:
     plan, halves = split(table, query)
@@ -218,14 +187,6 @@ def _sending(table: Table, query: QueryPlan, streams: int, options: Options, pro
     columns = columns_of(plan)
     packing = packing_of(columns, halves, profile, options)
     return _Sending(plan, halves, columns, packing, packing.parts(streams), plain)
-
-
-def takes(work: Work, *, elsewhere: bool, bucket: bool = False) -> Takes:
-    """`elsewhere`: the services are not in this process."""
-    timings = current()
-    mine = Prices(bucket, elsewhere, timings).of(work)
-    dollars = Prices(bucket, True, timings).of(work).dollars
-    return Takes(mine.seconds, mine.memory, dollars, timings.source, elsewhere)
 
 
 def _whole(table: Table, plan: LocalPlan) -> Description:

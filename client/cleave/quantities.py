@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+from cleave_shared.errors import InputError
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -13,3 +21,11 @@ def sized(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g} {unit}"
     return counted(number, "byte")
+
+
+def size_of(text: str | int) -> int:
+    """The bytes that a size says: 1GB, 500 MB, 1.5GiB, or a number of bytes. Raises InputError."""
+    found = _SIZE.fullmatch(str(text).strip().lower())
+    if found is None or found[2] not in _UNITS:
+        raise InputError("that is not a size", hint="a number of bytes, or one with a unit: 500MB, 1GB, 2GiB")
+    return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]

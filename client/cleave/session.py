@@ -143,7 +143,6 @@ class Session:
                 plan,
                 REQUESTS_UNDER_WAY,
                 options or DEFAULTS,
-                elsewhere=self.is_remote,
             )
 
     def ask(

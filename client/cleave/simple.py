@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Aggregate, Estimate, Figure
@@ -22,143 +21,87 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
-from cleave.ckks.masked import MaskedJob
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.moments import Run
 from cleave_shared.operations import AGGREGATE_OF
 from cleave_shared.wire import MomentsResponse
 
-_NOBODY = "0" * 32  # the simple call names no schema
+_NO_SCHEMA = "0" * 32  # the simple call names no schema
 
 Value = int | float | Decimal | bool | None
 
 
 class Question:
-    """One operation over lists of numbers of equal length, optionally by a group number a row.
+    """One operation over lists of numbers of equal length.
 
     Raises InputError for columns that are not numbers, differ in length or do not fit one request, and for an unknown
     operation.
     """
 
-    def __init__(
-        self,
-        key: SecretKey,
-        data: Mapping[str, Sequence[Value]],
-        operation: str,
-        group_by: Sequence[int] | None = None,
-    ) -> None:
-        lengths = {len(values) for values in data.values()} | ({len(group_by)} if group_by is not None else set())
+    def __init__(self, key: SecretKey, data: Mapping[str, Sequence[Value]], operation: str) -> None:
+        lengths = {len(values) for values in data.values()}
         if len(lengths) != 1 or not min(lengths):
-            raise InputError("columns and group_by must have the same number of rows, at least one")
+            raise InputError("columns must have the same number of rows, at least one")
         if operation not in AGGREGATE_OF:
             raise InputError(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
         (self._rows,) = lengths
         self._profile = key.profile.name
         self._operation = operation
-        self._grouped = group_by is not None
-        groups = np.asarray(group_by if group_by is not None else np.zeros(self._rows, int))
-        if groups.dtype.kind not in "iu" or groups.min() < 0 or groups.max() > limits.MAX_GROUP:
-            raise InputError(f"group_by must hold group numbers from 0 to {limits.MAX_GROUP}")
-        order = np.argsort(groups, kind="stable")
-        numbers, counts = np.unique(groups, return_counts=True)
-        self._runs = [(int(number), int(count)) for number, count in zip(numbers, counts, strict=True)]
         cipher = Cipher(key)
         counting = operation == "count"  # the sum of a 1 for every value: also of a column without NULLs
         aggregate: Aggregate = AGGREGATES["SUM" if counting else AGGREGATE_OF[operation].upper()]
-        self._asked: dict[str, _Masked | _Summed] = {}
+        self._sums: dict[str, _Sum] = {}
         for name, values in data.items():
             domain, column = _counted(values) if counting else _column(name, values)
             columns = Columns([domain], [Asked(aggregate, (0,))])
-            encoded = columns.encode([name], [_sorted(column, order)])
-            try:
-                asked = (_Masked if self._grouped else _Summed)(columns, encoded, self._runs, cipher, key)
-            except _TooLarge:
-                raise InputError(
-                    f"column {name!r} does not fit one request", hint="use `cleave query` for tables"
-                ) from None
-            self._asked[name] = asked
+            packing = plan_packing(columns.types, [self._rows], key.profile)
+            if packing.chunks > limits.MAX_REQUEST_CHUNKS:
+                raise InputError(f"column {name!r} does not fit one request", hint="use `cleave query` for tables")
+            job = Job(packing, encode(packing, columns.encode([name], [column])), cipher)
+            self._sums[name] = _Sum(columns, job, key)
 
     def body(self) -> dict[str, Any]:
-        """The JSON of `POST /v1/sensitive`. It holds ciphertexts, group numbers and the names given, and no key."""
-        body: dict[str, Any] = {
+        """The JSON of `POST /v1/sensitive`. It holds ciphertexts and the names given, and no key."""
+        return {
             "data": {
-                name: [base64.b64encode(chunk).decode() for chunk in each.chunks] for name, each in self._asked.items()
+                name: [base64.b64encode(chunk).decode() for chunk in each.chunks] for name, each in self._sums.items()
             },
             "operation": self._operation,
             "profile": self._profile,
             "rows": self._rows,
         }
-        if self._grouped:
-            body["lanes"] = {name: each.lanes for name, each in self._asked.items()}
-            body["group_by"] = [number for number, count in self._runs for _ in range(count)]
-        return body
 
-    def decrypt(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Each column's figure (with group_by: by group number), checked. Raises CheckFailed."""
-        return {name: self._figures(name, answer) for name in self._asked}
+    def decrypt(self, answer: Mapping[str, Any]) -> dict[str, Figure]:
+        """Each column's figure, checked. Raises CheckFailed."""
+        return {name: self._figure(each, name, answer) for name, each in self._sums.items()}
 
-    def _figures(self, name: str, answer: Mapping[str, Any]) -> Figure | dict[int, Figure]:
-        asked = self._asked[name]
+    def _figure(self, sums: _Sum, name: str, answer: Mapping[str, Any]) -> Figure:
         try:
-            blobs = answer["result"][name] if self._grouped else [answer["result"][name]]
-            numbers = answer["groups"] if self._grouped else [0]
-            sizes = answer["counts"]
-            totals = {
-                int(number): base64.b64decode(blob, validate=True) for number, blob in zip(numbers, blobs, strict=True)
-            }
-            sentinel = base64.b64decode(answer["sentinel"][name] if self._grouped else b"", validate=True)
+            total, rows = base64.b64decode(answer["result"][name], validate=True), answer["rows"]
         except (KeyError, TypeError, ValueError):
             raise CheckFailed("envelope", "this is not an answer of the sensitive service") from None
-        if list(zip(numbers, sizes, strict=False)) != self._runs or len(totals) != len(self._runs):
-            raise CheckFailed("envelope", "the answer's groups are not those that were asked for")
-        estimates = asked.accept(totals, sentinel)
-        figures = {group: asked.columns.figures(estimates[group], rows)[0] for group, rows in self._runs}
-        return figures if self._grouped else figures[0]
+        if rows != self._rows:
+            raise CheckFailed("envelope", "the answer is of another number of rows")
+        return sums.columns.figures(sums.accept(total), self._rows)[0]
 
 
-class _TooLarge(Exception):  # noqa: N818 - caught where the column's name is known
-    pass
-
-
-class _Summed:
+class _Sum:
     """A column whose chunks are all added up: what `cleave query` asks, with one group."""
 
-    def __init__(self, columns: Columns, values: list[Any], runs: list[Run], cipher: Cipher, key: SecretKey) -> None:
+    def __init__(self, columns: Columns, job: Job, key: SecretKey) -> None:
         self.columns = columns
-        packing = plan_packing(columns.types, [rows for _, rows in runs], key.profile)
-        if packing.chunks > limits.MAX_REQUEST_CHUNKS:
-            raise _TooLarge
-        self._job = Job(packing, encode(packing, values), cipher)
-        (self._part,) = packing.parts(1)
-        self.lanes = packing.lanes
-        self.chunks = list(self._job.encrypt(self._part))
-        self._request = self._job.request(self._part, key.key_id, _NOBODY, self.chunks)
+        self._job = job
+        (self._part,) = job.packing.parts(1)
+        self.chunks = list(job.encrypt(self._part))
+        self._request = job.request(self._part, key.key_id, _NO_SCHEMA, self.chunks)
 
-    def accept(self, totals: Mapping[int, bytes], _sentinel: bytes) -> dict[int, list[Estimate]]:
+    def accept(self, total: bytes) -> list[Estimate]:
         named = self._request.model_dump(include={"profile", "key_id", "schema_hash", "chunk_range"})
         job = self._job.unanswered()  # an answer may be decrypted again
-        job.accept(self._part, self._request, MomentsResponse(**named, totals=list(totals.values())))
-        return {0: job.estimates(0)}
-
-
-class _Masked:
-    """A column that is summed by group under masks."""
-
-    def __init__(self, columns: Columns, values: list[Any], runs: list[Run], cipher: Cipher, _key: SecretKey) -> None:
-        self.columns = columns
-        job = MaskedJob(columns.types, values, runs, cipher)
-        if job.chunks > limits.MAX_REQUEST_CHUNKS or sum(rows for _, rows in runs) > limits.MAX_MASKED_ROWS:
-            raise _TooLarge
-        self.lanes = job.lanes
-        self.chunks = job.encrypt()
-        self.accept = job.accept
-
-
-def _sorted(column: Values, order: NDArray[np.intp]) -> Values:
-    return Values(column.values[..., order], None if column.valid is None else column.valid[order])
+        job.accept(self._part, self._request, MomentsResponse(**named, totals=[total]))
+        return job.estimates(0)
 
 
 def _counted(values: Sequence[Value]) -> tuple[Domain, Values]:

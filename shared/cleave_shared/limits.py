@@ -25,16 +25,10 @@ MAX_NAMES = 1 << 14
 # A result's file: both polynomials whole. An answer holds one for each block.
 RESULT_BYTES = 132_500
 MAX_REQUEST_BLOCKS = 32
-# The simple call's masks by group: rows in one request, so that the noise of a sum stays below 2^17 (docs/ckks.md
-# section 3); a result's file, whose first polynomial is cut off; results in an answer, the sentinel included; and
-# runs of the row-to-group vector, more of which mean that the rows were not sorted by group.
-MAX_MASKED_ROWS = 1_000_000
+# The simple call: rows in one request, what its chunks hold.
+MAX_SIMPLE_ROWS = 1_000_000
+# A masked result's file, whose first polynomial is cut off.
 MASKED_RESULT_BYTES = 66_500
-MAX_RUNS = 100_000
-# A group number is opaque; 2^31 leaves it an int32.
-MAX_GROUP = (1 << 31) - 1
-# Group number of a row that no group counts.
-FILTERED = -1
 
 # The plain service: groups in an answer, SQL text, expressions, columns.
 MAX_PLAIN_GROUPS = 100_000

@@ -23,16 +23,15 @@ ROOMS = {
     "files": set(),
     "aggregates": set(),
     "transport": set(),
-    "model": {"files"},
     "table": {"files"},
     "propose": {"table"},
     "sql": {"aggregates", "table"},
     "ckks": {"aggregates", "files"},
-    "flow": {"aggregates", "ckks", "files", "model", "sql", "table", "transport"},
+    "flow": {"aggregates", "ckks", "files", "sql", "table", "transport"},
     "report": {"flow", "sql"},
-    "store": {"aggregates", "ckks", "files", "flow", "model", "sql", "table", "transport"},
-    "bench": {"aggregates", "ckks", "files", "flow", "model", "report", "sql", "store", "table", "transport"},
-    "cli": {"bench", "ckks", "files", "flow", "model", "propose", "report", "sql", "store", "table", "transport"},
+    "store": {"aggregates", "ckks", "files", "flow", "sql", "table", "transport"},
+    "bench": {"aggregates", "ckks", "files", "flow", "report", "sql", "store", "table", "transport"},
+    "cli": {"ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
     "local": {"cli", "transport"},
     "api": {"cli", "flow", "local", "propose", "sql", "store", "table", "transport"},
 }
@@ -155,8 +154,7 @@ def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
         tree = ast.walk(ast.parse(path.read_text()))
         if any(isinstance(node, ast.Attribute) and node.attr in handlers for node in tree):
             users.add(path.relative_to(ROOT).as_posix())
-    # the benchmarks' keys are made for a measurement, encrypt made-up numbers and are written nowhere
-    assert users == {"client/cleave/ckks/cipher.py", "client/cleave/bench/scheme.py"}
+    assert users == {"client/cleave/ckks/cipher.py"}
 
 
 def test_services_never_import_key_code_or_heavy_libraries() -> None:

@@ -40,9 +40,7 @@ def test_help_tells_every_exit_code(cli: Cli) -> None:
         assert re.search(rf"\b{code}\b", told), code
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["schema"], ["plan"], ["query"], ["serve"], ["bench"], ["key"], ["key", "new"]]
-)
+@pytest.mark.parametrize("command", [[], ["schema"], ["plan"], ["query"], ["serve"], ["key"], ["key", "new"]])
 def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
     result = cli.run(*command, "--help")
     assert result.exit_code == 0

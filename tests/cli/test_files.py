@@ -39,7 +39,7 @@ def test_several_files_or_a_pattern(ready: Cli, folder: Path) -> None:
     for files in (["visits-1.csv", "visits-2.csv"], ["visits-*.csv"]):
         assert answer(ready, *files, SUM.format("visits")) == [[141]]
     assert answer(ready, "visits-*.csv", "--op", "sum") == [[141]]
-    shown = ready.run("plan", "visits-*.csv", SUM.format("visits"))
+    shown = ready.run("plan", "visits-*.csv", SUM.format("visits"), "--verbose")
     assert shown.stdout.startswith("visits: 3 rows")
 
 

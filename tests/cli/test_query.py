@@ -152,7 +152,7 @@ def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path,
     (file := tmp_path / "q.sql").write_text("\ufeffSELECT SUM(v) FROM t\n", encoding="utf-8")
     answer = json.loads(ready.run("query", small, "--sql-file", file, "--json").stdout)
     assert answer["rows"] == [[52]]
-    assert "SUM" in ready.run("plan", small, "--sql-file", file).stdout.upper()
+    assert "SUM" in ready.run("plan", small, "--sql-file", file, "--verbose").stdout.upper()
 
 
 def test_sql_from_stdin(key_file: Path, small: Path) -> None:
@@ -223,14 +223,15 @@ def test_the_plan_sends_nothing_and_needs_no_key(cli: Cli, table: Path) -> None:
     assert fates["ward"] == "plain"
     assert fates["age"] == fates["bill"] == fates["weight"] == "sensitive"
     assert fates["patient_name"] == fates["notes"] == "none"
-    text = cli.run("plan", table, QUESTION).stdout
+    assert len(cli.run("plan", table, QUESTION).stdout.splitlines()) == 6
+    text = cli.run("plan", table, QUESTION, "--verbose").stdout
     for section in ("Columns", "Profile sum60-pack", "Requests", "What the plain service will see"):
         assert section in text
     assert "600 rows, 600 selected, 6 groups. Nothing has been sent." in text
     lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
     assert re.search(r"sent in the clear +plain service", lines["ward"])
     assert re.search(r"encrypted +sensitive service", lines["bill"])
-    assert re.search(r"not read, stays here +nobody", lines["notes"])
+    assert re.search(r"not read, stays here +no one", lines["notes"])
 
 
 def test_the_plan_of_a_count_that_needs_no_ciphertext(cli: Cli, table: Path) -> None:
@@ -256,7 +257,7 @@ def test_what_is_answered_here_needs_no_key_and_says_why_it_is(ready: Cli, table
     reason = "no service answers SELECT DISTINCT"
     assert as_json["columns"] == [{"name": "ward", "source": "local", "reason": reason}]
     assert {"key_id", "profile"}.isdisjoint(as_json["plan"])
-    shown = ready.run("plan", table, sql).stdout
+    shown = ready.run("plan", table, sql, "--verbose").stdout
     assert shown.split("\n\n")[1].startswith("Answered on this machine (local), nothing of it sent\n  - no service")
     assert "Neither a key nor a service is needed" in shown
     planned = json.loads(ready.run("plan", table, sql, "--json").stdout)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from cleave.cli.report import answer_json, answer_text, footer, plan_json, plan_text
+from cleave.cli.plan import plan_json, plan_lines, plan_text
+from cleave.cli.report import answer_json, answer_text, footer
 from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
 from cleave.pipeline import Result, Usage
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
+from cleave.ways import Cost, Way
 
 USAGE = Usage(
     profile="sum60-pack",
@@ -166,6 +168,31 @@ def test_a_plan_as_text() -> None:
     assert text.startswith("t\\x1b: 3 rows, 2 selected, 1 group. Nothing has been sent.")
     assert "What the plain service will see\n  - nothing: it is not asked\n" in text
     assert "sensitive service  1 request, 66 kB up, about 131 kB down" in text
+
+
+def test_a_plan_in_six_lines() -> None:
+    assert plan_lines(dataclasses.replace(DESCRIPTION, dollars=1.55e-5)).splitlines() == [
+        "leaves    encrypted: age",
+        "to        the sensitive service",
+        "how much  1 request, 66 kB up, about 131 kB of sums down; $1.6e-05 at list price with both services on "
+        "Lambda, without the functions' time",
+        "learned   The plain service: nothing: it is not asked. The sensitive service: sizes",
+        "way       sums of ciphertexts that are made for this question",
+        "in short  No value of age leaves this machine unencrypted; no column is sent in the clear.",
+    ]
+
+
+def test_a_stored_plan_in_six_lines() -> None:
+    way = Way("rows", Cost(131_000, 1, 0.0), True, "totals do not answer it")
+    stored = dataclasses.replace(DESCRIPTION, places=("s3://a/b", "pla\x1bce"), ways=(way,))
+    lines = plan_lines(stored).splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith("leaves    no value of the table: its rows were stored before; requests leave")
+    assert lines[1].startswith("to        s3://a/b and pla\\x1bce: ")
+    assert lines[2] == "how much  reads 0 objects, 0 bytes plain and 1 object, 131 kB sensitive"
+    assert lines[4] == "way       rows: totals do not answer it"
+    whole = dataclasses.replace(DESCRIPTION, profile=None, columns=(), sensitive=Requests(0, 0))
+    assert plan_lines(whole).splitlines()[-1] == "in short  Nothing leaves this machine."
 
 
 def test_a_plan_over_a_stored_table_as_text() -> None:

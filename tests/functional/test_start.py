@@ -223,7 +223,7 @@ def ask(key_file: Path) -> list[object]:
 _WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
 _WHOLE = "duckdb tenseal numpy.ma flint.types.acb_mat"  # of which a part is enough
-NEVER = {*_WEB.split(), *_SHOWN.split(), *_WHOLE.split(), "cleave.bench.suite"}
+NEVER = {*_WEB.split(), *_SHOWN.split(), *_WHOLE.split()}
 
 
 def test_a_question_imports_what_it_needs(ask: list[object]) -> None:

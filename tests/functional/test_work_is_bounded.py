@@ -111,9 +111,8 @@ def test_the_size_of_an_answer_is_checked_before_work(key: SecretKey) -> None:
         "operation": "sum",
         "profile": SUM60_PACK.name,
         "rows": 3,
-        "group_by": [0, 1, 2],
     }
     answer = call(sensitive, "POST", "/v1/sensitive", json=asked)
-    assert (answer.status_code, answer.json()["error"]) == (413, "an answer of 160 ciphertexts, at most 66 fit")
+    assert (answer.status_code, answer.json()["error"]) == (413, "an answer of 40 ciphertexts, at most 33 fit")
     many = asked | {"data": {"x": ["AAAA"] * (limits.MAX_REQUEST_CHUNKS + 1)}}
     assert "at most 64 in one request" in call(sensitive, "POST", "/v1/sensitive", json=many).json()["error"]

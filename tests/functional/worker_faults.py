@@ -20,9 +20,8 @@ from typing import Any
 
 import httpx
 
-from aws.events import MOMENTS, OPERATE_ENCRYPTED, rest_event
+from aws.events import MOMENTS, rest_event
 from cleave.ckks.secret_key import SecretKey
-from cleave.simple import Question
 from cleave_shared import limits, wire
 from tests.functional import many_chunks
 from tests.functional.processes import descendants, met
@@ -111,27 +110,6 @@ def sums(key: SecretKey) -> Work:
         lambda place: wire.dump_frames(many_chunks.damaged(request, place, NO_CIPHERTEXT)),
         is_right,
     )
-
-
-def masked_sums(key: SecretKey, rows: int = 200_000, groups: int = 26) -> Work:
-    """Enough for four workers: masks take longer than sums."""
-    numbers = [row * groups // rows for row in range(rows)]
-    question = Question(key, {"x": [row % 97 for row in range(rows)]}, "sum", numbers)
-    body: dict[str, Any] = question.body()
-    chunks: list[str] = body["data"]["x"]
-    expected = [0] * groups
-    for row, group in enumerate(numbers):
-        expected[group] += row % 97
-
-    def damaged(place: int) -> bytes:
-        bad = [*chunks[:place], base64.b64encode(NO_CIPHERTEXT).decode(), *chunks[place + 1 :]]
-        return json.dumps(body | {"data": {"x": bad}}).encode()
-
-    def is_right(answer: bytes) -> bool:
-        figures = question.decrypt(json.loads(answer))["x"]
-        return [figures[group].value for group in range(groups)] == expected
-
-    return Work(OPERATE_ENCRYPTED, wire.JSON_TYPE, len(chunks), json.dumps(body).encode(), damaged, is_right)
 
 
 def survives(service: Service, work: Work, workers: int, places: Sequence[int] | None = None) -> str:

@@ -351,7 +351,7 @@ def test_schema_and_plan_quote_no_cell(cli: Cli, table: Canaries, places: Places
     path = table.write(places.here)
     proposed = places.here / "proposed.toml"
     shown = cli.run("schema", path, "--yes", "-o", proposed).output + proposed.read_text()
-    for options in ([], ["--json"]):
+    for options in ([], ["--verbose"], ["--json"]):
         result = cli.run("plan", path, QUESTION, *options)
         assert result.exit_code == 0, result.output
         shown += result.output

@@ -15,7 +15,7 @@ from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.locate import Stores
 from cleave.store.manifest import Object
 from cleave.store.rowwise import SummedRows
-from cleave.store.scan import Keys, scan
+from cleave.store.scan import scan
 from cleave.store.stored import Stored
 from cleave.transport.deadline import Deadline
 from cleave_services.links import Links
@@ -107,9 +107,7 @@ def ask_by_scan(
     return ask_plan(stored, services, scan_plan(stored, sql, cloud_only=cloud_only), options)
 
 
-def ask_plan(
-    stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS, keys: Keys = lambda: None
-) -> Result:
+def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
     return answer(
         stored,
         plan,
@@ -118,5 +116,5 @@ def ask_plan(
         Silent(),
         lambda _: None,
         lambda _: (),
-        lambda plan: scan(services, stored, plan, Silent(), keys),
+        lambda plan: scan(services, stored, plan, Silent()),
     )

@@ -1,4 +1,4 @@
-"""A session over a stored table scans where that takes less than fetching rows, unless it must not."""
+"""A session over a stored table scans where rows are over the limit, unless it must not."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from cleave.local.embedded import embedded_services
-from cleave.model.operations import Operation
 from cleave.session import Access, Silent
 from cleave.sql.plan import LocalPlan
 from cleave.store import scan as scanning
 from cleave.store.cellwise import StoredPlan
+from cleave.store.choice import FETCH_LIMIT
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
@@ -24,7 +24,6 @@ from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
-from tests.store.timed import prefer, take
 from tests.store.trial import check
 
 ROWS = 160_000
@@ -73,11 +72,17 @@ class Opened:
     def memory(self) -> Memory:
         return Memory(self.folder / "tables.json")
 
-    def session(self, *, scan: bool = True, services: bool = True) -> StoredSession:
+    def session(self, *, scan: bool = True, services: bool = True, limit: int = FETCH_LIMIT) -> StoredSession:
         access = Access(self.key_file, no_passphrase)
         embedded = embedded_services if services else None
         return self.stack.enter_context(
-            StoredSession("trial", self.stores(), access, memory=self.memory(), embedded=embedded, scan=scan)
+            StoredSession(
+                *("trial", self.stores(), access),
+                memory=self.memory(),
+                embedded=embedded,
+                scan=scan,
+                fetch_limit=limit,
+            )
         )
 
 
@@ -90,9 +95,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 BY_DAY = "SELECT day % 2 AS odd, SUM(bill), AVG(age), COUNT(*) FROM trial WHERE day < 200 GROUP BY odd ORDER BY odd"
 
 
-def test_a_scan_is_asked_where_it_takes_less(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    prefer(monkeypatch, "scan")
-    session = opened.session()
+def test_a_scan_is_asked_where_rows_are_over_the_limit(opened: Opened) -> None:
+    session = opened.session(limit=0)
     plan = session.plan(BY_DAY)
     assert isinstance(plan, StoredPlan)
     assert plan.scans
@@ -123,30 +127,13 @@ def test_no_scan_is_planned_where_none_may_be(opened: Opened, given: dict[str, b
         session.plan(BY_DAY, cloud_only=True)
 
 
-def test_many_groups_are_fetched_instead(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many there are is told by the plain service alone."""
-    take(monkeypatch, {Operation.FETCH: 1.0, Operation.MULTIPLY: 1e-3})
-    sql = "SELECT bed, SUM(bill) FROM trial GROUP BY bed ORDER BY bed"
-    session = opened.session()
-    plan = session.plan(sql)
-    assert isinstance(plan, StoredPlan)
-    assert plan.scans
-    answer = session.ask(plan)
-    assert [column.source for column in answer.result.columns] == ["key", "local"]
-    check(answer.result.rows, answer.result.bounds, opened.oracle.execute(sql).fetchall())
-    few = "SELECT day // 60 AS d, SUM(bill) FROM trial GROUP BY d ORDER BY d"
-    only = session.plan(few, cloud_only=True)
-    answer = session.ask(only)
-    check(answer.result.rows, answer.result.bounds, opened.oracle.execute(few).fetchall())
-
-
 def test_too_many_groups_are_refused_where_no_row_may_be_fetched(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanning, "MOST_RESULTS", 100)
     session = opened.session()
     plan = session.plan("SELECT bed, SUM(bill) FROM trial GROUP BY bed", cloud_only=True)
-    with pytest.raises(QueryRefused, match="groups take"):
+    with pytest.raises(QueryRefused, match="groups are too many for a scan"):
         session.ask(plan)
 
 
@@ -158,13 +145,3 @@ def test_the_plan_tells_what_a_scan_tells(opened: Opened) -> None:
     fetched = opened.session(scan=False)
     told = fetched.describe(fetched.plan(BY_DAY)).leakage
     assert not any("--no-scan" in lesson for lesson in told.sensitive)
-
-
-MANY = "SELECT day // 6 AS d, SUM(bill), SUM(age), COUNT(*) FROM trial GROUP BY d ORDER BY d"
-
-
-def test_services_of_this_process_pack_nothing(opened: Opened) -> None:
-    session = opened.session()
-    answer = session.ask(session.plan(MANY, cloud_only=True))
-    check(answer.result.rows, answer.result.bounds, opened.oracle.execute(MANY).fetchall())
-    assert not (opened.folder / "s" / "keys").exists()

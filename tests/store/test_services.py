@@ -23,7 +23,6 @@ from cleave_services.sensitive import stored as sensitive_stored
 from cleave_shared.errors import CheckFailed, KeyFileError, ServiceError
 from tests.conftest import no_passphrase
 from tests.functional.serving import served
-from tests.store.timed import prefer
 from tests.store.trial import World, check, truth
 
 SOURCES = {
@@ -78,10 +77,7 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
         each.close()
 
 
-def test_each_output_comes_from_its_service(
-    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefer(monkeypatch, "totals")
+def test_each_output_comes_from_its_service(session: Callable[..., StoredSession]) -> None:
     asked = session("ward")
     for sql, sources in SOURCES.items():
         answer = asked.ask(asked.plan(sql))
@@ -147,10 +143,7 @@ def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp
             assert answer.usage.bytes_sent > 0
 
 
-def test_a_server_that_was_given_no_folder_reads_none(
-    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefer(monkeypatch, "totals")
+def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., StoredSession]) -> None:
     session("ward")
     with served() as (url, _):
         asked = session(target=Target(endpoint=url), put=False)
@@ -213,7 +206,6 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
 def test_a_remote_answer_that_fails_a_check_makes_the_key_suspect(
     session: Callable[..., StoredSession], key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prefer(monkeypatch, "totals")
     session("ward")
     before = key_file.read_bytes()
     try:
@@ -227,7 +219,6 @@ def test_a_remote_answer_that_fails_a_check_makes_the_key_suspect(
             assert "suspect" in str(caught.value.hint)
             assert describe_key(key_file).suspect is not None
             monkeypatch.undo()
-            prefer(monkeypatch, "totals")
             again = session(target=Target(endpoint=url), put=False)
             with pytest.raises(KeyFileError, match="suspect"):
                 again.ask(again.plan("SELECT SUM(bill) FROM trial"))

@@ -51,6 +51,7 @@ def query(
     insecure_http: bool = False,
     cloud_only: bool = False,
     scan: bool = True,
+    fetch_limit: int | str = "1GB",
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -62,8 +63,8 @@ def query(
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
     With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
-    "owner", those rows alone. `scan` False: its rows
-    are fetched rather than added up by the sensitive service, which is told then which positions belong together.
+    "owner", those rows alone. `scan` False: its rows are fetched rather than added up by the sensitive service, which
+    learns then which positions belong together. `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -105,6 +106,7 @@ def query(
         store=store,
         contributor=contributor,
         scan=scan,
+        fetch_limit=fetch_limit,
     ) as session:
         options = chosen(pad, digits, min_group)
         return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

@@ -55,6 +55,7 @@ def connect(
     insecure_http: bool = False,
     cloud_only: bool = False,
     scan: bool = True,
+    fetch_limit: int | str = "1GB",
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -87,6 +88,7 @@ def connect(
             store=store,
             contributor=contributor,
             scan=scan,
+            fetch_limit=fetch_limit,
         )
         options = chosen(pad, digits, min_group)
         return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

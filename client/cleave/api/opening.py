@@ -11,6 +11,7 @@ from cleave.api.bars import bars
 from cleave.cli.passphrase import VARIABLE
 from cleave.local.prepare import prepare_embedded
 from cleave.propose.further import further
+from cleave.quantities import size_of
 from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Bars, Session
 from cleave.table.frames import ArrowStream, Described, is_frame, of_frame, of_local_frame
 from cleave.table.lazy import LazyTable, of_files
@@ -48,12 +49,14 @@ def open_session(
     store: str | Path | None = None,
     contributor: str | None = None,
     scan: bool = True,
+    fetch_limit: int | str = "1GB",
 ) -> Session | StoredSession:
     """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
     access = Access(_key(key), _passphrase(passphrase), target)
     if store is not None:
         shown, further = bars(progress), further_tables(others)
-        return _stored(data, schema, table, store, access, shown, further, contributor=contributor, scan=scan)
+        given = (data, schema, table, store, access, shown, further)
+        return _stored(*given, contributor=contributor, scan=scan, fetch_limit=size_of(fetch_limit))
     if contributor is not None:
         raise InputError("contributors have rows of stored tables", hint="say with store= where the table rests")
     return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
@@ -70,6 +73,7 @@ def _stored(
     *,
     contributor: str | None,
     scan: bool,
+    fetch_limit: int,
 ) -> StoredSession:
     from cleave.store.locate import open_stores  # noqa: PLC0415 - what a frame or a file does without
     from cleave.store.session import StoredSession  # noqa: PLC0415
@@ -81,7 +85,13 @@ def _stored(
     stores = open_stores(store, lambda: aws_session(target.profile, target.region))
     if not target.remote:
         prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
-    return StoredSession(name, stores, access, shown, others, contributor=contributor, embedded=embedded, scan=scan)
+    return StoredSession(
+        *(name, stores, access, shown, others),
+        contributor=contributor,
+        embedded=embedded,
+        scan=scan,
+        fetch_limit=fetch_limit,
+    )
 
 
 def access_to(key: str | Path | None, passphrase: PassphraseLike | None) -> Access:

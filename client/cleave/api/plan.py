@@ -16,6 +16,6 @@ class Plan:
     description: Description
 
     def __repr__(self) -> str:
-        from cleave.cli.report import plan_text  # noqa: PLC0415
+        from cleave.cli.plan import plan_lines  # noqa: PLC0415
 
-        return plan_text(self.description)
+        return plan_lines(self.description)

@@ -16,7 +16,6 @@ import typer
 from cleave.cli import console, passphrase
 from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
 from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
-from cleave.cli.bench import bench
 from cleave.cli.contributors import contributor_commands
 from cleave.cli.early import begin
 from cleave.cli.group import Group, Serve, Settings, narrowed
@@ -27,6 +26,7 @@ from cleave.cli.options import (
     AwsProfile,
     Digits,
     Endpoint,
+    FetchLimit,
     Functions,
     InsecureHttp,
     JobMachine,
@@ -105,7 +105,6 @@ def create_cli(
     add_stored_commands(app)
     app.add_typer(contributor_commands(), name="contributor")
     app.command()(serve)
-    app.command()(bench)
     return narrowed(app, words)
 
 
@@ -121,23 +120,26 @@ def plan(
     contributor: Contributor = None,
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
+    fetch_limit: FetchLimit = "1GB",
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show everything, not six lines.")] = False,
     pad: Pad = False,
     digits: Digits = 9,
 ) -> None:
     """Show what a question would send where.
 
-    Also how exact its answer would be and what each service would see. Nothing is sent, and no key is needed but that
-    of a stored table.
+    Six lines: what leaves, to whom, how much, what each learns, which way and why, and one sentence to sign.
+    --verbose adds every column, way and lesson, and how exact the answer would be. Nothing is sent, and no key is
+    needed but that of a stored table.
     """
     asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
     planner: Planner | None = ctx.obj.planner
     if planner is not None:
         begin(planner, asked, cloud_only=cloud_only)
     asked = asked.begun()
-    from cleave.cli.report import plan_json, plan_text  # noqa: PLC0415
+    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
 
     access = Access(key, passphrase.current(passphrase_fd))
@@ -146,10 +148,12 @@ def plan(
         contributor=contributor,
         planner=planner,
         scan=not no_scan,
+        fetch_limit=fetch_limit,
     ) as session:
         plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
-    console.out(plan_json(description) if as_json else plan_text(description))
+    shown = plan_json if as_json else plan_text if verbose else plan_lines
+    console.out(shown(description))
 
 
 def query(
@@ -164,6 +168,7 @@ def query(
     contributor: Contributor = None,
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
+    fetch_limit: FetchLimit = "1GB",
     job: JobMachine = None,
     stop_job: StopJob = False,
     key: KeyPath = DEFAULT_KEY,
@@ -221,6 +226,7 @@ def query(
         contributor=contributor,
         planner=settings.planner,
         scan=not no_scan,
+        fetch_limit=fetch_limit,
         machine=job,
     ) as session:
         sql = asked.question(session.schema, session.name)

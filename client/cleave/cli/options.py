@@ -51,6 +51,15 @@ NoScan = Annotated[
         help="Fetch a stored table's rows rather than tell the sensitive service which to add up together.",
     ),
 ]
+FetchLimit = Annotated[
+    str,
+    typer.Option(
+        "--fetch-limit",
+        metavar="SIZE",
+        help="Fetch at most so many bytes of a stored table's rows: 500MB, 2GiB. More are scanned where the table was "
+        "put with --scan, else the question is refused.",
+    ),
+]
 JobMachine = Annotated[
     str | None,
     typer.Option(

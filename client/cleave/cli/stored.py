@@ -20,9 +20,9 @@ from cleave.cli.key import Json, KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Region, Timeout
 from cleave.cli.place import Contributor, Name, Store, open_place, opened_tables
 from cleave.printable import printable
-from cleave.quantities import counted, sized
+from cleave.quantities import counted, size_of, sized
 from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT, Access, Bars, Session
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
     from cleave.sql.beside import Planner
@@ -52,6 +52,7 @@ def open_session(
     planner: Planner | None = None,
     *,
     scan: bool = True,
+    fetch_limit: str | None = None,
     machine: str | None = None,
 ) -> Session | StoredSession:
     """Over files, or over the table of that name in `store`, which may take `seconds` to be opened: all of its rows, or
@@ -72,6 +73,7 @@ def open_session(
             raise typer.BadParameter("--job goes with a stored table")
         return Session(table, access, embedded, bars, others, planner)
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+    from cleave.store.choice import FETCH_LIMIT  # noqa: PLC0415
     from cleave.store.session import StoredSession  # noqa: PLC0415
 
     describe_key(access.key)  # a missing key is told before a store is asked
@@ -82,8 +84,16 @@ def open_session(
         contributor=contributor,
         embedded=embedded,
         scan=scan,
+        fetch_limit=FETCH_LIMIT if fetch_limit is None else _size_of(fetch_limit),
         machine=_open_machine(machine, profile, region) if machine is not None else None,
     )
+
+
+def _size_of(limit: str) -> int:
+    try:
+        return size_of(limit)
+    except InputError as error:
+        raise typer.BadParameter(f"--fetch-limit {limit}: {error.message}; {error.hint}") from None
 
 
 def _open_machine(arn: str, profile: str | None, region: str | None) -> Machine:

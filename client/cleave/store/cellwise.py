@@ -41,7 +41,6 @@ class StoredPlan(QueryPlan):
     over_cells: bool = True
     scans: bool = False
     cloud_only: bool = False
-    most_groups: int | None = None  # of a scan: where there are more another way is quicker
 
     @property
     def fetches(self) -> bool:

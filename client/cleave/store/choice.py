@@ -1,49 +1,35 @@
-"""Which way a question over a stored table goes: the quickest of the totals of its cells, rows that are fetched, and a
-scan, by what each is estimated to take (cleave.store.works, cleave.model.cost).
+"""Which way a question over a stored table goes: a rule of bytes that `plan` states (docs/stored.md).
 
-In this order each tells a store or a service more than the one before, so a later one is taken where it is clearly
-quicker. How many groups a scan has nobody knows before the plain service is asked: it is planned as if there were one,
-and given up where there turn out to be more than it is the quickest way for.
+Totals of cells where they answer, unless they take over four times the bytes of the rows; else rows, up to a limit of
+bytes; else a scan where the table has one; else the question is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from cleave.model.cost import Prices, Work
-from cleave.model.ways import Cost, Way
+from cleave.quantities import counted, sized
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.uncut import Uncut
 from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.kept import KeptTotals
 from cleave.store.rowwise import SummedRows
-from cleave.store.scan import MOST_RESULTS
+from cleave.store.scan import answer_of_scan, most_groups, too_large
 from cleave.store.stored import Stored
-from cleave.store.works import LEAST_OF_A_SCAN, least_of_rows, work_of
+from cleave.store.works import groups_of, least_of_rows, rows_work, work_of
 from cleave.table.schema import Schema
+from cleave.ways import Cost, Way, Work, cost_of
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
-QUICKER = "fetching the rows that are selected is quicker than the totals of all cells"
-TIMES, SECONDS = 1.2, 0.01  # what a way that tells more must be quicker by
+FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
+TOTALS_BYTES = 4  # times the bytes of the rows: totals that take more are not read
+FETCH_LIMIT = 1_000_000_000  # bytes of rows that are fetched for one question, where nothing else is said
 
 Plan = StoredPlan | LocalPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A way to answer a question, and what it takes."""
-
-    plan: Plan
-    work: Work
-    cost: Cost
-
-    @property
-    def name(self) -> str:
-        return name_of(self.plan)
 
 
 def name_of(plan: Plan) -> str:
@@ -56,61 +42,75 @@ def name_of(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Of one version of the table `name`. `services`: there are some; `scan`: sums of rows may be asked for;
-    `job`: by a job, whatever else there is.
+    """The ways over one version of the table `name`. `services`: there are some; `scan`: sums of rows may be asked for;
+    `job`: by a job, whatever else there is. `fetch_limit`: bytes of rows that may be fetched.
     """
 
     stored: Stored
     name: str
     others: Mapping[str, Schema]
-    prices: Prices
     services: bool
+    elsewhere: bool
     scan: bool
     job: bool
+    fetch_limit: int = FETCH_LIMIT
 
     def chosen(self, sql: str, *, cloud_only: bool) -> Plan:
         """Raises QueryRefused, and what reading the list of cells and indexes may."""
-        base = self._first(sql, cloud_only=cloud_only)
-        others = list(self._others(base, sql, cloud_only=cloud_only))
-        if not others:
-            return base
-        found = [self.candidate(base, pad=False)]
-        for least, make in others:  # what cannot be quicker is not even planned, nor an index read for it
-            if _is_worth(self.prices.of(least), _taken(found).cost) and (plan := make()):
-                found.append(self.candidate(plan, pad=False))
-        taken = _taken(found)
-        rest = [each.cost for each in found if each is not taken]
-        if rest and isinstance(taken.plan, StoredPlan) and taken.plan.scans and taken.plan.keys:
-            return replace(taken.plan, most_groups=self._most_groups(taken.plan, min(each.seconds for each in rest)))
-        return taken.plan
-
-    def plans(self, sql: str) -> list[Plan]:
-        """All that answer `sql`, what tells least first. Raises QueryRefused."""
-        base = self._first(sql, cloud_only=False)
-        made = (make() for _, make in self._others(base, sql, cloud_only=False))
-        return [base, *(plan for plan in made if plan)]
-
-    def _first(self, sql: str, *, cloud_only: bool) -> Plan:
-        """From totals as far as they go, else over rows; by a scan where neither may be."""
         base = self._totals(sql, cloud_only=cloud_only)
         if base is None or (self.job and (isinstance(base, LocalPlan) or base.fetches)):
-            return self._scanning(sql, cloud_only=cloud_only) or base or self._refused(sql)
-        return base
+            base = self._scanning(sql, cloud_only=cloud_only) or base or self._refused(sql)
+        elif not cloud_only and (rows := self._fewer_bytes(base, sql)):
+            return rows
+        fetched = rows_work(self.stored, base, pad=False).bytes
+        if fetched <= self.fetch_limit:
+            return base
+        scan = self._scanning(sql, cloud_only=cloud_only)
+        if scan is None or rows_work(self.stored, scan, pad=False).bytes > self.fetch_limit:
+            raise QueryRefused(
+                f"it would fetch {sized(fetched)} of rows, and the limit is {sized(self.fetch_limit)}",
+                hint=f"raise --fetch-limit (fetch_limit= in Python) to {fetched}, or {self._how_to_scan(scan)}",
+            )
+        return scan
 
-    def _others(
-        self, base: Plan, sql: str, *, cloud_only: bool
-    ) -> Iterator[tuple[Work, Callable[[], StoredPlan | LocalPlan | None]]]:
-        """What else may answer what `base` does: the least it takes, and what plans it."""
-        if isinstance(base, StoredPlan) and (base.scans or not (base.fetches or base.parts)):
-            return
-        if isinstance(base, StoredPlan) and base.parts and not cloud_only:
-            yield least_of_rows(self.stored), lambda: self._totals(sql, cloud_only=False, no_totals=QUICKER)
-        if self.scan and self.services:
-            yield LEAST_OF_A_SCAN, lambda: self._scanning(sql, cloud_only=cloud_only)
+    def plans(self, sql: str) -> list[Plan]:
+        """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
+        base = self._totals(sql, cloud_only=False) or self._refused(sql)
+        found = [base]
+        if isinstance(base, StoredPlan) and not (base.fetches or base.parts):
+            return found
+        if isinstance(base, StoredPlan) and base.parts:
+            found.append(self._planned(sql, cloud_only=False, no_totals=FEWER_BYTES))
+        if scan := self._scanning(sql, cloud_only=False):
+            found.append(scan)
+        return found
 
-    def candidate(self, plan: Plan, *, pad: bool) -> Candidate:
-        work = work_of(self.stored, plan, pad=pad, services=self.services)
-        return Candidate(plan, work, self.prices.of(work))
+    def cost(self, plan: Plan, *, pad: bool = False) -> Cost:
+        bucket = self.stored.places[0].startswith("s3://")
+        return cost_of(self.work(plan, pad=pad), bucket=bucket, elsewhere=self.elsewhere)
+
+    def work(self, plan: Plan, *, pad: bool = False) -> Work:
+        return work_of(self.stored, plan, pad=pad, services=self.services)
+
+    def _fewer_bytes(self, base: Plan, sql: str) -> Plan | None:
+        """Rows in place of totals that take over four times their bytes. None: totals are read."""
+        if not (isinstance(base, StoredPlan) and base.parts):
+            return None
+        most = self.work(base).bytes // TOTALS_BYTES
+        if most < least_of_rows(self.stored):  # not even the indexes are read
+            return None
+        rows = self._planned(sql, cloud_only=False, no_totals=FEWER_BYTES)
+        fetched = rows_work(self.stored, rows, pad=False).bytes
+        return rows if fetched < most and fetched <= self.fetch_limit else None
+
+    def _how_to_scan(self, scan: StoredPlan | None) -> str:
+        if scan is not None:
+            return "ask for less: a scan of it fetches rows as well"
+        if not self.services:
+            return "name services that scan (--endpoint) for a table of `cleave put --scan`"
+        if not self.scan:
+            return "leave --no-scan out, for a table of `cleave put --scan`"
+        return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
 
     def _totals(self, sql: str, *, cloud_only: bool, no_totals: str = "") -> Plan | None:
         """None where `cloud_only` and rows are needed."""
@@ -150,58 +150,60 @@ class Chooser:
             return None
         return replace(stored_plan(plan, kept, self.stored.manifest), cloud_only=cloud_only)
 
-    def _most_groups(self, plan: StoredPlan, other: float) -> int:
-        """Up to how many groups a scan takes no more than `other` seconds."""
-        few, many = 1, MOST_RESULTS
-        while few < many:
-            middle = (few + many + 1) // 2
-            work = work_of(self.stored, plan, pad=False, services=self.services, groups=middle)
-            if self.prices.of(work).seconds <= other:
-                few = middle
-            else:
-                many = middle - 1
-        return few
-
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:
         """The ways of the question that `plan` answers, the one it goes first."""
-        mine = self.candidate(plan, pad=pad)
         cloud_only = isinstance(plan, StoredPlan) and plan.cloud_only
-        others = [self.candidate(each, pad=pad) for each in self.plans(plan.sql)]
-        others = [each for each in others if each.name != mine.name]
-        found = [Way(mine.name, mine.cost, True, _why(mine, others, cloud_only=cloud_only))]
-        found += [Way(each.name, each.cost, False, _why_not(mine, each, cloud_only=cloud_only)) for each in others]
+        mine = name_of(plan)
+        others = [each for each in self.plans(plan.sql) if name_of(each) != mine]
+        found = [Way(mine, self.cost(plan, pad=pad), True, self._why(plan, others, cloud_only=cloud_only))]
+        found += [
+            Way(name_of(each), self.cost(each, pad=pad), False, self._why_not(plan, each, cloud_only=cloud_only))
+            for each in others
+        ]
         if not any(each.name.startswith("totals") for each in found):
             found.append(Way("totals", None, False, _no_totals(plan)))
         return found
 
+    def _why(self, plan: Plan, others: list[Plan], *, cloud_only: bool) -> str:
+        name = name_of(plan)
+        if isinstance(plan, StoredPlan) and plan.scans:
+            why = "no row is to be fetched" if cloud_only else "a job scans" if self.job else self._over_the_limit()
+            return f"{why}; {self._bound(plan)}"
+        if cloud_only:
+            return "no row is to be fetched"
+        if not others:
+            return "no other way answers it"
+        if name.startswith("totals"):
+            return f"they answer it and take at most {TOTALS_BYTES} times the bytes of the rows"
+        if any(name_of(each).startswith("totals") for each in others):
+            return f"totals take over {TOTALS_BYTES} times the bytes of the rows"
+        return f"totals do not answer it, and the rows are within the limit of {sized(self.fetch_limit)}"
 
-def _taken(found: Sequence[Candidate]) -> Candidate:
-    taken = found[0]
-    for each in found[1:]:
-        if _is_worth(each.cost, taken.cost):
-            taken = each
-    return taken
+    def _why_not(self, plan: Plan, other: Plan, *, cloud_only: bool) -> str:
+        name = name_of(other)
+        if isinstance(other, StoredPlan) and other.scans:
+            return f"{name_of(plan)} answer it; {self._bound(other)}"
+        if "rows" in name:
+            if cloud_only:
+                return "no row is to be fetched"
+            if rows_work(self.stored, other, pad=False).bytes > self.fetch_limit:
+                return self._over_the_limit()
+            return "a job scans" if self.job else "totals answer it"
+        return f"they take over {TOTALS_BYTES} times the bytes of the rows"
 
+    def _over_the_limit(self) -> str:
+        return f"the rows are more than the limit of {sized(self.fetch_limit)} (--fetch-limit)"
 
-def _is_worth(later: Cost, earlier: Cost) -> bool:
-    return earlier.seconds > max(TIMES * later.seconds, later.seconds + SECONDS)
-
-
-def _why(mine: Candidate, others: Sequence[Candidate], *, cloud_only: bool) -> str:
-    if cloud_only:
-        return "no row is to be fetched"
-    if not others:
-        return "no other way answers it"
-    if all(mine.cost.seconds <= each.cost.seconds for each in others):
-        groups = mine.plan.most_groups if isinstance(mine.plan, StoredPlan) else None
-        return "it is the quickest" + (f", for up to {groups:,} groups" if groups else "")
-    return "it takes hardly longer, and tells less"
-
-
-def _why_not(mine: Candidate, other: Candidate, *, cloud_only: bool) -> str:
-    if cloud_only and "rows" in other.name:
-        return "no row is to be fetched"
-    return "it takes longer" if other.cost.seconds >= mine.cost.seconds else "it saves too little for what it tells"
+    def _bound(self, scan: StoredPlan) -> str:
+        """What a scan may answer at most, and what of it is too large."""
+        groups = groups_of(self.stored, scan)
+        if groups is None:
+            most = most_groups(self.stored, scan)
+            return f"it answers up to {most:,} groups, {sized(answer_of_scan(self.stored, scan, most).bytes)}"
+        answer = answer_of_scan(self.stored, scan, groups)
+        if reason := too_large(answer):
+            return f"too large where there are {groups:,} groups: {reason}"
+        return f"its answer is at most {sized(answer.bytes)} in {counted(answer.calls, 'call')}"
 
 
 def _no_totals(plan: Plan) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cleave.describe import ColumnFate, Description, Leakage, LocalOutput, Parameters, Requests, Takes
-from cleave.model.cache import current
-from cleave.model.ways import Way
+from cleave.describe import ColumnFate, Description, Leakage, LocalOutput, Parameters, Requests
 from cleave.pipeline import Options
 from cleave.quantities import counted
 from cleave.sql.finish.result import FAULTS_ONLY
@@ -18,6 +16,7 @@ from cleave.store.rows import Read
 from cleave.store.scan import plain_columns
 from cleave.store.stored import Stored
 from cleave.table.schema import Kind
+from cleave.ways import Way
 
 SCANNED = (
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "
@@ -38,7 +37,6 @@ def describe_stored(
     ways: Sequence[Way],
     *,
     services: bool,
-    elsewhere: bool,
 ) -> Description:
     """Reads the list of cells, and where rows of some cells would be fetched the indexes that tell where they lie."""
     manifest = stored.manifest
@@ -107,14 +105,9 @@ def describe_stored(
         ),
         places=stored.places,
         ways=tuple(ways),
-        takes=_takes(ways, elsewhere=elsewhere),
+        dollars=next((way.cost.dollars for way in ways if way.taken and way.cost), 0.0),
         trust=f"sums are {FAULTS_ONLY}" if scans else "",
     )
-
-
-def _takes(ways: Sequence[Way], *, elsewhere: bool) -> Takes | None:
-    cost = next((way.cost for way in ways if way.taken), None)
-    return Takes(cost.seconds, cost.memory, cost.dollars, current().source, elsewhere) if cost else None
 
 
 def orders(stored: Stored) -> list[Object]:

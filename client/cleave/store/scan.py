@@ -27,7 +27,7 @@ from cleave.store.scanned import Question, question
 from cleave.store.sources import Part
 from cleave.store.stored import Stored
 from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
-from cleave_shared import rowsets
+from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
@@ -157,7 +157,7 @@ def scan(
 ) -> ScanAnswer:
     """`side_by_side`: calls under way at once.
 
-    Raises ServiceError, StoreError, CheckFailed; ManyGroupsError where the rows themselves are less to read.
+    Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
     """
     selected = select(asking, stored, plan)
     require_few(stored, plan, len(selected.response.counts))
@@ -167,22 +167,60 @@ def scan(
 
 
 class ManyGroupsError(QueryRefused):
-    """Sums of so many groups are too many, or take longer than another way."""
+    """Sums of so many groups are too many for a scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """Bound of what a scan answers: `results` ciphertexts in `calls` calls, `bytes` with the row sets of the plain
+    service, which are `row_sets` bytes.
+    """
+
+    results: int
+    calls: int
+    bytes: int
+    row_sets: int
+
+
+def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
+    """Bound the answer of a scan of `groups` groups."""
+    each = [results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments]
+    filters = 1 + len({source.filter for source in plan.sources if source.filter is not None})
+    row_sets = filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in stored.manifest.segments)
+    calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
+    return AnswerSize(sum(each), calls, sum(each) * limits.MASKED_RESULT_BYTES + row_sets, row_sets)
+
+
+def most_groups(stored: Stored, plan: StoredPlan) -> int:
+    """Most groups that a scan answers."""
+    few, many = 1, MOST_RESULTS
+    while few < many:
+        middle = (few + many + 1) // 2
+        few, many = (middle, many) if too_large(answer_of_scan(stored, plan, middle)) == "" else (few, middle - 1)
+    return few
+
+
+def too_large(answer: AnswerSize) -> str:
+    """What of an answer is too large; "" where nothing is."""
+    if answer.results > MOST_RESULTS:
+        return f"{answer.results:,} sums, at most {MOST_RESULTS:,} are asked for in one question"
+    if answer.row_sets > limits.MAX_RESULT_BYTES:
+        return f"{answer.row_sets:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
+    return ""
 
 
 def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
-    """Raises ManyGroupsError; nothing is known of the number of groups before the plain service has answered."""
-    results = sum(results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments)
-    most = plan.most_groups or groups
-    if groups > max(1, most) or (results > MOST_RESULTS and groups > 1):
+    """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
+    if groups > 1 and (reason := too_large(answer_of_scan(stored, plan, groups))):
         raise ManyGroupsError(
-            f"{groups:,} groups take {results:,} sums: too many, or longer than their rows would",
-            hint="group by something coarser, or leave --cloud-only out",
+            f"{groups:,} groups are too many for a scan: {reason}",
+            hint=f"a scan of this question answers up to {most_groups(stored, plan):,} groups: group by something "
+            "coarser, or raise --fetch-limit so that rows are fetched",
         )
 
 
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
-    """Ciphertexts that come back of a segment of `rows` rows, about: of each lane a check, and partial sums."""
+    """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
     filters = len(parts_of(plan.sources, plan.parts))
     return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 

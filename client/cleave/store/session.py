@@ -10,25 +10,23 @@ stood on is deleted.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.model import cache
-from cleave.model.cost import Prices
-from cleave.model.timings import Timings
 from cleave.pipeline import DEFAULTS, Options, Result, run_local
 from cleave.session import Access, Bars, Silent, require_decided
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.store.answer import answer
 from cleave.store.cellwise import StoredPlan
-from cleave.store.choice import Chooser
+from cleave.store.choice import FETCH_LIMIT, Chooser
 from cleave.store.contributors import min_group_of
 from cleave.store.describe import describe_stored
 from cleave.store.memory import Memory
 from cleave.store.pruning import cells_of_whole
-from cleave.store.scan import CALLS_UNDER_WAY, ManyGroupsError, ScanAnswer, scan
+from cleave.store.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.store.services import Embedded, Services
 from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
@@ -77,6 +75,7 @@ class StoredSession:
         *,
         scan: bool = True,
         machine: Machine | None = None,
+        fetch_limit: int = FETCH_LIMIT,
     ) -> None:
         """`seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
 
@@ -84,6 +83,7 @@ class StoredSession:
         `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
+        `fetch_limit`: bytes of rows that a question may fetch.
         """
         if access is None:
             raise KeyFileError("a stored table is asked under its key, and none was named")
@@ -91,6 +91,7 @@ class StoredSession:
         self._contributor = contributor
         self._scan = scan
         self._machine = machine
+        self._fetch_limit = fetch_limit
         self._bars = bars
         self._others = tuple(others)
         self._stores = stores
@@ -138,29 +139,30 @@ class StoredSession:
         if table is not None:
             table.connection.interrupt()
 
-    def plan(self, sql: str, *, cloud_only: bool = False, scan: bool = True) -> QueryPlan | LocalPlan:
+    def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Each output by the way that answers it: from totals, by the plain service, or over rows that are fetched.
 
-        A StoredPlan, or a LocalPlan where it is answered over rows as a whole. `scan` False: nor by sums of rows that
-        the sensitive service is told the positions of. Raises QueryRefused, and what reading the list of cells may.
+        A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises QueryRefused, and what reading
+        the list of cells may.
         """
         with self._within():
-            return self._of_one_version(lambda: self.chooser(scan=scan).chosen(sql, cloud_only=cloud_only))
+            return self._of_one_version(lambda: self.chooser().chosen(sql, cloud_only=cloud_only))
 
     def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what tells services and stores least comes first."""
         with self._within():
             return self._of_one_version(lambda: self.chooser().plans(sql))
 
-    def chooser(self, *, scan: bool = True) -> Chooser:
+    def chooser(self) -> Chooser:
         return Chooser(
             self._stored,
             self.name,
             {each.name: each.schema for each in self._others},
-            Prices(self._stored.places[0].startswith("s3://"), self._services.elsewhere, cache.current()),
             services=self._services.there,
-            scan=scan and self._scan,
+            elsewhere=self._services.elsewhere,
+            scan=self._scan,
             job=self._machine is not None,
+            fetch_limit=self._fetch_limit,
         )
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
@@ -218,14 +220,10 @@ class StoredSession:
                         from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                         return scan_by_job(remote, self._stores.sensitive, stored, plan, job, progress, deadline)
-                    least = CALLS_UNDER_WAY if self._services.elsewhere else Timings.cores()
+                    least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
                     return scan(remote, stored, plan, progress, min(CALLS_UNDER_WAY, least))
 
                 return answer(stored, mine, options, deadline, progress, self._at_work, ask_plain, ask_scan)
-        except ManyGroupsError:
-            if mine.cloud_only:
-                raise
-            return self._answer(self.chooser(scan=False).chosen(mine.sql, cloud_only=False), options, deadline)
         finally:
             stored.stop()
             stored.remote = None
@@ -266,9 +264,7 @@ class StoredSession:
             mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
             guarded = self._guarded(options)
             ways = self.chooser().ways(mine, pad=guarded.pad)
-            return describe_stored(
-                self._stored, mine, guarded, ways, services=self._services.there, elsewhere=self._services.elsewhere
-            )
+            return describe_stored(self._stored, mine, guarded, ways, services=self._services.there)
 
         with self._within():
             return self._of_one_version(described)

@@ -69,8 +69,6 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
 def _call(step: Call, own: Links, note: Note) -> Answered:
     (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
     asked = wire.load(ScanRequest, content, wire.FRAMES_TYPE)
-    if asked.pack is not None:
-        raise WireError("pack: answers of a job are added up, and so come one by one")
     return _kept(
         step, own, wire.dump_frames(answer_scan(asked, note, step.set, own), wire.mark(content, wire.FRAMES_TYPE))
     )

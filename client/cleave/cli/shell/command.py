@@ -16,6 +16,7 @@ from cleave.cli.options import (
     AwsProfile,
     Digits,
     Endpoint,
+    FetchLimit,
     Functions,
     InsecureHttp,
     MinGroup,
@@ -61,6 +62,7 @@ def shell(
     contributor: Contributor = None,
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
+    fetch_limit: FetchLimit = "1GB",
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     strict: Strict = False,
@@ -104,7 +106,10 @@ def shell(
     bars = ClearedBars(bars_of(settings))
     where = (store, profile, region)
     opened = open_session(
-        first, access, settings.embedded, bars, further, *where, contributor=contributor, scan=not no_scan
+        *(first, access, settings.embedded, bars, further, *where),
+        contributor=contributor,
+        scan=not no_scan,
+        fetch_limit=fetch_limit,
     )
     with opened as session:
         if console.is_terminal(sys.stdin):

@@ -105,11 +105,11 @@ class Shell:
         return result
 
     def _plan(self, sql: str) -> None:
-        from cleave.cli.report import plan_text  # noqa: PLC0415
+        from cleave.cli.plan import plan_lines  # noqa: PLC0415
 
         session, asking = self._session, self._asking
         plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        console.out(plan_text(self._do(lambda: session.describe(plan, asking.options))))
+        console.out(plan_lines(self._do(lambda: session.describe(plan, asking.options))))
 
     def _report(self, path: Path) -> None:
         last = self._last

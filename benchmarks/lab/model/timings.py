@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cleave.model.operations import SHARED, Counts, Operation
+from benchmarks.lab.model.operations import SHARED, Counts, Operation
 from cleave_shared.dataclass import dataclass
 
 

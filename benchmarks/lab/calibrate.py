@@ -1,4 +1,4 @@
-"""How long the operations of `cleave.model` take on this machine: what `cleave bench --calibrate` measures.
+"""How long the operations of `benchmarks.lab.model` take on this machine: what `make bench-model` measures first.
 
 Those on ciphertexts are timed one by one, and what others take is guessed from the shipped timings by how this machine
 compares at these. Then questions over files and stored tables that are made for it are asked, by every way there is,
@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cleave.bench import suite
-from cleave.bench.asked import Asked, of_files, of_stores
-from cleave.bench.coefficients import coefficients
+from benchmarks import suite
+from benchmarks.lab.asked import Asked, of_files, of_stores
+from benchmarks.lab.coefficients import coefficients
+from benchmarks.lab.model.fit import fitted
+from benchmarks.lab.model.operations import Operation
+from benchmarks.lab.model.timings import SHIPPED, Timings
 from cleave.ckks.key_file import create_key
-from cleave.model.fit import fitted
-from cleave.model.operations import Operation
-from cleave.model.timings import SHIPPED, Timings
 from cleave.store.services import Embedded
 from cleave_shared.params import SUM60_PACK
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from benchmarks.lab.model.cost import Work
+from benchmarks.lab.model.operations import Operation
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
 from cleave.ckks.packing import Packing, bytes_of_chunk
-from cleave.model.cost import Work
-from cleave.model.operations import Operation
+from cleave.describe import _sending
+from cleave.pipeline import DEFAULTS
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.table import Table
 from cleave_shared import limits
+from cleave_shared.params import SUM60_PACK
 
 # Bytes, fitted to the peaks of 22 commands (`make bench-model` compares):
 TABLE_VALUE = 10.3  # of a value of the table, in DuckDB; 9 of a number, 11 and more of a text
@@ -18,6 +21,16 @@ _PLAIN, _PLAIN_ROW = 14_000_000, 31  # of the plain half: its process, and a row
 _COPIES, _UNDER_WAY = 4, 4 * limits.MAX_BODY_BYTES  # of requests that are under way
 
 _ALONE = 1_250_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one thread
+
+
+def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
+    """Count what answering a question over files takes. Raises as `cleave.describe.describe_plan` does."""
+    if isinstance(plan, LocalPlan):
+        return work_here(table, plan)
+    sending = _sending(table, plan, streams, DEFAULTS, SUM60_PACK)
+    groups = len(sending.halves.keys)
+    sending.halves.close()
+    return work_of_files(table, sending.plan, sending.packing, groups, sending.plain, len(sending.parts))
 
 
 def work_of_files(

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.model.cost import Prices, Work
-from cleave.model.operations import Operation
-from cleave.model.timings import Timings
+from benchmarks.lab.model.cost import Prices, Work
+from benchmarks.lab.model.operations import Operation
+from benchmarks.lab.model.timings import Timings
 from cleave_shared.dataclass import dataclass
 
 Vector = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Generated questions over two stored tables, and every way each is answered by: for the planner's test and benchmark.
+"""Generated questions over two stored tables, and every way each is answered by: for the planner's test and benchmarks.
 
 `visits` has few cells, plain columns that are no `by` columns, room for scans and two segments; `meters` is stored by
 meter and hour, so that a few rows are a cell of their own.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +17,6 @@ import duckdb
 
 from cleave.local.embedded import embedded_services
 from cleave.session import Access, Silent
-from cleave.store.cellwise import StoredPlan
 from cleave.store.choice import Plan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
@@ -190,9 +189,6 @@ def questions(count: int) -> Iterator[tuple[Table, str]]:
             yield table, sql
 
 
-def ways(session: StoredSession, sql: str, most_groups: int = 64) -> list[Plan]:
-    """Every way, whatever it takes; but a scan of more groups is given up as a session would give it up."""
-    return [
-        replace(plan, most_groups=most_groups) if isinstance(plan, StoredPlan) and plan.scans else plan
-        for plan in session.ways(sql)
-    ]
+def ways(session: StoredSession, sql: str) -> list[Plan]:
+    """Every way, whatever it takes."""
+    return session.ways(sql)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cleave.describe import work_of
-from cleave.model.cost import Work
-from cleave.model.fit import Sample
+from benchmarks.lab.model.cost import Work
+from benchmarks.lab.model.files import work_of
+from benchmarks.lab.model.fit import Sample
+from benchmarks.lab.model.stored import work_of as work_of_stored
 from cleave.pipeline import REQUESTS_UNDER_WAY
 from cleave.session import Access, Session, Silent
 from cleave.store.cellwise import StoredPlan
@@ -26,7 +27,6 @@ from cleave.store.put import append, put
 from cleave.store.scan import ManyGroupsError
 from cleave.store.services import Embedded
 from cleave.store.session import StoredSession, open_tables
-from cleave.store.works import work_of as work_of_stored
 from cleave.table.lazy import of_files as lazy_of_files
 from cleave.table.schema import Schema, load_schema
 from cleave.table.table import open_table

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cleave.bench.timing import RUNS, SECONDS, Clock, Timing, time_of
+from benchmarks.lab.timing import RUNS, SECONDS, Clock, Timing, time_of
 from cleave_shared.dataclass import dataclass
 
 # In the order of a table. "Encrypt" is of a plaintext that is encoded, "load" of bytes that are in memory. The last, of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.bench.primitive import PRIMITIVES, Primitive, WrongResultError, measured
-from cleave.bench.timing import Timing, clock_seconds, time_of
+from benchmarks.lab.primitive import PRIMITIVES, Primitive, WrongResultError, measured
+from benchmarks.lab.timing import Timing, clock_seconds, time_of
 
 READ = 0.001  # what this clock takes to be read
 

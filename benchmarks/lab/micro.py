@@ -8,24 +8,24 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.lab.coefficients import NOISE, Integers, row_mask, throw_away
+from benchmarks.lab.primitive import Family, Primitive
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
-from cleave.bench.coefficients import NOISE, Integers, throw_away
-from cleave.bench.primitive import Family, Primitive
 from cleave.ckks.cipher import Cipher
 from cleave_shared import seal
 from cleave_shared.masking import MaskEvaluator
-from cleave_shared.moments import SENTINELS, row_mask
+from cleave_shared.moments import SENTINELS
 from cleave_shared.params import SUM60_PACK, Profile
 
 CHUNKS = 64  # about half a million values
 GROUPS = 20
 PAIRS = 16
 FINISHED = 1_000
-MICRO = ("aligned sum", "masked sum", "moment pair", "ring packing", "variance finish")
+MICRO = ("aligned sum", "masked sum", "moment pair", "variance finish")
 _GUARD = 16  # bits above the noise
 _VALUES = 1 << 16
 _SEED = 13
@@ -82,7 +82,7 @@ def _each(sums: _Sums) -> Iterator[tuple[Primitive, str]]:
 
     bounds = np.linspace(0, sums.usable, GROUPS + 1).astype(int).tolist()
     spans = list(itertools.pairwise(bounds))
-    masks = [row_mask(sums.ring.degree, 1, [span]) for span in spans]
+    masks = [row_mask(sums.ring.degree, *span) for span in spans]
 
     def are_sums(made: list[bytes]) -> bool:
         got = sums.cipher.decrypt(made)[:, 0]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cleave.bench.primitive import Family, Primitive
-from cleave.bench.scheme import Scheme, context_of, expanded, in_place, into
+from benchmarks.lab.primitive import Family, Primitive
+from benchmarks.lab.scheme import Scheme, context_of, expanded, in_place, into
 from cleave_shared import seal
 
 # Degree, bits of the primes with the special one last, log2 of the scale. Each is 128-bit secure with published keys

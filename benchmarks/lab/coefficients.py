@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.bench.primitive import Family, Primitive
-from cleave.bench.scheme import Scheme, expanded, in_place, into
+from benchmarks.lab.primitive import Family, Primitive
+from benchmarks.lab.scheme import Scheme, expanded, in_place, into
 from cleave.ckks.cipher import Cipher, generate
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.masking import MaskEvaluator
-from cleave_shared.moments import row_mask
 from cleave_shared.params import Profile
 
 _LARGEST = 1 << 20
@@ -51,7 +50,7 @@ def coefficients(profile: Profile) -> Family:
     constant = np.zeros(ring.degree, np.int64)
     constant[0] = _FACTOR  # a product with it can be told without a convolution
     third = ring.degree // 3
-    mask = row_mask(ring.degree, 1, [(0, third)])
+    mask = row_mask(ring.degree, 0, third)
     galois = scheme.galois([_ELEMENT])
 
     def encoded(polynomials: Integers) -> list[Any]:
@@ -133,6 +132,14 @@ def coefficients(profile: Profile) -> Family:
         Primitive("encrypt to be added", lambda: pair, cipher.encrypt_to_add, are_pair, _TOGETHER),
     )
     return Family(profile.name, profile.degree, profile.prime_bits, primitives)
+
+
+def row_mask(degree: int, start: int, stop: int) -> Integers:
+    """The polynomial that brings the sum of the coefficients `start` to `stop` to coefficient 0."""
+    mask = np.zeros(degree, np.int64)
+    mask[degree - np.arange(max(start, 1), stop)] = -1
+    mask[0] = start == 0
+    return mask
 
 
 def rotated(polynomial: Integers) -> Integers:

@@ -1,7 +1,8 @@
 """What a way to answer a question takes: bytes, requests, seconds, dollars and memory.
 
-Seconds of this machine's and the services' processors are counts of operations times their timings (`cleave.model`);
-what the network takes is assumed. Prices are those of docs/deploy.md, S3's GET beside them: list prices of us-east-1.
+Seconds of this machine's and the services' processors are counts of operations times their timings (see
+`benchmarks.lab.model.operations` and `.timings`). What the network takes is assumed. Prices are those of
+docs/deploy.md, S3's GET beside them: list prices of us-east-1.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from cleave.model.operations import Counts, Operation, added
-from cleave.model.timings import Timings
-from cleave.model.ways import Cost
+from benchmarks.lab.model.costs import Cost
+from benchmarks.lab.model.operations import Counts, Operation, added
+from benchmarks.lab.model.timings import Timings
 from cleave_shared.dataclass import dataclass
 
 NETWORK_BYTES = 12.5e6  # a second, between here and a bucket: 100 Mbit/s, assumed
