@@ -189,6 +189,16 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
             session.plan("SELECT MEDIAN(bill) FROM trial")
 
 
+def test_padding_is_held_to_the_limit(session: StoredSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--pad reads all rows, which may be more than those that the plan was chosen by."""
+    monkeypatch.setattr(choice, "rows_work", lambda *_, pad: Work([choice.FETCH_LIMIT + 1 if pad else 1]))
+    with session:
+        plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
+        assert len(session.ask(plan).result.rows) == 1
+        with pytest.raises(QueryRefused, match="it would fetch 1 GB of rows"):
+            session.ask(plan, Options(pad=True))
+
+
 def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     world.put("ward", scan=True, segment_rows=300)
     stored = world.stored()

@@ -62,16 +62,26 @@ class Chooser:
             base = self._scanning(sql, cloud_only=cloud_only) or base or self._refused(sql)
         elif not cloud_only and (rows := self._fewer_bytes(base, sql)):
             return rows
-        fetched = rows_work(self.stored, base, pad=False).bytes
-        if fetched <= self.fetch_limit:
+        if self._fetched(base) <= self.fetch_limit:
             return base
         scan = self._scanning(sql, cloud_only=cloud_only)
-        if scan is None or rows_work(self.stored, scan, pad=False).bytes > self.fetch_limit:
+        if scan is None or self._fetched(scan) > self.fetch_limit:
+            self.require_within(base, pad=False, scan=scan)
+            raise TypeError("rows over the limit, and not")
+        return scan
+
+    def require_within(self, plan: Plan, *, pad: bool, scan: StoredPlan | None = None) -> None:
+        """Raises QueryRefused where `plan` fetches more than the limit."""
+        fetched = self._fetched(plan, pad=pad)
+        if fetched > self.fetch_limit:
             raise QueryRefused(
                 f"it would fetch {sized(fetched)} of rows, and the limit is {sized(self.fetch_limit)}",
                 hint=f"raise --fetch-limit (fetch_limit= in Python) to {fetched}, or {self._how_to_scan(scan)}",
             )
-        return scan
+
+    def _fetched(self, plan: Plan, *, pad: bool = False) -> int:
+        """Bytes of rows that are fetched."""
+        return rows_work(self.stored, plan, pad=pad).bytes
 
     def plans(self, sql: str) -> list[Plan]:
         """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
@@ -100,7 +110,7 @@ class Chooser:
         if most < least_of_rows(self.stored):  # not even the indexes are read
             return None
         rows = self._planned(sql, cloud_only=False, no_totals=FEWER_BYTES)
-        fetched = rows_work(self.stored, rows, pad=False).bytes
+        fetched = self._fetched(rows)
         return rows if fetched < most and fetched <= self.fetch_limit else None
 
     def _how_to_scan(self, scan: StoredPlan | None) -> str:
@@ -186,7 +196,7 @@ class Chooser:
         if "rows" in name:
             if cloud_only:
                 return "no row is to be fetched"
-            if rows_work(self.stored, other, pad=False).bytes > self.fetch_limit:
+            if self._fetched(other) > self.fetch_limit:
                 return self._over_the_limit()
             return "a job scans" if self.job else "totals answer it"
         return f"they take over {TOTALS_BYTES} times the bytes of the rows"

@@ -15,6 +15,7 @@ from cleave.store.pruning import cells_of, cells_of_whole
 from cleave.store.rows import Read
 from cleave.store.scan import plain_columns
 from cleave.store.stored import Stored
+from cleave.store.works import columns_read
 from cleave.table.schema import Kind
 from cleave.ways import Way
 
@@ -131,7 +132,8 @@ def _fetched(
         columns, cells = plan.fetched_columns, None if options.pad else cells_of(stored, plan.where)
         ordered = not all(each.exact for each in plan.local)
     else:
-        columns, cells, ordered = plan.columns, None if options.pad else cells_of_whole(stored, plan), True
+        columns, ordered = tuple(columns_read(stored, plan)), True
+        cells = None if options.pad else cells_of_whole(stored, plan)
     reads += stored.rows.reads(stored.rows.needed(columns, ordered=ordered), cells)
     if cells is None:
         return columns, ["which of the stored columns are fetched, all of their rows"]

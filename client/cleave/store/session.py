@@ -31,6 +31,7 @@ from cleave.store.services import Embedded, Services
 from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
 from cleave.store.tables import LostError, Tables
+from cleave.store.works import columns_read
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import InputError, KeyFileError, ServiceError
@@ -201,6 +202,8 @@ class StoredSession:
         return replace(asked, min_group=asked.min_group or self.min_group)
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options, deadline: Deadline) -> Result:
+        if options.pad and isinstance(plan, LocalPlan | StoredPlan):
+            self.chooser().require_within(plan, pad=True)  # more rows than the plan was chosen by
         if isinstance(plan, LocalPlan):
             if self._machine:
                 self._job(plan)
@@ -286,8 +289,7 @@ class StoredSession:
 
     def _ask_rows(self, plan: LocalPlan, options: Options, deadline: Deadline) -> Result:
         with self._bars() as progress:
-            # a join may name a column that it does not read, as USING does
-            names = [each.name for each in self.schema.columns] if plan.others else plan.columns
+            names = columns_read(self._stored, plan)
             cells = None if options.pad else cells_of_whole(self._stored, plan)
             table = self._stored.rows.table(names, ordered=True, progress=progress, cells=cells, deadline=deadline)
             with table:

@@ -5,7 +5,7 @@ The list of cells is read, and where rows of some cells would be fetched the ind
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
 def rows_work(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool) -> Work:
     """What `plan` reads of rows."""
     if isinstance(plan, LocalPlan):
-        columns, ordered = plan.columns, True
+        columns, ordered = columns_read(stored, plan), True
         cells = None if pad else cells_of_whole(stored, plan)
     elif plan.fetches:
         columns, ordered = plan.fetched_columns, not all(each.exact for each in plan.local)
@@ -47,6 +47,11 @@ def rows_work(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool) -> Wor
     else:
         return NOTHING
     return Work([each.bytes for each in stored.rows.reads(stored.rows.needed(columns, ordered=ordered), cells)])
+
+
+def columns_read(stored: Stored, plan: LocalPlan) -> Sequence[str]:
+    """The columns whose rows are fetched. A join may name a column that it does not read, as USING does."""
+    return [each.name for each in stored.schema.columns] if plan.others else plan.columns
 
 
 def least_of_rows(stored: Stored) -> int:
