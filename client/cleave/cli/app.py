@@ -43,6 +43,7 @@ from cleave.cli.options import (
 )
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
 from cleave.cli.place import AskedStore, Contributor
+from cleave.cli.scans import scan_commands
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
@@ -103,6 +104,7 @@ def create_cli(
     app.command()(query)
     app.command()(shell)
     add_stored_commands(app)
+    app.add_typer(scan_commands(), name="scan")
     app.add_typer(contributor_commands(), name="contributor")
     app.command()(serve)
     return narrowed(app, words)

@@ -134,6 +134,17 @@ class SegmentWriter:
             places.tobytes(),
         )
 
+    def for_scans(self, table: Table, manifest: Manifest, segment: Segment) -> Begun:
+        """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
+        halves = Halves(table, selection(manifest, _arguments(manifest)))
+        *values, numbers = halves.values()
+        halves.close()
+        measures = manifest.measures
+        parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
+        secret = _secret_order(halves.counts)
+        words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
+        return Begun(segment, words, numbers.values.astype(np.uint32)[secret].tobytes())
+
     def finish(
         self, begun: Begun, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
     ) -> Segment:

@@ -1,0 +1,34 @@
+"""Rows for scans of a table that is stored already: added, asked and dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.owner_key import OwnerKey
+from cleave.session import Silent
+from cleave.store.folder import Folder
+from cleave.store.scans import add_scan, drop_scan
+from cleave_shared.errors import InputError
+from tests.store.trial import World
+
+
+def test_rows_for_scans_are_those_of_a_put_with_scan(tmp_path: Path, key: OwnerKey) -> None:
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward", appended=1)
+    before = world.tables.open("trial").manifest
+    added = add_scan(world.tables, world.stores, "trial", Silent())
+    world.tables.sweep(added)
+    stored = world.stored()
+    for segment in stored.manifest.segments:
+        assert segment.scan is not None
+        assert len(segment.scan.lanes) == stored.row_lanes.count
+        assert sorted(stored.order(segment).tolist()) == list(range(segment.rows))
+    with pytest.raises(InputError, match="already"):
+        add_scan(world.tables, world.stores, "trial", Silent())
+    dropped = drop_scan(world.tables, "trial")
+    world.tables.sweep(dropped)
+    assert dropped.manifest.objects() == before.objects()
+    with pytest.raises(InputError, match="no rows for scans"):
+        drop_scan(world.tables, "trial")
