@@ -78,11 +78,14 @@ class Halves:
             self.counts: NDArray[np.int64] = np.array([rows])
             self.keys: list[Texts] = [()]
             return
-        self._run(f"CREATE OR REPLACE TABLE selected AS {select}")
+        source = f"({select})"
+        if self._arguments:  # their values are taken from it
+            self._run(f"CREATE OR REPLACE TABLE selected AS {select}")
+            source = "selected"
         named = ", ".join(self._keys)
         self._run(
             f"CREATE OR REPLACE TABLE grouped AS SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, * "
-            f"FROM (SELECT {named}, count(*) AS size FROM selected GROUP BY {named})"
+            f"FROM (SELECT {named}, count(*) AS size FROM {source} GROUP BY {named})"
         )
         self.local = self._local()
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
