@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
@@ -12,8 +13,7 @@ _FILLED: dict[Hashable, Path] = {}
 def filled(arguments: Hashable, fill: Callable[[Path], object]) -> Path:
     """Folder that `fill` filled when it was first wanted for these arguments. Nothing may change it."""
     if arguments not in _FILLED:
-        folder = root / str(len(_FILLED))
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=root))
         fill(folder)
         _FILLED[arguments] = folder
     return _FILLED[arguments]

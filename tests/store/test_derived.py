@@ -22,9 +22,8 @@ from cleave.store.session import StoredSession
 from cleave.store.storage import ConflictError
 from cleave.table.lazy import of_files
 from cleave.table.schema import Kind, dump_schema, load_schema, read_schema
-from cleave_shared.errors import InputError, QueryRefused
+from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
-from tests.store.asking import planned
 from tests.store.trial import SAMPLE, World, truth
 
 DERIVED = """
@@ -34,7 +33,6 @@ reason = "what is left"
 
 [derived.dose]
 sql = "weight * 2.5"
-moments = 1
 
 [derived.who]
 sql = "lower(ward) || email"
@@ -53,11 +51,11 @@ def schema_file(tmp_path: Path) -> Path:
 
 def test_a_schema_keeps_them(schema_file: Path) -> None:
     schema = load_schema(schema_file)
-    assert [(each.name, each.type, each.columns, each.moments) for each in schema.derived] == [
-        ("net", "DECIMAL(18,4)", ("bill",), 2),
-        ("dose", "DOUBLE", ("weight",), 1),
-        ("who", "VARCHAR", ("email", "ward"), 2),
-        ("day", "VARCHAR", ("admitted",), 2),
+    assert [(each.name, each.type, each.columns) for each in schema.derived] == [
+        ("net", "DECIMAL(18,4)", ("bill",)),
+        ("dose", "DOUBLE", ("weight",)),
+        ("who", "VARCHAR", ("email", "ward")),
+        ("day", "VARCHAR", ("admitted",)),
     ]
     assert read_schema(tomllib.loads(dump_schema(schema), parse_float=Decimal), "x") == schema
     assert schema.hash() == load_schema(SAMPLE / "patients.schema.toml").hash()  # no row is other for it
@@ -74,9 +72,8 @@ def test_a_schema_keeps_them(schema_file: Path) -> None:
         ('[derived.x]\nsql = "age FROM t"', "[derived.x] sql: is not one expression"),
         ('[derived.x]\nsql = "(SELECT age)"', "[derived.x] sql: DuckDB refuses it"),
         ("[derived.x]\nsql = 3", "[derived.x] sql: must be text"),
-        ("[derived.x]\nmoments = 1", "[derived.x] sql: is missing"),
-        ('[derived.x]\nsql = "age"\nmoments = 3', "[derived.x] moments: must be 1"),
-        ('[derived.x]\nsql = "age"\nmoments = true', "[derived.x] moments: must be 1"),
+        ('[derived.x]\nreason = "so"', "[derived.x] sql: is missing"),
+        ('[derived.x]\nsql = "age"\nmoments = 1', "[derived.x]: does not know the key 'moments'"),
         ('[derived.x]\nsql = "age"\nkind = "plain"', "[derived.x]: does not know the key 'kind'"),
         ('[derived.AGE]\nsql = "age"', "[derived.AGE] sql: there is a column of that name"),
         ('[derived.NET]\nsql = "age"', "[derived.NET]: is no name, or differs"),
@@ -89,12 +86,6 @@ def test_a_wrong_one_is_refused_with_its_place(schema_file: Path, wrong: str, sa
     with pytest.raises(InputError) as error:
         load_schema(schema_file)
     assert str(error.value).startswith(f"{schema_file}: {said}")
-
-
-def test_moments_are_of_encrypted_columns(schema_file: Path) -> None:
-    schema_file.write_text(schema_file.read_text().replace("[columns.ward]", "[columns.ward]\nmoments = 1"))
-    with pytest.raises(InputError, match=r"\[columns.ward\] moments: only of encrypted"):
-        load_schema(schema_file)
 
 
 OVER_A_FILE = [
@@ -144,13 +135,11 @@ def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path:
 def test_totals_are_kept_of_numbers_over_encrypted_columns(world: World, schema_file: Path) -> None:
     world.put("ward", "admitted", schema=schema_file)
     measures = world.stored().manifest.measures
-    assert [(each.name, each.square) for each in measures if each.derived] == [("net", True), ("dose", False)]
-    answer = world.ask("SELECT SUM(net), STDDEV(net), SUM(dose) FROM trial WHERE day < '2025-02-01'").result
+    assert [each.name for each in measures if each.derived] == ["net", "dose"]
+    answer = world.ask(
+        "SELECT SUM(net), STDDEV(net), SUM(dose), STDDEV(dose) FROM trial WHERE day < '2025-02-01'"
+    ).result
     assert {column.source for column in answer.columns} == {"encrypted"}
-    with pytest.raises(QueryRefused, match="squares of dose are not kept"):
-        world.ask("SELECT STDDEV(dose) FROM trial")
-    late = planned(world.stored(), "SELECT STDDEV(dose) FROM trial")
-    assert "squares of dose are not kept" in late.outputs[0].reason
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key
-from cleave.store.contribution import folder_of
+from cleave.store.contribution import folder_of, names_of
 from cleave.store.manifest import Object
 from cleave.store.storage import ForeignError
 from cleave_shared.errors import CheckFailed
@@ -141,12 +141,12 @@ def test_every_command_refuses_a_store_that_holds(cli: Cli, attacked: Attacked, 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most < 2 << 20, "KiB: the 6 GB were read"
 
 
-def test_folders_of_keys_and_contributors_are_not_followed_by_drop(cli: Cli, attacked: Attacked) -> None:
+def test_folders_of_contributors_are_not_followed_by_drop(cli: Cli, attacked: Attacked) -> None:
     """Nor is a folder of the other half."""
     table = attacked.world.tables()[0].folder("trial")
     manifest = attacked.world.open().manifest
     theirs = folder_of(manifest.table_id, attacked.world.identity("north").public)
-    for place in (f"s/{table.replace('tables', 'keys', 1)}", f"s/{theirs}", f"p/{theirs}", f"p/{table}"):
+    for place in (f"s/{theirs}", f"p/{theirs}", f"p/{table}"):
         link = attacked.world.root / place
         link.parent.mkdir(exist_ok=True)
         aside = link.rename(link.with_name("aside")) if link.exists() else None
@@ -160,31 +160,28 @@ def test_folders_of_keys_and_contributors_are_not_followed_by_drop(cli: Cli, att
             aside.rename(link)
 
 
-def contributed_plain(attacked: Attacked) -> Path:
-    identity = attacked.world.identity("north").public
-    folder = attacked.world.root / "p" / folder_of(attacked.world.open().manifest.table_id, identity)
-    (path,) = (each for each in folder.iterdir() if each.name != ".lock")
-    return path
-
-
 def _hard_link(attacked: Attacked, path: Path) -> None:
     os.link(attacked.canary, path)
 
 
-def test_collect_copies_nothing_into_the_plain_store_before_it_compared_it(cli: Cli, attacked: Attacked) -> None:
-    plain = contributed_plain(attacked)
-    content = plain.read_bytes()
-    own = attacked.world.root / "p" / attacked.world.tables()[0].folder("trial")
+@pytest.mark.parametrize("of", ["manifest", "column"])
+@pytest.mark.parametrize("by", [lambda a, path: path.symlink_to(a.canary), lambda _, path: os.mkfifo(path), _hard_link])
+def test_collect_takes_nothing_of_an_object_that_is_not_the_contributors(
+    cli: Cli, attacked: Attacked, by: Callable[[Attacked, Path], object], of: str
+) -> None:
+    world = attacked.world
+    head, _ = world.contributions("north").head()
+    assert head is not None
+    (entry,) = head.parts
+    named = names_of(entry, world.sensitive().read(entry.names.name))
+    path = world.root / "s" / (entry.manifest.name if of == "manifest" else named[0])
+    own = world.root / "p" / world.tables()[0].folder("trial")
     before = set(own.iterdir())
-    for by in (lambda a, path: path.symlink_to(a.canary), lambda _, path: os.mkfifo(path), _hard_link):
-        _replaced(by)(attacked, plain)
-        code, told = attacked.run(cli, "collect")
-        assert (code, "contributor 'north'" in told) == (7, True), told
-        assert set(own.iterdir()) == before
-        plain.unlink()
-        plain.write_bytes(content)
+    _replaced(by)(attacked, path)
     code, told = attacked.run(cli, "collect")
-    assert code == 0, told
+    assert (code, "contributor 'north'" in told) == (7, True), told
+    assert set(own.iterdir()) == before
+    assert world.open().manifest.rows == OWN.count("\n")
 
 
 def test_a_bit_that_flips_on_the_way_is_read_once_more(attacked: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +198,7 @@ def test_a_bit_that_flips_on_the_way_is_read_once_more(attacked: Attacked, monke
         return bytes(content)
 
     monkeypatch.setattr(type(stores.sensitive), "read", flipped)
-    objects = [opened.manifest.cells, opened.manifest.segments[0].index, opened.manifest.segments[0].lanes[0][0]]
+    objects = [opened.manifest.cells, opened.manifest.segments[0].index, opened.manifest.segments[0].columns[0].object]
     assert all(isinstance(each, Object) for each in objects)
     for read in (lambda: tables.open("trial"), *(lambda each=each: tables.read(each) for each in objects)):
         flips = iter([True])

@@ -30,7 +30,7 @@ def argument(type_: str, decimals: int | None, lower: float | None, upper: float
 
 def check_moments(given_: Argument, values: Values, exact: list[Fraction | None]) -> None:
     """Every cell's sum and sum of squares about the centre lie within their bounds of the exact ones."""
-    measure = measures.measure_of("x", given_, values, square=True)
+    measure = measures.measure_of("x", given_, values)
     parts = measures.values_of(measure, values)
     centre = measures.facts(measure).centre
     kept = {part: as_integers(measures.totals(words, RUNS)) for part, words in parts.items()}
@@ -81,7 +81,7 @@ def test_totals_of_integers(values: list[int | None]) -> None:
 
 def test_a_double_beyond_what_the_table_was_made_for() -> None:
     first = Values(np.linspace(1.0, 2.0, ROWS), None)
-    measure = measures.measure_of("x", argument("DOUBLE", None, None, None), first, square=True)
+    measure = measures.measure_of("x", argument("DOUBLE", None, None, None), first)
     measures.values_of(measure, Values(np.full(ROWS, 100.0), None))
     with pytest.raises(InputError, match="farther out"):
         measures.values_of(measure, Values(np.full(ROWS, 1e6), None))

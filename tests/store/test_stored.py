@@ -50,21 +50,15 @@ def test_segments_are_cut(world: World) -> None:
     check(answer.rows, answer.bounds, truth(check_one))
 
 
-@pytest.mark.parametrize(("lossless", "scan"), [(False, False), (True, False), (True, True)])
-def test_rows_come_back(world: World, lossless: bool, scan: bool) -> None:
-    world.put("ward", lossless=lossless, scan=scan, segment_rows=250)
+@pytest.mark.parametrize("scan", [False, True])
+def test_rows_come_back(world: World, scan: bool) -> None:
+    world.put("ward", scan=scan, segment_rows=250)
     stored = world.stored()
     names = [column.name for column in stored.schema.columns]
     wanted = truth(f"SELECT {', '.join(names)} FROM trial")
     with stored.rows.table(names, ordered=True) as table:
         found = table.connection.execute(f"SELECT {', '.join(names)} FROM {table.relation}").fetchall()
-    assert len(found) == len(wanted)
-    for row, expected in zip(found, wanted, strict=True):
-        for name, value, exact in zip(names, row, expected, strict=True):
-            if name == "weight" and not lossless and exact is not None:
-                assert value == pytest.approx(exact, rel=1e-12)
-            else:
-                assert value == exact
+    assert found == wanted
 
 
 @pytest.mark.parametrize("names", [["age"], ["ward"], ["bill", "ward"], ["admitted", "age"], ["email"], []])
@@ -104,9 +98,7 @@ def test_the_column_is_named_that_rows_cannot_be_added_for(before: str, after: s
 
 
 @pytest.mark.parametrize("kind", ["plain", "encrypted"])
-@pytest.mark.parametrize(
-    "name", ["Number of the cell", "cell of the row", "whether the row is fetched", "row of the segment"]
-)
+@pytest.mark.parametrize("name", ["Number of the cell", "row of the segment", "File_row_number"])
 def test_names_that_tables_have_here_are_refused(world: World, tmp_path: Path, name: str, kind: str) -> None:
     """A cell's number was read in the place of such a column's value."""
     (tmp_path / "t.csv").write_text(f"g,{name}\n1,20\n1,30\n")

@@ -14,9 +14,10 @@ from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, new_id
 from cleave.store.memory import Memory
+from cleave.store.sealed import padded
 from cleave.store.storage import ConflictError, Storage, StoreError
 from cleave.store.tables import Tables
-from cleave.store.vault import Vault, padded
+from cleave.store.vault import Vault
 from cleave_shared.errors import CheckFailed, InputError
 
 
@@ -26,11 +27,12 @@ def tables(storage: Storage, key: OwnerKey, tmp_path: Path) -> Tables:
 
 
 def put(tables: Tables, key: OwnerKey, name: str = "trial", **changes: object) -> Manifest:
-    """The manifest of a table without rows, its cells' object written."""
+    """The manifest of a table without rows, the objects of its cells and its secret written."""
     table_id = new_id()
-    cells = tables.seal(tables.folder(name), Vault(key, table_id), b"cells")
+    folder, vault = tables.folder(name), Vault(key, table_id)
+    cells, secret = tables.seal(folder, vault, "cells", b"cells"), tables.seal(folder, vault, "ckks", b"secret")
     settled = {"table": name, "table_id": table_id, "version": 1, "profile": "p", "schema_toml": "", "by": ()}
-    settled |= {"measures": (), "lossless": False, "cells": cells, "segments": (), "history": ()}
+    settled |= {"measures": (), "sealed": (), "secret": secret, "cells": cells, "segments": (), "history": ()}
     return Manifest.model_validate({**settled, **changes})
 
 
@@ -40,7 +42,7 @@ def test_what_is_committed_is_opened(tables: Tables, key: OwnerKey) -> None:
     tables.commit(manifest, None)
     opened = tables.open("TRIAL")
     assert opened.manifest == manifest
-    assert tables.unseal(opened.vault, manifest.cells) == b"cells"
+    assert tables.unseal(opened.vault, "cells", manifest.cells) == b"cells"
 
 
 def test_a_second_table_of_that_name_does_not_take_its_place(tables: Tables, key: OwnerKey) -> None:
@@ -54,8 +56,8 @@ def test_of_two_writers_the_second_is_told(tables: Tables, key: OwnerKey) -> Non
     opened = tables.commit(first, None)
     tables.commit(first.model_copy(update={"version": 2}), opened.head)
     with pytest.raises(ConflictError):
-        tables.commit(first.model_copy(update={"version": 2, "lossless": True}), opened.head)
-    assert not tables.open("trial").manifest.lossless
+        tables.commit(first.model_copy(update={"version": 2, "profile": "other"}), opened.head)
+    assert tables.open("trial").manifest.profile == "p"
 
 
 def test_an_older_head_is_not_believed(tables: Tables, key: OwnerKey, storage: Storage) -> None:
@@ -122,22 +124,26 @@ def test_a_damaged_object_is_told(tables: Tables, key: OwnerKey, storage: Storag
         "flipped": bytes(content),
         "truncated": bytes(content[:-1]),
         "empty": b"",
-        "swapped": opened.vault.seal(f"{tables.folder('trial')}/{new_id()}", b"cells"),
+        "swapped": opened.vault.seal("cells", f"{tables.folder('trial')}/{new_id()}", b"cells"),
     }
     if damage != "lost":
         storage.write(manifest.cells.name, put_back[damage])
     with pytest.raises(CheckFailed, match="lost" if damage == "lost" else "damaged"):
-        tables.unseal(opened.vault, manifest.cells)
+        tables.unseal(opened.vault, "cells", manifest.cells)
 
 
-def test_a_sealed_object_opens_in_its_own_place_only(key: OwnerKey) -> None:
+def test_a_sealed_object_opens_in_its_own_place_and_for_its_purpose_only(key: OwnerKey) -> None:
     vault = Vault(key, new_id())
-    sealed = vault.seal("one", b"content")
-    assert vault.open("one", sealed) == b"content"
-    for wrong in (lambda: vault.open("two", sealed), lambda: Vault(key, new_id()).open("one", sealed)):
+    sealed = vault.seal("rows", "one", b"content")
+    assert vault.open("rows", "one", sealed) == b"content"
+    for wrong in (
+        lambda: vault.open("rows", "two", sealed),
+        lambda: vault.open("cells", "one", sealed),
+        lambda: Vault(key, new_id()).open("rows", "one", sealed),
+    ):
         with pytest.raises(CheckFailed):
             wrong()
-    assert vault.seal("one", b"content") != sealed
+    assert vault.seal("rows", "one", b"content") != sealed
 
 
 def test_pseudorandom_bytes_follow_from_key_table_and_label(key: OwnerKey, other_key: OwnerKey) -> None:
@@ -157,12 +163,15 @@ def test_a_sealed_objects_size_tells_little(key: OwnerKey) -> None:
     vault, lengths = Vault(key, new_id()), set()
     for length in range(0, 40_000, 97):
         content = secrets.token_bytes(length)
-        sealed = vault.seal("name", content)
-        assert vault.open("name", sealed) == content
+        sealed = vault.seal("rows", "name", content)
+        assert vault.open("rows", "name", sealed) == content
         assert length <= len(sealed) <= max(600, 1.13 * length + 100)
         lengths.add(len(sealed))
     assert len(lengths) < 120
-    assert len({len(vault.seal("name", bytes(100))), len(vault.seal("name", secrets.token_bytes(400)))}) == 1
+    assert (
+        len({len(vault.seal("rows", "name", bytes(100))), len(vault.seal("rows", "name", secrets.token_bytes(400)))})
+        == 1
+    )
     assert [padded(size) for size in (512, 513, 1000, 1 << 20, (1 << 20) + 1)] == [512, 544, 1024, 1 << 20, 1081344]
 
 
@@ -184,10 +193,10 @@ def test_no_name_can_be_read_in_the_store(tables: Tables, key: OwnerKey, storage
 
 def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     opened = tables.commit(put(tables, key), None)
-    tables.seal(tables.folder("trial"), opened.vault, b"left behind")
+    tables.seal(tables.folder("trial"), opened.vault, "cells", b"left behind")
     newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
     assert tables.sweep(newer) == 2  # and the manifest of version 1
-    assert tables.unseal(newer.vault, newer.manifest.cells) == b"cells"
+    assert tables.unseal(newer.vault, "cells", newer.manifest.cells) == b"cells"
     last = tables.commit(newer.manifest.model_copy(update={"version": 3}), newer.head)
     assert tables.sweep(last) == 1
 
@@ -195,12 +204,12 @@ def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Sto
 def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: OwnerKey) -> None:
     """Whatever was there before a commit is of writers who will be told to try again; what came after it stays."""
     first = tables.commit(put(tables, key), None)
-    early = tables.seal(tables.folder("trial"), first.vault, b"of one who read version 1")
+    early = tables.seal(tables.folder("trial"), first.vault, "cells", b"of one who read version 1")
     second = tables.commit(first.manifest.model_copy(update={"version": 2}), first.head)
-    late = tables.seal(tables.folder("trial"), second.vault, b"of one who read version 2")
+    late = tables.seal(tables.folder("trial"), second.vault, "cells", b"of one who read version 2")
     third = tables.commit(second.manifest.model_copy(update={"version": 3, "cells": late}), second.head)
     tables.sweep(second)  # late itself
-    assert tables.unseal(third.vault, tables.open("trial").manifest.cells) == b"of one who read version 2"
+    assert tables.unseal(third.vault, "cells", tables.open("trial").manifest.cells) == b"of one who read version 2"
     with pytest.raises(ConflictError):
         tables.commit(first.manifest.model_copy(update={"version": 2, "cells": early}), first.head)
 
@@ -228,16 +237,16 @@ def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Ta
 
     def read() -> None:
         with tables.changing(opened):
-            tables.unseal(opened.vault, opened.manifest.cells)
+            tables.unseal(opened.vault, "cells", opened.manifest.cells)
 
     read()
-    cells = tables.seal(tables.folder("trial"), opened.vault, b"other cells")
+    cells = tables.seal(tables.folder("trial"), opened.vault, "cells", b"other cells")
     newer = tables.commit(opened.manifest.model_copy(update={"version": 2, "cells": cells}), opened.head)
     tables.sweep(newer)
     with pytest.raises(ConflictError, match="by somebody else"):
         read()
     with pytest.raises(CheckFailed, match="lost"), tables.changing(newer):
-        tables.unseal(opened.vault, opened.manifest.cells)
+        tables.unseal(opened.vault, "cells", opened.manifest.cells)
 
 
 class Deaf:
