@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.ckks.public_key import PublicKey, public_side
+from cleave.ckks.public_key import PublicKey, open_sealed, public_side
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.collect import News, collect
 from cleave.store.contribute import Contributions
-from cleave.store.contribution import Head
+from cleave.store.contribution import ContributedSegment, Entry, Head, PartManifest, context_of, dump_head
 from cleave.store.contributors import register
 from cleave.store.folder import Folder
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.invitation import invitation_of, invite
 from cleave.store.locate import Stores
+from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.memory import Memory
+from cleave.store.sealed import Place, key_of_object
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import stream_of
 from cleave.table.table import Table, open_table
+from cleave_shared.errors import CheckFailed, InputError
 from tests.store.made import filled
 
 SCHEMA = """
@@ -69,24 +79,26 @@ def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
 class World:
     """A store, its owner (whose key file is `key_file`) and contributors by name."""
 
+    schema_text, header = SCHEMA, HEADER
+
     def __init__(self, root: Path, key_file: Path) -> None:
         self.root = root
         self.key_file = key_file
         self.said: list[str] = []  # to contributors
         self.key: OwnerKey = open_key(key_file, None)
         root.mkdir(parents=True, exist_ok=True)
-        (root / "schema.toml").write_text(SCHEMA)
+        (root / "schema.toml").write_text(self.schema_text)
         self.schema: Schema = load_schema(root / "schema.toml")
 
     def copy(self, to: Path) -> World:
         shutil.copytree(self.root, to)
-        return World(to, self.key_file)
+        return type(self)(to, self.key_file)
 
     def stores(self) -> Stores:
         return Stores(Folder(self.root / "s"), Folder(self.root / "p"))
 
     def table(self, rows: str) -> Table:
-        (path := self.root / "rows.csv").write_text(HEADER + rows)
+        (path := self.root / "rows.csv").write_text(self.header + rows)
         return open_table([path], self.schema)
 
     # the owner's
@@ -153,3 +165,94 @@ class World:
 
     def sensitive(self) -> Storage:
         return self.stores().sensitive
+
+
+class Forger:
+    """A contributor who put rows, and then signs whatever it makes of its part."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._name = name
+        self._public = world.public()
+        self.invitation = invitation_of(self._public, "trial")
+        contributions = world.contributions(name)
+        self.folder = contributions.folder
+        head, _ = contributions.head()
+        assert head is not None
+        self.head = head
+
+    def context(self, part: str, name: str, changed: Mapping[str, str] = MappingProxyType({})) -> str:
+        """What a part is sealed for, as the owner expects it but for what is `changed`."""
+        key = self._world.identity(self._name).public
+        expected = {
+            "owner": self._public.fingerprint,
+            "table_id": self.invitation.table_id,
+            "contributor": key,
+            "registration": self.invitation.registration_of(key),
+            "terms": self.invitation.terms,
+            "part": part,
+            "name": name,
+        }
+        return context_of(**{**expected, **changed})
+
+    def part(self) -> dict[str, Any]:
+        """The first part that was put, as JSON has it."""
+        entry = self.head.parts[0]
+        content = self._world.sensitive().read(entry.manifest.name)
+        opened = open_sealed(self._world.key, self.context(entry.id, entry.manifest.name), content, 1 << 27)
+        found: dict[str, Any] = json.loads(opened)
+        return found
+
+    def block(self, part: dict[str, Any], column: str, content: bytes) -> None:
+        """Seal `content` as the one block of a column of the first segment."""
+        found = PartManifest.model_validate(part)
+        number = [each.name for each in found.columns].index(column)
+        segment: ContributedSegment = found.segments[0]
+        name = f"{self.folder}/{new_id()}"
+        place = Place(found.table_id, name[-32:], segment.id, found.columns[number], segment.rows)
+        nonce = os.urandom(12)
+        key = key_of_object(bytes.fromhex(found.key), name)
+        sealed = nonce + AESGCM(key).encrypt(nonce, content, place.bound(0))
+        self._world.sensitive().write(name, sealed)
+        lengths = () if place.column.width else (len(sealed),)
+        self._world.sensitive().delete([segment.columns[number].object.name])
+        stored = Sealed(object=described(name, sealed), lengths=lengths)
+        part["segments"][0]["columns"][number] = json.loads(stored.model_dump_json())
+
+    def show(self, part: dict[str, Any], changed: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Put `part` in place of the first. `changed`: what it is sealed for, other than the owner expects."""
+        replaced = self.head.parts[0]
+        self._world.sensitive().delete([replaced.manifest.name, replaced.names.name])
+        part_id, name = part.get("id", new_id()), f"{self.folder}/{new_id()}"
+        sealed = self._public.seal(self.context(part_id, name, changed), json.dumps(part).encode())
+        self._world.sensitive().write(name, sealed)
+        objects = [each["object"]["name"] for segment in part["segments"] for each in segment["columns"]]
+        listed = json.dumps([each.rpartition("/")[2] for each in objects if each.startswith(self.folder)]).encode()
+        names = f"{self.folder}/{new_id()}"
+        self._world.sensitive().write(names, listed)
+        entry = Entry(id=part_id, manifest=described(name, sealed), names=described(names, listed))
+        self.sign((entry,))
+
+    def sign(self, parts: tuple[Entry, ...], folder: str = "", **changed: object) -> None:
+        """A head with these parts, in `folder` (none given: its own)."""
+        head = self.head.model_copy(update={"parts": parts, **changed})
+        place = f"{folder or self.folder}/head"
+        self._world.sensitive().delete([place])
+        self._world.sensitive().write(place, dump_head(head, self._world.identity(self._name).sign(head.signed())))
+
+
+def refuses(world: World, match: str, *, name: str = "north", others: int = 1) -> CheckFailed | InputError:
+    """Collect what is there: the part of contributor `name` is refused, the rows of `others` are taken in."""
+    before = world.open().manifest
+    with pytest.raises((CheckFailed, InputError), match=f"contributor '{name}': .*{match}") as raised:
+        world.collect()
+    manifest = world.open().manifest
+    assert not [each for each in manifest.segments if each.contributor == name]
+    assert len(manifest.segments) == len(before.segments) + others
+    (who,) = (each for each in manifest.contributors if each.name == name)
+    assert [each.segments for each in who.parts] == [()]
+    assert world.collect() == [], "what was refused is not tried again"
+    table = world.tables()[0].folder("trial")
+    there = {each for store in world.stores().apart() for each in store.names(table)}
+    assert len(there - manifest.objects()) == 2, "head and manifest: nothing of what was refused was left there"
+    return raised.value

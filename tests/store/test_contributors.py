@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -13,7 +12,6 @@ from cleave.session import Access, Silent
 from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.derive import derive
-from cleave.store.invitation import invite
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.session import StoredSession
@@ -47,15 +45,11 @@ def registered(world: World) -> None:
         world.register(name)
 
 
-def taken_in(world: World, *, trust_rows: bool = False) -> None:
+def taken_in(world: World) -> None:
     registered(world)
     world.contribute("north", NORTH)
     world.contribute("south", SOUTH)
-    world.collect(trust_rows=trust_rows)
-
-
-def taken_in_on_trust(world: World) -> None:
-    taken_in(world, trust_rows=True)
+    world.collect()
 
 
 @pytest.fixture
@@ -69,11 +63,8 @@ def joined(tmp_path: Path, key_file: Path) -> World:
     return kept(tmp_path / "world", key_file, taken_in)
 
 
-@pytest.mark.parametrize("make", [taken_in, taken_in_on_trust])
-def test_rows_of_contributors_are_asked_as_the_owners(
-    tmp_path: Path, key_file: Path, make: Callable[[World], None]
-) -> None:
-    world = kept(tmp_path / "world", key_file, make)
+def test_rows_of_contributors_are_asked_as_the_owners(joined: World) -> None:
+    world = joined
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
     with world.stored().rows.table(["ward", "sex", "age", "bill", "weight", "name"], ordered=True) as table:
         found = table.connection.execute(f"SELECT * FROM {table.relation} ORDER BY name").fetchall()
@@ -113,8 +104,14 @@ def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2 + SOUTH, SUMS)
 
 
-def test_a_contributor_that_is_not_registered_counts_for_nothing(world: World) -> None:
-    world.contribute("east", NORTH)
+def test_a_contributor_that_is_not_registered_puts_nothing(world: World) -> None:
+    with pytest.raises(InputError, match="does not name this identity") as raised:
+        world.contribute("east", NORTH)
+    assert "cleave contributor add" in (raised.value.hint or "")
+    world.register("east")
+    before = world.public()
+    contributors.remove(world.tables()[0], "trial", "east", keep_rows=False)
+    world.contribute("east", NORTH, public=before)
     assert world.collect() == []
     assert world.open().manifest.rows == 3
 
@@ -162,16 +159,18 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
 
 def test_removing_a_contributor(joined: World) -> None:
     tables, _ = joined.tables()
+    invited = joined.public()
     contributors.remove(tables, "trial", "north", keep_rows=True)
     contributors.remove(tables, "trial", "south", keep_rows=False)
     assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
-    joined.contribute("north", SOUTH)
+    joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []
     stored = Stored(tables, tables.open("trial"), joined.key, "north")
     assert stored.manifest.rows == 2
     joined.register("north")
     with pytest.raises(CheckFailed, match="taken in before"):
         joined.collect()
+    assert joined.open().manifest.rows == 5
 
 
 def test_names_of_contributors(world: World) -> None:
@@ -196,7 +195,7 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "lossless"),
+    ("by", "scan"),
     [
         ((), True),
         (("sex",), False),
@@ -204,10 +203,10 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
         pytest.param(("sex",), True, marks=pytest.mark.slow),
     ],
 )
-def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, lossless: bool) -> None:
+def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: bool) -> None:
     tables, _ = world.tables()
     tables.drop("trial")
-    world.put("", by, lossless=lossless)  # a table of no rows, to which others contribute
+    world.put("", by, scan=scan)  # a table of no rows, to which others contribute
     world.register("north")
     rows = "".join(f"W,{'fm'[i % 2]},{i % 100},{i % 7}.5,{i / 7},N{i}\n" for i in range(200))
     world.contribute("north", rows)
@@ -216,18 +215,7 @@ def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, lossles
     assert ask(world.stored(), sql).result.rows == expected(world, rows, sql)
     with world.stored().rows.table(["weight", "name"], ordered=True) as table:
         found = table.connection.execute(f"SELECT weight, name FROM {table.relation}").fetchall()
-    if lossless:
-        assert [list(row) for row in found] == expected(world, rows, "SELECT weight, name FROM trial")
-
-
-def test_a_table_without_bounds_or_rows_cannot_invite(world: World) -> None:
-    tables, _ = world.tables()
-    tables.drop("trial")
-    world.put("")
-    manifest = world.open().manifest
-    measures = tuple(each.model_copy(update={"lower": None, "upper": None}) for each in manifest.measures)
-    with pytest.raises(InputError, match="column 'weight'"):
-        invite(manifest.model_copy(update={"measures": measures}))
+    assert [list(row) for row in found] == expected(world, rows, "SELECT weight, name FROM trial")
 
 
 def test_the_owner_puts_anew(joined: World) -> None:
@@ -242,8 +230,9 @@ def test_the_owner_puts_anew(joined: World) -> None:
     assert joined.open().manifest.contributors == ()
     joined.register("north")
     joined.contribute("north", NORTH, public=invited, replace=True)
-    with pytest.raises(CheckFailed, match="contributor 'north': a part was made by another invitation"):
+    with pytest.raises(CheckFailed, match="contributor 'north': an object that was sealed for this key") as raised:
         joined.collect()
+    assert "another invitation" in (raised.value.hint or "")
 
 
 def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:

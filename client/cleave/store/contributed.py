@@ -7,7 +7,7 @@ valid UTF-8. What passes is stored again under the owner's keys, so a contributo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -57,26 +57,27 @@ class ContributedRows:
                 self._require_size(segment, number)
 
     def keys(self, by: Sequence[str]) -> Iterator[set[Texts]]:
-        """Segment after segment, the combinations of the `by` columns' values that its rows have."""
+        """Segment after segment, the combinations of the `by` columns' values that its rows have.
+
+        Checks every column, so that all of a part is checked before anything of it is written. Raises CheckFailed,
+        StoreError.
+        """
         texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in by)
         for segment in self._part.segments:
-            if not by:
-                yield {()}
-                continue
-            with self.table(segment, by) as table:
+            with self.table(segment) as table:
+                if not by:
+                    yield {()}
+                    continue
                 yield set(table.connection.execute(f"SELECT DISTINCT {texts} FROM {table.relation}").fetchall())
 
     @contextmanager
-    def table(self, segment: ContributedSegment, names: Collection[str] | None = None) -> Iterator[Table]:
-        """Columns of the rows of a segment (None: all), checked, in their order. Raises CheckFailed, StoreError."""
-        schema = self._schema if names is None else self._schema.only(names)
-        wanted = {each.name for each in schema.columns}
-        numbers = [number for number, each in enumerate(self._part.columns) if each.name in wanted]
-        columns = [self._part.columns[number] for number in numbers]
+    def table(self, segment: ContributedSegment) -> Iterator[Table]:
+        """The rows of a segment, checked, in their order. Raises CheckFailed, StoreError."""
+        columns = self._part.columns
         opened = Opened(columns)
-        for blocks in zip(*(self._blocks(segment, number) for number in numbers), strict=True):
+        for blocks in zip(*(self._blocks(segment, number) for number in range(len(columns))), strict=True):
             opened.append(blocks)
-        with no_table(self._schema.table or "contributed", schema, segment.rows) as table:
+        with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
             connection.register("opened", opened)
             try:

@@ -240,9 +240,11 @@ def _parsed(place: Place, block: int, plain: bytes, most: int) -> Block:
         if len(rest) != rows * column.width:
             raise _damaged()
         return Block(rows, bitmap, rest, None)
+    if len(rest) < 4 * rows:
+        raise _damaged()
     lengths = np.frombuffer(rest[: 4 * rows], np.uint32)
     data = rest[4 * rows :]
-    if len(lengths) != rows or int(lengths.sum(dtype=np.uint64)) != len(data):
+    if int(lengths.sum(dtype=np.uint64)) != len(data):
         raise _damaged()
     return Block(rows, bitmap, data, lengths)
 
