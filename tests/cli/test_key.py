@@ -52,10 +52,8 @@ def test_show_needs_no_passphrase(cli: Cli, key_file: Path) -> None:
     assert facts == {
         "path": str(key_file),
         "key_id": info.key_id,
-        "profile": "sum60-pack",
         "created": info.created,
         "wrapped": False,
-        "suspect": None,
     }
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 
@@ -127,26 +128,31 @@ def _decoded(data: bytes) -> Iterator[bytes]:
                 yield base64.b64decode(part[: len(part) // 4 * 4])
 
 
-@dataclass
 class KeyTraces:
-    """Finds any 32 bytes in a row of a key's secrets, raw, in base64 or in hexadecimal.
+    """Finds any 32 bytes in a row of keys' secrets, raw, in base64 or in hexadecimal.
 
     32 bytes in a row hold a whole block of 16 that starts at a multiple of 16: only those are looked up.
     """
 
-    key: SecretKey
-    _blocks: set[bytes] = field(init=False, repr=False)
+    def __init__(self, owner: OwnerKey) -> None:
+        self.ckks: list[SecretKey] = []
+        self._blocks = _blocks(owner._master)
+        assert len(self._blocks) >= 10
 
-    def __post_init__(self) -> None:
-        self._blocks = set()
-        files = [self.key.secret, seal._unwrap(self.key.secret)]
-        for secret in (*(file[_PUBLIC_HEAD:] for file in files), self.key._master):
-            spelled = [secret, secret.hex().encode(), *(base64.b64encode(secret[shift:]) for shift in range(3))]
-            for text in spelled:
-                self._blocks |= {text[place : place + 16] for place in range(0, len(text) - 15, 16)}
-        # headers and padding are no secret
-        self._blocks = {block for block in self._blocks if len(set(block)) >= 8}
-        assert len(self._blocks) > 1000
+    def add(self, key: SecretKey) -> None:
+        """Look for a CKKS key too."""
+        self.ckks.append(key)
+        found = _blocks(key._master)
+        for file in (key.secret, seal._unwrap(key.secret)):
+            found |= _blocks(file[_PUBLIC_HEAD:])
+        assert len(found) > 1000
+        self._blocks |= found
 
     def found_in(self, data: bytes) -> bool:
         return not self._blocks.isdisjoint(data[place : place + 16] for place in range(len(data) - 15))
+
+
+def _blocks(secret: bytes) -> set[bytes]:
+    spelled = [secret, secret.hex().encode(), *(base64.b64encode(secret[shift:]) for shift in range(3))]
+    found = {text[place : place + 16] for text in spelled for place in range(0, len(text) - 15, 16)}
+    return {block for block in found if len(set(block)) >= 8}  # headers and padding are no secret

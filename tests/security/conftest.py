@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
 from tests.cli.runner import cli
 from tests.functional.conftest import lines
@@ -21,17 +23,31 @@ __all__ = ["cli", "lines"]
 
 @dataclass(frozen=True)
 class WrappedKey:
+    """`traces`: those of this key, and of every CKKS key that is made in this process while a test runs."""
+
     path: Path
-    opened: SecretKey
     traces: KeyTraces
 
 
 @pytest.fixture(scope="session")
-def wrapped(tmp_path_factory: pytest.TempPathFactory) -> WrappedKey:
+def wrapped_key(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OwnerKey]:
     path = tmp_path_factory.mktemp("wrapped") / "key.json"
     create_key(path, PASSPHRASE.encode())
-    key = open_key(path, PASSPHRASE.encode)
-    return WrappedKey(path, key, KeyTraces(key))
+    return path, open_key(path, PASSPHRASE.encode)
+
+
+@pytest.fixture
+def wrapped(wrapped_key: tuple[Path, OwnerKey], monkeypatch: pytest.MonkeyPatch) -> WrappedKey:
+    path, opened = wrapped_key
+    traces, made = KeyTraces(opened), SecretKey.__init__
+
+    def noted(self: SecretKey, *arguments: Any) -> None:
+        made(self, *arguments)
+        if self.secret not in [each.secret for each in traces.ckks]:
+            traces.add(self)
+
+    monkeypatch.setattr(SecretKey, "__init__", noted)
+    return WrappedKey(path, traces)
 
 
 @pytest.fixture(scope="session")

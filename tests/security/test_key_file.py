@@ -79,10 +79,13 @@ DAMAGE = {
     "no lanes": {"kdf.lanes": 0},
     "no number of lanes": {"kdf.lanes": "four"},
     "kdf of another kind": {"kdf": 3},
-    "profile of another kind": {"profile": ["sum60-pack"]},
-    "public key of another kind": {"public_key": 5},
-    "public key that is no base64": {"public_key": "a"},
-    "another public key": {"public_key": "AAAA"},
+    "signing key of another kind": {"signing": 5},
+    "signing key that is no base64": {"signing": "a"},
+    "short signing key": {"signing": "AAAA"},
+    "another signing key": {"signing": "AAAA" * 10 + "AAA="},
+    "floors of another kind": {"floors": []},
+    "floors of nothing": {"floors": {"0" * 32: None}},
+    "another floor": {"floors": {"0" * 32: ["0" * 32, 1]}},
     "secret that is no base64": {"secret": "!"},
     "short secret": {"secret": "AAAA"},
     "another id": {"key_id": "0" * 32},
@@ -104,7 +107,7 @@ def test_a_damaged_key_file_is_told_as_such(name: str, wrapped: WrappedKey, tmp_
     assert PASSPHRASE not in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["", "[]", '"x"', "[" * 100_000, "{", '{"cleave_key": 1}', "\udcff"])
+@pytest.mark.parametrize("text", ["", "[]", '"x"', "[" * 100_000, "{", '{"cleave_key": 2}', "\udcff"])
 def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
     (path := tmp_path / "key.json").write_bytes(text.encode(errors="surrogateescape"))
     for use in (describe_key, lambda path: open_key(path, bytes)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -15,13 +14,13 @@ import pytest
 import zstandard
 from numpy.typing import NDArray
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.segment import _order
+from cleave.store.segment import _secret_order
 from cleave.store.tables import Opened, Tables
 from cleave.table.schema import read_schema
 from cleave.table.table import open_table
@@ -83,7 +82,7 @@ class World:
 
     def fill(self) -> None:
         """Everything that writes."""
-        self.run("put", self.file, "--table", NAME, "--by", BY, "--lossless")
+        self.run("put", self.file, "--table", NAME, "--by", BY, "--scan")
         self.run("put", self.file, "--table", NAME, "--append")
         self.run("derive", NAME, "hiddencount * 2", "--as", "hiddentwice")
 
@@ -120,7 +119,8 @@ def test_the_plain_half_holds_the_plain_columns_and_nothing_else(world: World) -
     assert len(objects) == 2
     for name, content in objects.items():
         columns, footer = plain_columns(world.halves[1] / name)
-        assert columns == {each: world.canaries.cells[each] for each in PLAIN}
+        by_ward = sorted(range(world.canaries.rows), key=world.canaries.cells["plainward"].__getitem__)
+        assert columns == {each: [world.canaries.cells[each][row] for row in by_ward] for each in PLAIN}
         for text in (name.encode(), footer, *readable(content)):
             assert traces(text, world.canaries.sensitive | {PASSPHRASE.encode(), NAME.encode()}) == []
             assert not world.wrapped.traces.found_in(text)
@@ -142,6 +142,10 @@ def test_nothing_is_left_or_said(world: World) -> None:
     world.run("put", world.file, "--table", NAME, code=3)
     spoilt = world.canaries.write(world.places.here, {"hiddencount": "x8273645"})
     world.run("put", spoilt, "--table", "other", code=3)
+    world.cli.environment["CLEAVE_PASSPHRASE"] = "OtherPassCanary-9d"
+    world.run("query", NAME, f"SELECT SUM(hiddenpay) FROM {NAME}", code=5)
+    world.run("show", NAME, code=5)
+    world.cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
     for half in (0, 1):
         for name in world.objects(half):
             path = world.halves[half] / name
@@ -150,7 +154,7 @@ def test_nothing_is_left_or_said(world: World) -> None:
                 path.write_bytes(content[: len(content) // 2] + b"\0" + content[len(content) // 2 + 1 :])
     world.run("verify", NAME, code=7)
     world.run("query", NAME, f"SELECT SUM(hiddenpay) FROM {NAME}", code=7)
-    assert traces(world.said, world.canaries.all) == []
+    assert traces(world.said, world.canaries.all | {b"OtherPassCanary-9d"}) == []
     assert not world.wrapped.traces.found_in(world.said)
     left = {path: content for path, content in world.places.listing().items() if path not in before}
     assert {Path(path).name for path in left} <= {"tables.json", "tables.lock"}
@@ -240,7 +244,7 @@ def test_random_orders_pass() -> None:
     assert all(random_order(rng.permutation(4000)) for _ in range(200))
 
 
-def stored(root: Path, key: SecretKey, rows: int, by: list[str]) -> tuple[Tables, Opened]:
+def stored(root: Path, key: OwnerKey, rows: int, by: list[str]) -> tuple[Tables, Opened]:
     """Rows whose cell alternates and whose values rise, so that an order by any of them would show."""
     path = root / "t.csv"
     path.write_text("cell,value,note\n" + "".join(f"{'ab'[row % 2]},{row},{row}\n" for row in range(rows)))
@@ -251,41 +255,45 @@ def stored(root: Path, key: SecretKey, rows: int, by: list[str]) -> tuple[Tables
     sensitive, plain = Folder(root / "s"), Folder(root / "p")
     tables = Tables(Stores(sensitive, plain), key, Memory(root / "tables.json"))
     with open_table([path], schema) as table:
-        return tables, putting.put(tables, Stores(sensitive, plain), key, table, "t", by, Silent())
+        return tables, putting.put(
+            tables, Stores(sensitive, plain), key, table, "t", by, Silent(), scan=True
+        )
 
 
 @pytest.mark.parametrize("by", [[], ["cell"]])
 def test_ciphertexts_lie_in_an_order_that_the_plain_half_does_not_tell(
-    tmp_path: Path, key: SecretKey, by: list[str]
+    tmp_path: Path, owner: OwnerKey, by: list[str]
 ) -> None:
-    tables, opened = stored(tmp_path, key, 8000, by)
+    tables, opened = stored(tmp_path, owner, 8000, by)
     (segment,) = opened.manifest.segments
-    assert segment.order
-    order = np.frombuffer(tables.unseal(opened.vault, segment.order), np.uint32).astype(np.int64)
-    cells = json.loads(tables.unseal(opened.vault, segment.index))["rows"]
-    ends = list(itertools.accumulate(cells, initial=0))
-    for start, stop in itertools.pairwise(ends):
-        of_cell = order[start:stop]
-        assert random_order(np.argsort(np.argsort(of_cell)))
+    assert segment.scan is not None
+    order = np.frombuffer(tables.unseal(opened.vault, "rows", segment.scan.order), np.uint32).astype(np.int64)
+    assert sorted(order.tolist()) == list(range(8000))
     plain, _ = plain_columns(tmp_path / "p" / segment.plain.name) if segment.plain else ({}, b"")
-    assert plain["note"] == [str(row) for row in range(8000)], "the plain half is in the file's order"
+    notes = np.array(plain["note"], np.int64)
+    in_order = np.arange(8000).reshape(-1, 2).T.ravel() if by else np.arange(8000)
+    assert notes.tolist() == in_order.tolist(), "the plain half is sorted by plain by columns, then as the file was"
+    for cell in (0, 1) if by else (None,):
+        of_cell = order if cell is None else order[notes[order] % 2 == cell]
+        assert random_order(np.argsort(np.argsort(of_cell)))
 
 
 def test_cells_lie_in_random_order() -> None:
     """Neither by key, nor by size, nor by where they appear: every cell is first as often as any other."""
     counts = np.array([1, 2, 3, 4, 5, 6, 7, 8])
+    cells = np.repeat(np.arange(8), counts)
     rounds = 1600
-    orders = np.array([_order(counts).groups for _ in range(rounds)])
+    orders = np.array([list(dict.fromkeys(cells[_secret_order(counts)].tolist())) for _ in range(rounds)])
     expected = rounds / len(counts)
     for place in range(len(counts)):
         seen = np.bincount(orders[:, place], minlength=len(counts))
         assert ((seen - expected) ** 2 / expected).sum() < 45, seen  # chi-square of 7 degrees: 1 in 10 million
 
 
-def test_a_cells_number_does_not_tell_its_key(tmp_path: Path, key: SecretKey) -> None:
+def test_a_cells_number_does_not_tell_its_key(tmp_path: Path, owner: OwnerKey) -> None:
     firsts = set()
     for place in range(12):
         (tmp_path / str(place)).mkdir()
-        tables, opened = stored(tmp_path / str(place), key, 4, ["cell"])
-        firsts.add(json.loads(tables.unseal(opened.vault, opened.manifest.cells))["keys"][0][0])
+        tables, opened = stored(tmp_path / str(place), owner, 4, ["cell"])
+        firsts.add(json.loads(tables.unseal(opened.vault, "cells", opened.manifest.cells))["keys"][0][0])
     assert firsts == {"a", "b"}  # one alone: once in 2,048 times

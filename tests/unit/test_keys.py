@@ -25,9 +25,10 @@ from cleave.ckks.key_file import (
     open_key,
 )
 from cleave.ckks.key_format import ARGON2_MOST, MAX_BYTES
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.errors import KeyFileError
-from cleave_shared.params import SUM60_PACK
+from cleave_shared.params import DEFAULT_PROFILE
 
 
 def never() -> bytes:
@@ -73,9 +74,10 @@ def test_a_wrapped_file_holds_no_secret_in_the_clear(tmp_path: Path) -> None:
     change_passphrase(path, never, b"a new passphrase")
     assert bare[8:24] not in base64.b64decode(json.loads(path.read_text())["secret"])
     opened = open_key(path, lambda: b"a new passphrase")
-    assert opened.secret == bare[32:]
+    assert opened.derive("sign") == OwnerKey(bare).derive("sign")
     change_passphrase(path, lambda: b"a new passphrase", None)
-    assert open_key(path, never).secret == opened.secret
+    assert base64.b64decode(json.loads(path.read_text())["secret"]) == bare
+    assert open_key(path, never).key_id == opened.key_id
 
 
 def test_an_exported_key_is_not_a_key(tmp_path: Path) -> None:
@@ -88,8 +90,8 @@ def test_an_exported_key_is_not_a_key(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda c: c.pop("secret"), "not a Cleave key file"),
-        (lambda c: c.update(cleave_key=2), "version"),
-        (lambda c: c.update(profile="other"), "does not know"),
+        (lambda c: c.update(cleave_key=3), "version"),
+        (lambda c: c.update(floors={"x": ["y", 1]}), "damaged"),
         (lambda c: c.update(secret="!"), "damaged"),
         (lambda c: c.update(key_id="0" * 32), "damaged"),
         (lambda c: c["kdf"].pop("salt"), "damaged"),
@@ -120,24 +122,50 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     assert "cleave key new" in str(caught.value.hint)
 
 
-def test_a_key_is_neither_pickled_nor_shown(key: SecretKey) -> None:
-    with pytest.raises(TypeError):
-        pickle.dumps(key)
-    assert key.key_id in repr(key)
+def test_a_key_is_neither_pickled_nor_shown(key: SecretKey, owner: OwnerKey) -> None:
+    for each in (key, owner):
+        with pytest.raises(TypeError):
+            pickle.dumps(each)
+        assert each.key_id in repr(each)
+        assert repr(each._master[:8]) not in repr(each)
     assert repr(key.secret[:8]) not in repr(key)
 
 
-def test_derived_keys_differ_by_purpose(key: SecretKey) -> None:
-    assert key.derive("sentinel") == key.derive("sentinel") != key.derive("sealed")
+def test_derived_keys_differ_by_purpose(key: SecretKey, owner: OwnerKey) -> None:
+    for each in (key, owner):
+        assert each.derive("sentinel") == each.derive("sentinel") != each.derive("sealed")
 
 
 def test_a_tag_is_an_hmac_under_a_key_of_its_own() -> None:
     """RFC 5869's expansion by hand: the first block of HMAC-SHA256 over the purpose and the number 1."""
     master = bytes(range(32))
-    key = SecretKey("0" * 32, SUM60_PACK, b"secret", master)
-    derived = hmac.digest(master, b"cleave/1/tag\x01", hashlib.sha256)
-    assert key.derive("tag") == derived
-    assert key.tag("schema") == hmac.digest(derived, b"schema", hashlib.sha256)[:16].hex()
+    for key, mark in (
+        (OwnerKey(master), b"cleave/2/"),
+        (SecretKey("0" * 32, DEFAULT_PROFILE, b"secret", master), b"cleave/2/ckks/"),
+    ):
+        derived = hmac.digest(master, mark + b"tag\x01", hashlib.sha256)
+        assert key.derive("tag") == derived
+        assert key.tag("schema") == hmac.digest(derived, b"schema", hashlib.sha256)[:16].hex()
+
+
+def test_every_ckks_key_is_another(key: SecretKey) -> None:
+    """Nothing that is known of one key says anything of the next one."""
+    other = fresh_key(DEFAULT_PROFILE)
+    assert other.key_id != key.key_id
+    assert other.secret != key.secret
+    assert other.derive("sentinel") != key.derive("sentinel")
+
+
+def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    """With no word about damage, and before a passphrase is asked for."""
+    path = tmp_path / "key.json"
+    members = ("key_id", "profile", "created", "kdf", "nonce", "public_key", "secret")
+    path.write_text(json.dumps({"cleave_key": 1, **dict.fromkeys(members, "")}))
+    for use in (lambda: open_key(path, never), lambda: describe_key(path), lambda: change_passphrase(path, never, None)):
+        with pytest.raises(KeyFileError) as caught:
+            use()
+        assert caught.value.message == f"{path}: key file version is not 2"
+        assert caught.value.hint == "it was made by another release: make a new key"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -236,15 +264,13 @@ def test_the_dearest_wrapping_is_read_and_no_dearer_one(name: str, most: int, tm
                 describe_key(path)
 
 
-@pytest.mark.parametrize(("passphrase", "overhead"), [(None, 32), (b"correct horse", 32 + 16)])
-def test_a_secret_has_a_byte_at_least(passphrase: bytes | None, overhead: int, tmp_path: Path) -> None:
-    """Behind the master key and, where it is wrapped, before the tag."""
+@pytest.mark.parametrize(("passphrase", "length"), [(None, 32), (b"correct horse", 32 + 16)])
+def test_a_master_secret_has_32_bytes(passphrase: bytes | None, length: int, tmp_path: Path) -> None:
+    """With the tag behind it where it is wrapped."""
     path = tmp_path / "key.json"
     create_key(path, passphrase)
-    for length, read_as in ((overhead + 1, True), (overhead, False)):
-        path.write_text(json.dumps(read(path) | {"secret": base64.b64encode(bytes(length)).decode()}))
-        if read_as:
-            assert describe_key(path).wrapped == bool(passphrase)
-        else:
-            with pytest.raises(KeyFileError, match="too short"):
-                describe_key(path)
+    assert describe_key(path).wrapped == bool(passphrase)
+    for wrong in (0, length - 1, length + 1):
+        path.write_text(json.dumps(read(path) | {"secret": base64.b64encode(bytes(wrong)).decode()}))
+        with pytest.raises(KeyFileError, match=f"secret is not base64 of {length} bytes"):
+            describe_key(path)

@@ -12,62 +12,58 @@ from typing import Any
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.key_format import read_key_file
+from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, export_public, open_sealed, public_side, read_public_key
-from cleave.ckks.secret_key import SecretKey
 from cleave_shared.errors import CheckFailed, KeyFileError
 
 MOST = 1 << 20
 
 
-def sides(path: Path, invitation: str | None = None) -> tuple[SecretKey, PublicKey]:
+def sides(path: Path, invitation: str | None = None) -> tuple[OwnerKey, PublicKey]:
     create_key(path, None)
     key = open_key(path, None)
-    return key, public_side(key, read_key_file(path).public_key, invitation)
+    return key, public_side(key, invitation)
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[SecretKey, PublicKey]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[OwnerKey, PublicKey]:
     return sides(tmp_path_factory.mktemp("keys") / "key.json", '{"table": "trial"}')
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> tuple[SecretKey, PublicKey]:
+def other(tmp_path_factory: pytest.TempPathFactory) -> tuple[OwnerKey, PublicKey]:
     return sides(tmp_path_factory.mktemp("other") / "key.json")
 
 
-def test_what_is_written_is_read(pair: tuple[SecretKey, PublicKey], tmp_path: Path) -> None:
+def test_what_is_written_is_read(pair: tuple[OwnerKey, PublicKey], tmp_path: Path) -> None:
     key, public = pair
     export_public(key, public, tmp_path / "pub.json")
     assert read_public_key(tmp_path / "pub.json") == public
     content = (tmp_path / "pub.json").read_text()
     assert json.loads(content)["key_id"] == key.key_id == public.key_id
-    secrets = (key.secret, key.derive("sign"), key.derive("box/x25519"), key.derive("box/mlkem/d"))
+    secrets = (key._master, key.derive("sign"), key.derive("box/x25519"), key.derive("box/mlkem/d"))
     assert not any(base64.b64encode(each).decode()[:40] in content for each in secrets)
     with pytest.raises(KeyFileError, match="there already"):
         export_public(key, public, tmp_path / "pub.json")
 
 
 def test_the_fingerprint_is_of_the_keys_alone(
-    pair: tuple[SecretKey, PublicKey], other: tuple[SecretKey, PublicKey]
+    pair: tuple[OwnerKey, PublicKey], other: tuple[OwnerKey, PublicKey]
 ) -> None:
     key, public = pair
-    assert public.fingerprint == public_side(key, public.public).fingerprint
+    assert public.fingerprint == public_side(key).fingerprint
     assert public.fingerprint.startswith("SHA256:")
     theirs = other[1]
-    for mixed in (
-        PublicKey(public.profile, theirs.public, public.box, public.signing),
-        PublicKey(public.profile, public.public, theirs.box, public.signing),
-        PublicKey(public.profile, public.public, public.box, theirs.signing),
-    ):
+    for mixed in (PublicKey(theirs.box, public.signing), PublicKey(public.box, theirs.signing)):
         assert mixed.fingerprint != public.fingerprint
 
 
 DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "box of another": lambda c, o: c.update(box=o["box"]),
-    "public key of another": lambda c, o: c.update(public_key=o["public_key"]),
-    "public key and id of another": lambda c, o: c.update(public_key=o["public_key"], key_id=o["key_id"]),
+    "id of another": lambda c, o: c.update(key_id=o["key_id"]),
     "signing key of another": lambda c, o: c.update(signing=o["signing"]),
+    "signing key and id of another": lambda c, o: c.update(signing=o["signing"], key_id=o["key_id"]),
+    "both keys and id of another": lambda c, o: c.update(box=o["box"], signing=o["signing"], key_id=o["key_id"]),
     "signing key and signature of another": lambda c, o: c.update(signing=o["signing"], signature=o["signature"]),
     "invitation changed": lambda c, _: c.update(invitation='{"table": "others"}'),
     "invitation taken out": lambda c, _: c.update(invitation=None),
@@ -83,7 +79,7 @@ DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_changed_one_is_refused(
-    name: str, pair: tuple[SecretKey, PublicKey], other: tuple[SecretKey, PublicKey], tmp_path: Path
+    name: str, pair: tuple[OwnerKey, PublicKey], other: tuple[OwnerKey, PublicKey], tmp_path: Path
 ) -> None:
     content, theirs = (json.loads(public.dump(key)) for key, public in (pair, other))
     DAMAGES[name](content, theirs)
@@ -92,7 +88,7 @@ def test_a_changed_one_is_refused(
         read_public_key(path)
 
 
-def test_any_flipped_bit_is_found(pair: tuple[SecretKey, PublicKey], tmp_path: Path) -> None:
+def test_any_flipped_bit_is_found(pair: tuple[OwnerKey, PublicKey], tmp_path: Path) -> None:
     rng = random.Random(11)
     whole = pair[1].dump(pair[0]).encode()
     path = tmp_path / "pub.json"
@@ -120,11 +116,11 @@ def json_of(content: bytearray) -> object:
         ("", "not an exported public key"),
         ("[]", "not an exported public key"),
         ("[" * 100_000, "not an exported public key"),
-        ('{"cleave_public_key": 1}', "version is not 2"),
-        ('{"cleave_public_key": true}', "version is not 2"),
-        ('{"cleave_public_key": 2, "cleave_public_key": 2}', "not an exported public key"),
-        ('{"cleave_public_key": 2, "profile": "sum30"}', "does not know"),
-        ('{"cleave_public_key": 2, "profile": []}', "does not know"),
+        ('{"cleave_public_key": 2}', "version is not 3"),
+        ('{"cleave_public_key": true}', "version is not 3"),
+        ('{"cleave_public_key": 3.0}', "version is not 3"),
+        ('{"cleave_public_key": 3, "cleave_public_key": 3}', "not an exported public key"),
+        ('{"cleave_public_key": 3}', "damaged or was changed"),
     ],
 )
 def test_another_file_is_no_public_key(text: str, message: str, tmp_path: Path) -> None:
@@ -143,7 +139,7 @@ def test_a_secret_key_sent_by_mistake_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_sealed_opens_for_the_owner_alone(
-    pair: tuple[SecretKey, PublicKey], other: tuple[SecretKey, PublicKey]
+    pair: tuple[OwnerKey, PublicKey], other: tuple[OwnerKey, PublicKey]
 ) -> None:
     key, public = pair
     sealed = public.seal("an/object", b"content" * 1000)
@@ -162,7 +158,7 @@ def test_what_is_sealed_opens_for_the_owner_alone(
             open_sealed(opener, name, content, MOST)
 
 
-def test_every_flipped_bit_of_a_sealed_object_is_found(pair: tuple[SecretKey, PublicKey]) -> None:
+def test_every_flipped_bit_of_a_sealed_object_is_found(pair: tuple[OwnerKey, PublicKey]) -> None:
     key, public = pair
     rng = random.Random(12)
     sealed = public.seal("an/object", b"content")
@@ -173,7 +169,7 @@ def test_every_flipped_bit_of_a_sealed_object_is_found(pair: tuple[SecretKey, Pu
             open_sealed(key, "an/object", bytes(content), MOST)
 
 
-def test_a_sealed_object_has_a_largest_size(pair: tuple[SecretKey, PublicKey]) -> None:
+def test_a_sealed_object_has_a_largest_size(pair: tuple[OwnerKey, PublicKey]) -> None:
     key, public = pair
     bomb = public.seal("an/object", bytes(MOST + 1))
     assert len(bomb) < 2000

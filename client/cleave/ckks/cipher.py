@@ -1,4 +1,4 @@
-"""Key generation, encryption and decryption: with `cleave.ckks.key_file` the only owner of the secret key."""
+"""Encryption and decryption: with `cleave.ckks.secret_key` all that handles a CKKS secret key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ from numpy.typing import NDArray
 from cleave.ckks.layout import FRESH_VARIANCE
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
-from cleave_shared.errors import KeyFileError, WireError
+from cleave_shared.errors import DAMAGED, CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
-
-
-def generate(profile: Profile) -> bytes:
-    """A new secret key, as SEAL's file."""
-    return seal.save(seal.api.KeyGenerator(seal.ring(profile.name).context).secret_key())
 
 
 class Sentinels:
@@ -79,9 +74,7 @@ class Cipher(_Encoder):
         try:
             seal.restore(secret, self.ring.context, key.secret)
         except (RuntimeError, ValueError, IndexError):
-            raise KeyFileError(
-                "the key file does not hold a key of its profile", hint="restore it from a backup"
-            ) from None
+            raise CheckFailed("stored", "a CKKS secret is no key of its profile", hint=DAMAGED) from None
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
 

@@ -42,7 +42,8 @@ class SecretKey:
 
 
 def fresh_key(profile: Profile) -> SecretKey:
-    """A new key, for one session."""
-    from cleave.ckks.cipher import generate  # noqa: PLC0415 - TenSEAL takes 60 ms
+    """A new key, for one session or one table."""
+    from cleave_shared import seal  # noqa: PLC0415 - TenSEAL takes 60 ms
 
-    return SecretKey(secrets.token_hex(16), profile, generate(profile), secrets.token_bytes(32))
+    secret = seal.save(seal.api.KeyGenerator(seal.ring(profile.name).context).secret_key())
+    return SecretKey(secrets.token_hex(16), profile, secret, secrets.token_bytes(32))
