@@ -107,7 +107,7 @@ def schema(columns: Sequence[tuple[str, str]]) -> str:
         if name in BOUNDS:
             lines += ["decimals = 2", f"lower = {BOUNDS[name][0]}", f"upper = {BOUNDS[name][1]}"]
     for name, sql in DERIVED.items():
-        lines += [f"[derived.{name}]", f'sql = "{sql}"', "moments = 1"]
+        lines += [f"[derived.{name}]", f'sql = "{sql}"']
     return "\n".join(lines) + "\n"
 
 
