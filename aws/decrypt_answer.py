@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 
 from aws.events import TABLE, decrypt_totals
-from aws.make_events import KEY_NAME
-from cleave.ckks.key_file import open_key
+from aws.make_events import read_key
 
 
 def main() -> None:
-    key = open_key(Path("build", "events", KEY_NAME), lambda: b"")
+    key = read_key(Path("build", "events"))
     for ward, total in decrypt_totals(key, json.load(sys.stdin)).items():
         expected = sum(TABLE[ward])
         print(f"SUM(age) of ward {ward}: {total}")

@@ -16,14 +16,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
-import tempfile
 import uuid
-from pathlib import Path
 from typing import Any
 
 from aws.events import make_events
-from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import fresh_key
 from cleave_shared import limits
+from cleave_shared.params import DEFAULT_PROFILE
 from tests.aws.sam import BUILD, IMAGE
 from tests.functional import many_chunks
 from tests.functional.runtime_api import Function
@@ -81,10 +80,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7)
     runs = parser.parse_args().runs
-    with tempfile.TemporaryDirectory() as folder:
-        create_key(Path(folder, "key.json"), None)
-        key = open_key(Path(folder, "key.json"), lambda: b"")
-        made = make_events(key)
+    key = fresh_key(DEFAULT_PROFILE)
+    made = make_events(key)
     full = many_chunks.request(key, FULL_CHUNKS)
     blocks = full.model_copy(update={"blocks": [FULL_CHUNKS // BLOCKS] * BLOCKS})
     first, aggregate = made["sensitive-moments"].event, made["plain-aggregate"].event

@@ -10,11 +10,9 @@ benchmarks/tests/test_caches_broken.py.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +24,7 @@ from benchmarks.pool import PooledCipher
 from benchmarks.tables import figure, machine, markdown, spread
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import carried
-from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared import seal
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import SUM60_PACK
@@ -79,15 +76,11 @@ class Keys:
         generator, public = seal.api.KeyGenerator(ring.context), seal.api.PublicKey()
         generator.create_public_key(public)
         secret = generator.secret_key()
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "key.json"
-            create_key(path, None)
-            key = open_key(path, None)
         return cls(
             ring,
             seal.api.Encryptor(ring.context, public, secret),
             seal.api.Decryptor(ring.context, secret),
-            key,
+            fresh_key(SUM60_PACK),
         )
 
     def values(self, ciphertext: Any) -> Doubles:

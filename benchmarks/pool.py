@@ -23,13 +23,13 @@ import duckdb
 from benchmarks.tables import machine, markdown, spread
 from benchmarks.thesis.measured import usage
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
 from cleave.pipeline import Result
 from cleave.session import Access, Session
 from cleave.table.lazy import of_files
+from cleave_shared.params import DEFAULT_PROFILE
 
 COLUMNS = 4
 GROUPS = 20
@@ -91,8 +91,7 @@ def main() -> None:
     prepare_embedded()
     with tempfile.TemporaryDirectory() as name:
         key_file = Path(name) / "key.json"
-        create_key(key_file, None)
-        key = open_key(key_file, None)
+        key = fresh_key(DEFAULT_PROFILE)
         with Session(of_files([write_table(Path(name), asked.rows)]), Access(key_file), embedded_services) as session:
             print(f"{machine()}; {asked.rows:,} rows x {COLUMNS}, {asked.pairs} pairs: medians (least-most)\n")
             rows = [row for what, sql in questions.items() for row in _pairs(session, key, what, sql, asked.pairs)]

@@ -10,16 +10,14 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from cleave.aggregates.columns import Exact
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.secret_key import fresh_key
 from cleave.store.encrypting import Span, encrypt_span
 from cleave.store.job import CALLS_OF_A_BATCH
 from cleave.store.lanes import plan_lanes
@@ -27,6 +25,7 @@ from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.stored_lanes import SCAN_ROWS
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import limits
+from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.seal import SealEvaluator, ring
 
 LIMITS = (50, 10_494_950, 10, 1_049_495_000, 113_345_460_000)  # TPC-H: quantity, price, discount, disc_price, charge
@@ -68,10 +67,7 @@ class Measured:
 
 
 def measure() -> Measured:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "key.json"
-        create_key(path, None)
-        key = open_key(path, None)
+    key = fresh_key(DEFAULT_PROFILE)
     lanes = plan_lanes([Exact(limit) for limit in LIMITS], SCAN_ROWS, key.profile)
     rng = np.random.default_rng(0)
     rows = CHUNKS * lanes.capacity

@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.tables import markdown
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.layout import FRESH_VARIANCE
+from cleave.ckks.secret_key import fresh_key
 from cleave_shared.params import PROFILES, Profile
 
 PUBLISHED = 1.58  # HERMES (Bae, Cheon, Kim, Park, Stehle, CRYPTO 2023)
@@ -84,16 +84,16 @@ def write(folder: Path, case: Case, rows: int) -> tuple[Path, np.ndarray]:
     return path, values
 
 
-def asked(path: Path, key: Path) -> dict[str, Any]:
+def asked(path: Path) -> dict[str, Any]:
     sums = ", ".join(f"SUM(e{number})" for number in range(COLUMNS))
     program = str(Path(sys.executable).with_name("cleave"))
-    command = [program, "--quiet", "query", str(path), f"SELECT {sums} FROM {path.stem}", "--json", "--key", str(key)]
+    command = [program, "--quiet", "query", str(path), f"SELECT {sums} FROM {path.stem}", "--json"]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
-def of_case(case: Case, folder: Path, key: Path, rows: int) -> list[str]:
+def of_case(case: Case, folder: Path, rows: int) -> list[str]:
     path, values = write(folder, case, rows)
-    answer = asked(path, key)
+    answer = asked(path)
     certified = []
     for found, bound, column in zip(answer["rows"][0], answer["bounds"][0], values.T, strict=True):
         exact = math.fsum(column.tolist())
@@ -107,9 +107,9 @@ def of_case(case: Case, folder: Path, key: Path, rows: int) -> list[str]:
     return [f"{case.name}: SUM over {rows:,} rows", f"{sent:.1f}", f"{bits:.1f}", f"{sent / bits:.2f}"]
 
 
-def of_profile(profile: Profile, key: Path) -> list[list[str]]:
+def of_profile(profile: Profile) -> list[list[str]]:
     """A coefficient of a ciphertext, and what a masked sum of a million rows or an aligned one of 64 chunks leaves."""
-    cipher = Cipher(open_key(key, None))
+    cipher = Cipher(fresh_key(profile))
     (blob,) = cipher.encrypt(np.ones((1, profile.degree), np.int64))
     sent = 8 * len(blob) / profile.degree
     tail = math.sqrt(2 * math.log(2 * OUTPUTS / FAILURE))
@@ -126,10 +126,8 @@ def main() -> None:
     rows = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        key = folder / "key.json"
-        create_key(key, None)
-        lines = [line for profile in PROFILES.values() for line in of_profile(profile, key)]
-        lines += [of_case(case, folder, key, rows) for case in CASES]
+        lines = [line for profile in PROFILES.values() for line in of_profile(profile)]
+        lines += [of_case(case, folder, rows) for case in CASES]
     lines.append(["HERMES, transciphering, published", "", "", f"{PUBLISHED}"])
     print(markdown(["", "bits up for each value", "bits certified", "expansion"], lines))
 

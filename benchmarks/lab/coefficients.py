@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.lab.primitive import Family, Primitive
 from benchmarks.lab.scheme import Scheme, expanded, in_place, into
-from cleave.ckks.cipher import Cipher, generate
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.secret_key import fresh_key
 from cleave_shared import seal
 from cleave_shared.masking import MaskEvaluator
 from cleave_shared.params import Profile
@@ -29,18 +28,12 @@ _TOGETHER = 2  # polynomials that are encoded as a pair
 Integers = NDArray[np.int64]
 
 
-def throw_away(profile: Profile) -> SecretKey:
-    """A key for measurements."""
-    secret, _ = generate(profile)
-    return SecretKey("bench", profile, secret, secrets.token_bytes(32))
-
-
 def coefficients(profile: Profile) -> Family:
     """No rescale: a profile of one data prime has nothing to rescale to."""
     ring = seal.ring(profile.name)
     scheme, cipher, masking, evaluator = (
         Scheme(ring.context),
-        Cipher(throw_away(profile)),
+        Cipher(fresh_key(profile)),
         MaskEvaluator(ring),
         ring.evaluator,
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.lab.coefficients import NOISE, Integers, row_mask, throw_away
+from benchmarks.lab.coefficients import NOISE, Integers, row_mask
 from benchmarks.lab.primitive import Family, Primitive
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
@@ -16,6 +16,7 @@ from cleave.aggregates.columns import Domain
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
 from cleave.ckks.cipher import Cipher
+from cleave.ckks.secret_key import fresh_key
 from cleave_shared import seal
 from cleave_shared.masking import MaskEvaluator
 from cleave_shared.moments import SENTINELS
@@ -36,7 +37,7 @@ class _Sums:
 
     def __init__(self, profile: Profile) -> None:
         self.ring = seal.ring(profile.name)
-        self.cipher = Cipher(throw_away(profile))
+        self.cipher = Cipher(fresh_key(profile))
         self.evaluator = seal.SealEvaluator(self.ring)
         self.masking = MaskEvaluator(self.ring)
         self.usable = self.ring.degree - SENTINELS

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.key_file import create_key
+from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave_shared.params import DEFAULT_PROFILE
 
 HERE = Path(__file__).parent
 
@@ -26,5 +27,5 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def key(key_file: Path) -> SecretKey:
-    return open_key(key_file, None)
+def key() -> SecretKey:
+    return fresh_key(DEFAULT_PROFILE)

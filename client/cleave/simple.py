@@ -1,8 +1,10 @@
 """The sensitive service's simplest call from Python, without a table or SQL: lists in, figures out.
 
-question = Question(key, {"bill": [12.5, 99.0, 7.25]}, "mean")
+question = Question({"bill": [12.5, 99.0, 7.25]}, "mean")
 answer = httpx.post(f"{url}/v1/sensitive", json=question.body()).json()
 print(question.decrypt(answer))
+
+Each question has a key of its own, which lives as long as it does.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.operations import AGGREGATE_OF
+from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.wire import MomentsResponse
 
 _NO_SCHEMA = "0" * 32  # the simple call names no schema
@@ -40,12 +43,13 @@ class Question:
     operation.
     """
 
-    def __init__(self, key: SecretKey, data: Mapping[str, Sequence[Value]], operation: str) -> None:
+    def __init__(self, data: Mapping[str, Sequence[Value]], operation: str) -> None:
         lengths = {len(values) for values in data.values()}
         if len(lengths) != 1 or not min(lengths):
             raise InputError("columns must have the same number of rows, at least one")
         if operation not in AGGREGATE_OF:
             raise InputError(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
+        key = fresh_key(DEFAULT_PROFILE)
         (self._rows,) = lengths
         self._profile = key.profile.name
         self._operation = operation

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from aws.events import MOMENTS, make_events
-from aws.make_events import KEY_NAME, write_events
+from aws.events import MOMENTS, TABLE, decrypt_totals, make_events
+from aws.make_events import KEY_NAME, read_key, write_events
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
 from cleave_shared import wire
+from cleave_shared.errors import KeyFileError
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -58,6 +59,25 @@ def test_no_event_holds_bytes_of_the_key_it_was_made_with(tmp_path: Path) -> Non
         everything = body + json.dumps(event).encode()
         assert not any(window in everything for window in windows), name
         assert not any(base64.b64encode(window) in everything for window in windows), name
+
+
+def test_the_key_beside_the_events_decrypts_their_answer(tmp_path: Path) -> None:
+    write_events(tmp_path)
+    assert (tmp_path / KEY_NAME).stat().st_mode & 0o777 == 0o600
+    ignored = subprocess.run(["git", "check-ignore", f"events/{KEY_NAME}"], capture_output=True, cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+    event = json.loads((tmp_path / "sensitive-moments.json").read_text("utf-8"))
+    reply = sensitive(event, SimpleNamespace(aws_request_id="test"))
+    assert decrypt_totals(read_key(tmp_path), reply) == {ward: sum(ages) for ward, ages in TABLE.items()}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cleave_key": 2}', '{"throwaway_ckks_key": 1, "secret": 3}'])
+def test_what_is_no_key_of_the_events_is_named(tmp_path: Path, content: str) -> None:
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        read_key(tmp_path)
+    (tmp_path / KEY_NAME).write_text(content)
+    with pytest.raises(KeyFileError, match="not a key of"):
+        read_key(tmp_path)
 
 
 def test_the_sensitive_event_holds_a_ciphertext_and_no_group() -> None:

@@ -14,7 +14,6 @@ from botocore.session import Session
 
 import cleave
 from cleave.ckks.key_file import open_key
-from cleave.ckks.key_format import read_key_file
 from cleave.ckks.public_key import export_public, public_side
 from cleave.store.contributors import register
 from cleave.store.identity import create_identity
@@ -132,7 +131,7 @@ def test_contributors(key_file: Path, tmp_path: Path) -> None:
     tables = Tables(stores, key, Memory())
     register(tables, "t", "north", identity.public)
     invitation = invite(tables.open("t").manifest).model_dump_json()
-    public = public_side(key, read_key_file(key_file).public_key, invitation)
+    public = public_side(key, invitation)
     export_public(key, public, tmp_path / "pub.json")
     stores.close()
 

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 
-from cleave.ckks.secret_key import SecretKey
 from cleave.simple import Question
 from cleave_services.sensitive.app import app
 from cleave_services.sensitive.simple import SimpleResponse
@@ -37,8 +36,8 @@ def ask(question: Question) -> dict:
         ("product", 34 * 61 * 18 * 47, 0),
     ],
 )
-def test_operations(key: SecretKey, operation: str, age: float, bill: float | None) -> None:
-    question = Question(key, DATA, operation)
+def test_operations(operation: str, age: float, bill: float | None) -> None:
+    question = Question(DATA, operation)
     figures = question.decrypt(ask(question))
     for name, expected in (("age", age), ("bill", bill)):
         if expected is not None:
@@ -46,22 +45,22 @@ def test_operations(key: SecretKey, operation: str, age: float, bill: float | No
     assert figures["age"].exact or figures["age"].bound > 0
 
 
-def test_an_answer_decrypted_again_is_the_same(key: SecretKey) -> None:
-    question = Question(key, DATA, "sum")
+def test_an_answer_decrypted_again_is_the_same() -> None:
+    question = Question(DATA, "sum")
     answer = ask(question)
     assert question.decrypt(answer) == question.decrypt(answer)
 
 
-def test_frames_hold_what_json_holds(key: SecretKey) -> None:
-    body = Question(key, DATA, "sum").body()
+def test_frames_hold_what_json_holds() -> None:
+    body = Question(DATA, "sum").body()
     plain = call(app, "POST", "/v1/sensitive", json=body).json()
     framed = call(app, "POST", "/v1/sensitive", json=body, headers={"accept": wire.FRAMES_TYPE})
     answer = wire.load(SimpleResponse, framed.content, wire.FRAMES_TYPE)
     assert json.loads(wire.dump_json(answer)) == plain
 
 
-def test_an_answer_to_another_question_is_refused(key: SecretKey) -> None:
-    first, second = Question(key, FLOATS, "sum"), Question(key, FLOATS, "sum")
+def test_an_answer_to_another_question_is_refused() -> None:
+    first, second = Question(FLOATS, "sum"), Question(FLOATS, "sum")
     with pytest.raises(CheckFailed):
         second.decrypt(ask(first))
     with pytest.raises(CheckFailed, match="another number of rows"):
@@ -85,8 +84,8 @@ def test_an_answer_to_another_question_is_refused(key: SecretKey) -> None:
     ],
     ids=str,
 )
-def test_bad_calls_are_4xx_and_quote_nothing(key: SecretKey, change: dict) -> None:
-    answer = call(app, "POST", "/v1/sensitive", json=Question(key, FLOATS, "sum").body() | change)
+def test_bad_calls_are_4xx_and_quote_nothing(change: dict) -> None:
+    answer = call(app, "POST", "/v1/sensitive", json=Question(FLOATS, "sum").body() | change)
     assert 400 <= answer.status_code < 500
     problem = json.loads(answer.text)
     assert problem.keys() == {"error", "hint"}
@@ -105,6 +104,6 @@ def test_bad_calls_are_4xx_and_quote_nothing(key: SecretKey, change: dict) -> No
         ({"x": [float("nan")]}, "sum"),
     ],
 )
-def test_bad_columns_are_refused_before_anything_is_encrypted(key, data, operation) -> None:
+def test_bad_columns_are_refused_before_anything_is_encrypted(data, operation) -> None:
     with pytest.raises(InputError):
-        Question(key, data, operation)
+        Question(data, operation)

@@ -16,7 +16,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave", "cleave_shared", "cleave_services"}
-PASSPHRASE = "my passphrase"  # README's Python example opens its key with it
 _EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 (EXAMPLE,) = [each for each in _EXAMPLES if "cleave.Question(" in each]  # the one that asks a service
 WHERE = "import cleave, cleave_shared, cleave_services as s\nprint(cleave.__file__, cleave_shared.__file__, s.__file__)"
@@ -51,7 +50,7 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self.site), "HOME": str(self.folder), "CLEAVE_PASSPHRASE": PASSPHRASE}
+        return {**os.environ, "PYTHONPATH": str(self.site), "HOME": str(self.folder)}
 
     def python(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -121,7 +120,6 @@ def test_what_a_report_is_made_of_is_in_the_wheel(wheel: Path) -> None:
 def test_readmes_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
     homes = installed.python("-c", WHERE).split()
     assert all(Path(home).is_relative_to(installed.site) for home in homes), homes  # not this repository's
-    installed.python(str(installed.site / "bin" / "cleave"), "key", "new", "--key", "key.json")
     printed = installed.python("-c", EXAMPLE.replace("http://127.0.0.1:8000", url))
     figures = {name: float(value) for name, value, _ in (line.split() for line in printed.splitlines())}
     assert figures == {"age": 47.0, "bill": pytest.approx(39.5833333333, abs=1e-9)}

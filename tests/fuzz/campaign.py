@@ -191,20 +191,18 @@ def _left(lasting: Collection[int]) -> set[int]:
 
 def main() -> None:
     """python -m tests.fuzz.campaign [--messages EACH_WAY] [--seed N]"""
-    import tempfile  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
-
-    from cleave.ckks.key_file import create_key, open_key  # noqa: PLC0415
+    from cleave.ckks.secret_key import fresh_key  # noqa: PLC0415
+    from cleave_shared.params import DEFAULT_PROFILE  # noqa: PLC0415
 
     options = argparse.ArgumentParser(description=main.__doc__)
     options.add_argument("--messages", type=int, default=3400)
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
     limits.PLAIN_SECONDS = limits.SENSITIVE_SECONDS = 10.0
-    with tempfile.TemporaryDirectory() as folder, http() as over_http:
-        create_key(Path(folder) / "key.json", None)
-        key = open_key(Path(folder) / "key.json", lambda: b"")
-        outcome = run(key, given.messages, given.seed, {"asgi": asgi, "lambda": lambda_, "http": over_http})
+    with http() as over_http:
+        outcome = run(
+            fresh_key(DEFAULT_PROFILE), given.messages, given.seed, {"asgi": asgi, "lambda": lambda_, "http": over_http}
+        )
     print(outcome)  # noqa: T201 - the figures
     sys.exit(bool(outcome.faults))
 

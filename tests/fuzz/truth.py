@@ -53,8 +53,8 @@ def seeds(key: SecretKey, data: int = 1) -> list[Message]:
     """Valid requests to every route in both forms of body, judged; `data` seeds what the jobs encrypt."""
     ages: dict[str, list[Any]] = {"age": [61, 47, None, 80, 19], "bill": [12.5, -3.25, 0.0, 1e6, 0.125]}
     questions: list[tuple[Question, dict[str, Any]]] = [
-        (Question(key, ages, "mean"), {"age": Fraction(207, 4), "bill": sum(map(Fraction, ages["bill"])) / 5}),
-        (Question(key, {"age": [61, 47, 33]}, "sum"), {"age": Fraction(141)}),
+        (Question(ages, "mean"), {"age": Fraction(207, 4), "bill": sum(map(Fraction, ages["bill"])) / 5}),
+        (Question({"age": [61, 47, 33]}, "sum"), {"age": Fraction(141)}),
     ]
     sick = {"data": {"ward": ["A", "A", "B", None], "age": [61, 47, 80, None]}, "operation": "mean", "group_by": "ward"}
     whole = {"data": {"n": [3, 2**60, -5], "x": [0.5, None, 2.25]}, "operation": "sum"}

@@ -22,15 +22,14 @@ class Operation(StrEnum):
     GROUP = "group"  # of a group's key or figure: found, joined with others, bounded
     STORED = "stored"  # a question over a stored table: what every way takes once it is planned
     # of rows that are fetched
-    FETCH = "fetch"  # one for a question: processes, a table, a thread for each
+    FETCH = "fetch"  # one for a question: threads, a table
     SEGMENT = "segment"  # of a segment: its index, a round of DuckDB's
     INDEXED = "indexed"  # of a cell in a segment's index: read, and its rows found
-    DECRYPT = "decrypt"  # of a ciphertext: loaded, decrypted, its fields taken apart
-    VALUE = "value"  # of an encrypted value: decoded, and into its column
-    BESIDE = "beside"  # of a plain or sealed value: read, and into its column
-    CELLS = "cells"  # one for a question that needs what is the same in a cell: its list, joined with rows
-    PLACE = "place"  # of a row that is brought into its place in the other half
+    VALUE = "value"  # of a sealed value: opened, and into its column
+    BESIDE = "beside"  # of a plain value: read, and into its column
+    PLACE = "place"  # of a row that is brought into its place in the file's order
     # of totals
+    DECRYPT = "decrypt"  # of a ciphertext: loaded, decrypted, its fields taken apart
     TOTALS = "totals"  # one for a question that reads any
     CELL = "cell"  # of a cell that is selected and grouped here, where not all are in one group
     LIST = "list"  # the table of cells, where planning has made none

@@ -44,7 +44,6 @@ SHIPPED = Timings(
         Operation.DECRYPT: 1.6e-3,
         Operation.VALUE: 41e-9,
         Operation.BESIDE: 31e-9,
-        Operation.CELLS: 3.5e-3,
         Operation.PLACE: 12e-9,
         Operation.LOCAL: 11e-9,
         Operation.TOTALS: 410e-6,

@@ -68,9 +68,10 @@ def collect(
     region: str | None = None,
     progress: bool | None = None,
 ) -> StoredTable:
-    """Take in what `contributors` (none named: all) have put, all or none of it, as `cleave contributor collect` does.
+    """Take in what each of `contributors` (none named: all) has put, as `cleave contributor collect` does.
 
-    The table as it is then. Raises CheckFailed, with the contributor's name, for what is not as contributors make it.
+    The table as it is then. Raises CheckFailed, with the contributor's name, for what is not as contributors make it,
+    once all others are taken in.
     """
     from cleave.store.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
 

@@ -208,10 +208,3 @@ def as_integers(column: Words) -> Integers:
     for place, word in enumerate(column):
         total = total + (word.astype(object) << (64 * place))
     return total
-
-
-def as_words(totals: Sequence[int]) -> Words:
-    """The inverse of `as_integers`."""
-    words = max(1, -(-max((each.bit_length() for each in totals), default=0) // 64))
-    mask = (1 << 64) - 1
-    return np.array([[each >> (64 * place) & mask for each in totals] for place in range(words)], np.uint64)
