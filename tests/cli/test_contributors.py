@@ -142,7 +142,7 @@ def test_another_ones_signature_is_an_error(parties: Parties) -> None:
     told = parties.at("west").fails(7, *f"contributor collect stays {WEST}".split())
     assert re.match(r"error: contributor '(north|south)': .*signature", told)
     assert "0 parts" not in told
-    assert "7 rows" in parties.run("west", f"cleave show stays {WEST}")
+    assert "11 rows" in parties.run("west", f"cleave show stays {WEST}"), "north's rows, whose own head is sound"
     verified = parties.at("west").run(*f"verify stays {WEST}".split())
     assert verified.exit_code == 7
     assert re.search(r"the head of a contribution: contributor '(north|south)': .*signature", verified.stdout)
@@ -173,7 +173,8 @@ def test_another_key(parties: Parties) -> None:
     assert "no such key file" in parties.at("west").fails(5, *f"key rotate stays --new-key none.json {WEST}".split())
     # contributors go on with the new public key; the old one leads nowhere
     parties.run("west", f"cleave key export --table stays {new} -o new.pub.json")
-    parties.at("north").run(*PUT.replace("west.pub.json", "new.pub.json").split())
+    put = [*PUT.replace("west.pub.json", "new.pub.json").split(), "--fingerprint", parties.fingerprint]
+    assert parties.at("north").run(*put).exit_code == 0
     parties.run("west", f"cleave contributor collect stays {new}")
     assert "18 rows" in parties.run("west", f"cleave show stays {new}")
     parties.run("west", f"cleave drop stays --yes {WEST}")
