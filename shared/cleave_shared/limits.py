@@ -83,14 +83,9 @@ WARM_LEAST_BYTES = MIB
 MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes for each of its parts; an owner's has 600 bytes in all
 # A sealed manifest, a draft of one, a job's state: 100 bytes, compressed, for each object of a table.
 MAX_MANIFEST_BYTES = 256 * MIB
-MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, whose plain and sealed columns take up to 512 MB while it is made
-# A contributor's sealed index and facts, sealed and opened: keys and totals of at most 2^18 cells
+MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, and its columns take up to 512 MB while it is made
+# A contributor's part and its list of objects, sealed and opened, and an opened block of its rows
 MAX_FACTS_BYTES = 128 * MIB
-MAX_CONTRIBUTED_BYTES = 1 << 29  # a contributor's plain or sealed columns: a segment's 2^20 rows of long texts
-# A contributor's Parquet: what its footer says it has, and its process has, when it is opened and read to its end.
-FOREIGN_PARQUET_BYTES = 1 << 30
-FOREIGN_BYTES = 3 << 30  # address space, as PLAIN_BYTES
-FOREIGN_SECONDS = 120.0
 
 # A scan: partial sums in one answer, 66 KB each; and chunks of a segment, which has 2^20 rows at most.
 MAX_SCAN_RESULTS = 60
