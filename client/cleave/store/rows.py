@@ -166,9 +166,14 @@ class Rows:
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[Block]:
-        """Read and open every block of a sealed column. Raises CheckFailed, StoreError."""
-        blocks = (0, -(-segment.rows // BLOCK_ROWS))
-        return [block for each in self._ranges(segment, column, [blocks]) for block in self._opened(segment, each)]
+        """Read the whole object of a sealed column, compare its digest, and open every block.
+
+        Raises CheckFailed, StoreError.
+        """
+        which, place = segment.columns[column].object, self._place(segment, column)
+        content = self._tables.read(which)
+        sizes = place.sizes(segment.columns[column].lengths)
+        return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
     def _coming(
         self,
