@@ -172,8 +172,8 @@ def test_padded_questions_read_everything(world: World) -> None:
     plan = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery' AND age > 3")
     needed = stored.rows.needed(plan.fetched_columns)
     every = stored.rows.reads(needed)
-    assert rows_work(stored, plan, pad=True).read == [each.bytes for each in every]
+    assert rows_work(stored, plan, pad=True).reads == [each.bytes for each in every]
     index = stored.manifest.segments[0].index
-    assert rows_work(stored, plan, pad=False).read == [index.bytes, *(each.bytes for each in every)]
+    assert rows_work(stored, plan, pad=False).reads == [index.bytes, *(each.bytes for each in every)]
     nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")
-    assert rows_work(stored, nowhere, pad=False).read == [index.bytes]
+    assert rows_work(stored, nowhere, pad=False).reads == [index.bytes]
