@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from cleave.store.storage import Storage
@@ -22,6 +23,7 @@ class Failing:
         self._storage = storage
         self._left = left
         self._made = made
+        self._counting = threading.Lock()
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         return self._storage.read(name, start, stop, most)
@@ -59,11 +61,13 @@ class Failing:
         pass
 
     def _change(self, change: Callable[[], object]) -> object:
-        if self.changes == self._left:
-            if self._made:
+        with self._counting:  # segments are written by threads
+            dead, self.changes = self.changes >= self._left, self.changes + 1
+            last = self.changes == self._left + 1
+        if dead:
+            if self._made and last:
                 change()
             raise KilledError
-        self.changes += 1
         return change()
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Exact
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey
 from cleave.store.encrypting import Span, encrypt_span
 from cleave.store.lanes import Lanes, plan_lanes
 from cleave.store.masks import Cut, cut, stored_order
@@ -27,7 +27,7 @@ LABEL = b"a segment"
 class Rows:
     """`columns`: limit and values of each, in the order they are stored in."""
 
-    def __init__(self, key: OwnerKey, columns: Sequence[tuple[int, NDArray[np.uint64]]], window: int) -> None:
+    def __init__(self, key: SecretKey, columns: Sequence[tuple[int, NDArray[np.uint64]]], window: int) -> None:
         self.key = key
         self.columns = [values for _, values in columns]
         self.window = window
@@ -73,7 +73,7 @@ class Rows:
         files, results = sums.merge(parts).files, self.wanted(asked).results
         return [[files[lane * results + at] for at in range(results)] for lane in range(len(asked.cut.lanes))]
 
-    def scanned(self, key: OwnerKey | None = None) -> Scanned:
+    def scanned(self, key: SecretKey | None = None) -> Scanned:
         cipher = Cipher(key) if key else self.cipher
         return Scanned(self.lanes, cipher, cipher, LABEL, cipher.ring.modulus)
 

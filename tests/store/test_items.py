@@ -9,9 +9,9 @@ import pytest
 
 from cleave.pipeline import Options
 from cleave.sql.plan import LocalPlan
-from cleave.store.answer import cells_read
 from cleave.store.pruning import cells_of, cells_of_whole
 from cleave.store.stored import Stored
+from cleave.store.works import rows_work
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned
 from tests.store.trial import World, check, truth
@@ -61,8 +61,12 @@ def test_only_the_columns_that_need_it_are_fetched(world: World) -> None:
     plan = planned(world.stored(), "SELECT ward, AVG(bill), MEDIAN(age) FROM trial GROUP BY ward")
     assert plan.fetched_columns == ("ward", "age")
     needed = world.stored().rows.needed(plan.fetched_columns)
-    assert len(needed.encrypted) == 1
-    assert not needed.order
+    assert [stored_column(world, number) for number in needed.sealed] == ["age"]
+    assert not needed.ordered
+
+
+def stored_column(world: World, number: int) -> str:
+    return world.stored().manifest.sealed[number].name
 
 
 def test_rows_are_refused_where_only_services_may_answer(world: World) -> None:
@@ -89,8 +93,8 @@ def test_rows_that_are_not_those_of_the_cells_are_found(world: World, monkeypatc
     index = stored.manifest.segments[0].index
     real = type(world.tables).unseal
 
-    def moved(tables: object, vault: object, which: object) -> bytes:
-        content: bytes = real(tables, vault, which)  # type: ignore[arg-type]
+    def moved(tables: object, vault: object, purpose: str, which: object) -> bytes:
+        content: bytes = real(tables, vault, purpose, which)  # type: ignore[arg-type]
         if which != index:
             return content
         found = json.loads(content)
@@ -166,7 +170,10 @@ def test_padded_questions_read_everything(world: World) -> None:
     world.put("ward")
     stored = world.stored()
     plan = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery' AND age > 3")
-    assert cells_read(stored, plan, None, Options(pad=True)) is None
-    left = cells_read(stored, plan, None, Options())
-    assert left is not None
-    assert left.sum() == 1
+    needed = stored.rows.needed(plan.fetched_columns)
+    every = stored.rows.reads(needed)
+    assert rows_work(stored, plan, pad=True).reads == [each.bytes for each in every]
+    index = stored.manifest.segments[0].index
+    assert rows_work(stored, plan, pad=False).reads == [index.bytes, *(each.bytes for each in every)]
+    nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")
+    assert rows_work(stored, nowhere, pad=False).reads == [index.bytes]

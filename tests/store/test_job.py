@@ -19,6 +19,7 @@ from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Options
 from cleave.session import Access, Silent
@@ -42,6 +43,7 @@ from cleave_services.sensitive import job as steps
 from cleave_shared import limits
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.scan import ScanObject, ScanRequest
 from tests.aws import stack as aws_stack
 from tests.conftest import no_passphrase
@@ -58,8 +60,8 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def segments(key: OwnerKey) -> Segments:
-    return Segments(key)
+def segments() -> Segments:
+    return Segments(fresh_key(DEFAULT_PROFILE))
 
 
 class Cloud:
@@ -68,7 +70,7 @@ class Cloud:
     def __init__(self, machine: Machine, storage: Bucket, key: OwnerKey, segments: Segments) -> None:
         self.machine = machine
         self.storage = storage
-        self.key = key
+        self.key: SecretKey = segments.segments[0].key
         self.segments = segments
         self.set = new_id()
         self.vault = Vault(key, new_id())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.ckks.public_key import export_public
+from cleave.ckks.public_key import export_public, read_public_key
 from cleave.store.contribution import folder_of
 from cleave.store.locate import Stores, open_stores
 from cleave.store.memory import Memory
@@ -81,6 +81,7 @@ class Trial:
         place = f"{self._place}/s,{self._place}/p"
         owner = ["--store", place, "--key", str(start.key)]
         mine = ["--public-key", str(root / "pub.json"), "--identity", str(root / "north.pem"), "--store", place]
+        mine += ["--fingerprint", read_public_key(root / "pub.json").fingerprint]
         self._words = {
             "contribute": ["put", str(root / "north.csv"), "--table", "trial", *mine],
             "later": ["put", str(root / "later.csv"), "--table", "trial", *mine],

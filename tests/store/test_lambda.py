@@ -29,8 +29,10 @@ from cleave_shared.errors import ServiceError
 from tests.conftest import no_passphrase
 from tests.functional.runtime_api import Function
 from tests.store.conftest import BUCKET, aws_session
-from tests.store.test_services import SOURCES, Two, twice
+from tests.store.test_services import SOURCES, Two, totals_come_first, twice
 from tests.store.trial import check, truth
+
+__all__ = ["totals_come_first"]
 
 HANDLERS = {half: f"cleave_services.{half.name.lower()}.app.handler" for half in Service}
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.store.reduced import Shape, Term, reduced, shape_of, sums_of
 from cleave.store.scanned import Question, question, total_of, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
+from cleave_shared.params import DEFAULT_PROFILE
 from tests.store.scanning import Rows
 
 LIMITS = (5_000, 10_494_950, (1 << 53) + 7)
@@ -23,7 +24,7 @@ WINDOW = 12_000
 class Segments:
     """Some segments of one table, scanned; `files`: of every answer its ciphertexts."""
 
-    def __init__(self, key: OwnerKey) -> None:
+    def __init__(self, key: SecretKey) -> None:
         rng = np.random.default_rng(7)
         self.segments = [
             Rows(key, [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in LIMITS], WINDOW)
@@ -62,8 +63,8 @@ class Segments:
 
 
 @pytest.fixture(scope="module")
-def segments(key: OwnerKey) -> Segments:
-    return Segments(key)
+def segments() -> Segments:
+    return Segments(fresh_key(DEFAULT_PROFILE))
 
 
 def test_answers_of_segments_add_up_in_one_step_or_in_two(segments: Segments) -> None:

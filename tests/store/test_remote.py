@@ -63,7 +63,7 @@ class Table:
     def stored(self, transport: Transport) -> Stored:
         made = Stored(self.tables, self.tables.open("trial"), self.key)
         folder = self.tables.folder("trial")
-        made.remote = Remote(transport.begin, transport.stop, self.stores, folder, made.manifest, self.key.key_id)
+        made.remote = Remote(transport.begin, transport.stop, self.stores, folder, made.manifest)
         return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -19,7 +20,7 @@ from cleave.store.memory import Memory
 from cleave.store.rotate import Keyed, rotate
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
-from cleave.store.vault import Vault
+from cleave.store.vault import Purpose, Vault
 from cleave.store.verify import verify
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
@@ -100,6 +101,7 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
 
 def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> None:
     old = world.open().manifest
+    secret = world.tables()[0].secret(old)
     under(world, new_key)
     tables, stores = world.tables()
     with pytest.raises(InputError, match=f"under another key now, {new_key.key_id}"):
@@ -111,13 +113,14 @@ def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> Non
     assert left == [f"{folder}/head"]
     assert not any(name in stores.sensitive.names("tables") for name in old.objects())
     vaults = [Vault(world.key, table_id) for table_id in (old.table_id, manifest.table_id)]
-    cipher, lane = Cipher(world.key), manifest.segments[0].lanes[0][0]
+    lane = manifest.segments[0].totals[0].lanes[0]
     for name in manifest.objects():
         content = (stores.sensitive if name in set(stores.sensitive.names("tables")) else stores.plain).read(name)
         for vault in vaults:
-            with pytest.raises(CheckFailed):
-                vault.open(name, content)
-    noise = cipher.decrypt(split(stores.sensitive.read(lane.name)))
+            for purpose in get_args(Purpose):
+                with pytest.raises(CheckFailed):
+                    vault.open(purpose, name, content)
+    noise = Cipher(secret).decrypt(split(stores.sensitive.read(lane.name)))
     assert abs(noise).mean() > 2**56
     tables.drop("trial")
     assert tables.find("trial") is None

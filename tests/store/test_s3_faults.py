@@ -77,9 +77,9 @@ class World:
     def put(self, stores: Stores) -> object:
         return putting.put(self.tables(stores), stores, self.key, self.table, "trial", ["ward"], Silent())
 
-    def append(self, stores: Stores) -> object:
+    def append(self, stores: Stores, *, again: bool = False) -> object:
         tables = self.tables(stores)
-        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent(), again=True))
+        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent(), again=again))
 
     def derive(self, stores: Stores) -> object:
         return derive(self.tables(stores), stores, self.key, "trial", "bill * age", "weighted", Silent())
@@ -219,7 +219,7 @@ def test_what_passes_is_survived(world: World, kind: str) -> None:
     appended = 0
     for at in range(0 if FULL else rng.randrange(4), 20, 1 if FULL else 4):
         world.proxy.arm(kind, at)
-        world.append(world.stores(faulty=True))
+        world.append(world.stores(faulty=True), again=True)
         appended += 1
         if world.proxy.requests <= at:
             break

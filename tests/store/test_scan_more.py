@@ -53,7 +53,6 @@ type = "DOUBLE"
 sql = "bill * age"
 [derived.load]
 sql = "weight * weight"
-moments = 1
 """
 VALUES = """SELECT (i * 7919 % 365)::INTEGER AS day, ((i * 104729 % 150001 - 50000) / 100)::DECIMAL(9,2) AS bill,
 CASE WHEN i % 11 > 0 THEN i * 31 % 128 END AS age, sin(i) * 1e6 + 3 AS weight FROM range({}) r(i)"""
@@ -102,7 +101,7 @@ class Table:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[Table]:
     with ExitStack() as stack:
-        made = Table(tmp_path_factory.mktemp("moments"), key, scan_moments=True)
+        made = Table(tmp_path_factory.mktemp("moments"), key, scan=True)
         stack.callback(made.oracle.close)
         yield made
 
@@ -121,7 +120,7 @@ def test_rows_are_what_they_were(table: Table) -> None:
 
 @pytest.mark.slow
 def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_path: Path, key: OwnerKey) -> None:
-    table = Table(tmp_path, key, scan_moments=True)
+    table = Table(tmp_path, key, scan=True)
     table.append()
     table.check(QUESTIONS[0])
     table.check(QUESTIONS[1])
@@ -129,16 +128,6 @@ def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_
     table.check(QUESTIONS[1])
     with pytest.raises(QueryRefused, match="rows do not hold"):
         scan_plan(table.stored(), "SELECT SUM(bill * day) FROM trial WHERE day < 9")
-
-
-def test_without_the_option_rows_hold_sums_alone(table: Table, tmp_path: Path, key: OwnerKey) -> None:
-    plain = Table(tmp_path, key, scan=True)
-    plain.check(QUESTIONS[3])
-    with pytest.raises(QueryRefused, match="scan-moments"):
-        scan_plan(plain.stored(), QUESTIONS[0])
-    with pytest.raises(QueryRefused, match="scan-moments"):
-        scan_plan(plain.stored(), QUESTIONS[1])
-    assert plain.stored().manifest.bytes < table.stored().manifest.bytes
 
 
 OWN = "".join(f"{'AB'[at % 2]},f,{at},{at}.25,{50 + at / 8},Ada\n" for at in range(40))
@@ -150,7 +139,7 @@ BY_WARD = "SELECT ward, COUNT(*), SUM(bill), AVG(age), VAR_SAMP(bill) FROM trial
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> World:
     world = World(tmp_path_factory.mktemp("contributed") / "world", key_file)
-    world.put(OWN, (), scan_moments=True)
+    world.put(OWN, (), scan=True)
     for name, rows in (("north", NORTH), ("south", SOUTH)):
         world.register(name)
         world.contribute(name, rows)
@@ -211,9 +200,9 @@ def test_a_table_without_rows_is_not_scanned(tmp_path: Path, key_file: Path) -> 
 
 @pytest.mark.slow
 def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) -> None:
-    """A contributor's too, which the owner's new key encrypts, with guards as its own."""
+    """A contributor's too."""
     world = World(tmp_path / "world", key_file)
-    world.put(OWN, (), scan_moments=True)
+    world.put(OWN, (), scan=True)
     world.register("north")
     world.contribute("north", NORTH)
     world.collect()
@@ -231,5 +220,5 @@ def test_contributors_of_a_table_put_without_room_are_not_scanned(tmp_path: Path
     world.register("north")
     world.contribute("north", NORTH)
     world.collect()
-    with pytest.raises(QueryRefused, match="put --scan"):
+    with pytest.raises(QueryRefused, match="without --scan"):
         _asked(world, BY_WARD)

@@ -13,7 +13,8 @@ from cleave.api.result import Result as Shown
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
-from cleave.cli.report import footer, plan_json, plan_text
+from cleave.cli.plan import plan_json, plan_text
+from cleave.cli.report import footer
 from cleave.pipeline import DEFAULTS, Result
 from cleave.report.page import Facts, page
 from cleave.sql.finish.result import FAULTS_ONLY
@@ -82,6 +83,6 @@ def test_totals_have_none(world: World) -> None:
 def test_the_plan_says_so(world: World) -> None:
     stored = world.stored()
     for plan, trust in ((scan_plan(stored, SQL), f"sums are {FAULTS_ONLY}"), (planned(stored, SQL), "")):
-        description = describe_stored(stored, plan, DEFAULTS, (), services=True, elsewhere=False)
+        description = describe_stored(stored, plan, DEFAULTS, (), services=True)
         assert json.loads(plan_json(description))["trust"] == trust
         assert ("How far it can be trusted" in plan_text(description)) == bool(trust)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import fresh_key
 from cleave.store.masks import counts_of, cut, stored_order
 from cleave.store.scanned import Question, question
 from cleave.store.stored_lanes import SCAN_ROWS
@@ -18,6 +18,7 @@ from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
+from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.seal import SealEvaluator
 from tests.store.campaign import FACTOR, sampled
 from tests.store.scanning import Rows, Totals
@@ -27,10 +28,14 @@ TIMES = sampled(8, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 @pytest.fixture(scope="module")
-def rows(key: OwnerKey) -> Rows:
+def rows() -> Rows:
     rng = np.random.default_rng(12)
     limits = (5_000, 10_494_950, 1, (1 << 53) + 7)
-    return Rows(key, [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in limits], SCAN_ROWS)
+    return Rows(
+        fresh_key(DEFAULT_PROFILE),
+        [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in limits],
+        SCAN_ROWS,
+    )
 
 
 def _numbers(groups: int, seed: int = 1, share: float = 0.7) -> rowsets.Numbers:
@@ -44,10 +49,12 @@ def test_sums_are_exact(rows: Rows, groups: int, window: int | None) -> None:
     assert rows.totals(numbers, groups, window, shares=2) == rows.truth(numbers)
 
 
-def test_the_largest_values_stay_in_their_fields(key: OwnerKey) -> None:
+def test_the_largest_values_stay_in_their_fields() -> None:
     """All rows at their limit: the fullest a field can be."""
     limits = (5_000, (1 << 53) + 7, 1)
-    full = Rows(key, [(limit, np.full(4 * 8_176, limit, np.uint64)) for limit in limits], 1 << 15)
+    full = Rows(
+        fresh_key(DEFAULT_PROFILE), [(limit, np.full(4 * 8_176, limit, np.uint64)) for limit in limits], 1 << 15
+    )
     numbers = np.ones(4 * 8_176, np.int32)
     numbers[-8:] = 0  # 32,704 rows do, 2^15 = 32,768 would
     assert full.totals(numbers, 1) == full.truth(numbers)
@@ -169,7 +176,7 @@ def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) 
 
 
 @pytest.mark.parametrize("times", TIMES)
-def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey, times: int) -> None:
+def test_what_happens_to_an_answer_is_found(rows: Rows, times: int) -> None:
     """Results exchanged, an offset, a result of another call, another key."""
     numbers = _numbers(3)
     (cut_,) = rows.cuts(numbers, 3)
@@ -207,7 +214,7 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, other_key: OwnerKey, tim
             with pytest.raises(CheckFailed):
                 rows.scanned().accept(asked, totals)
     with pytest.raises(CheckFailed):
-        rows.scanned(other_key).accept(asked, sound)
+        rows.scanned(fresh_key(DEFAULT_PROFILE)).accept(asked, sound)
     for short in (sound[:-1], [lane[:-1] for lane in sound], [[*lane, lane[0]] for lane in sound], []):
         with pytest.raises(CheckFailed, match="results"):
             rows.scanned().accept(asked, short)

@@ -220,12 +220,15 @@ def test_content_that_claims_to_be_huge_takes_no_memory(
     refuses(world, "damaged")
 
 
-class OfSmallOnly(zstandard.ZstdDecompressor):
+REAL = zstandard.ZstdDecompressor
+
+
+class OfSmallOnly:
     """Decompresses no frame that states more than a MiB."""
 
     def decompress(self, data: Any, *given: Any, **named: Any) -> bytes:
         assert zstandard.frame_content_size(bytes(data)) <= 1 << 20
-        return super().decompress(data, *given, **named)
+        return REAL().decompress(data, *given, **named)
 
 
 def test_a_later_segment_is_checked_before_the_first_is_written(world: World, no_writes: list[str | None]) -> None:

@@ -7,14 +7,14 @@ little-endian, in as many bytes as its declared bounds need. Text and intervals 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
-from cleave.store.sealed import Block, Values
+from cleave.store.sealed import BLOCK_ROWS, Block, Values
 from cleave.table.batches import batches
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
@@ -141,15 +141,39 @@ def _native(type_: str) -> int:
     return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
 
 
+def plain_column(column: Column) -> SealedColumn:
+    """A plain column as if it were sealed, each value as wide as Arrow has it: opened beside sealed ones."""
+    width = 0 if column.type in _TEXTS else _opened_width(column.type)
+    return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
+
+
+def blocks_of(values: Values, numbers: Iterable[int]) -> list[Block]:
+    """The blocks with these numbers, of values that are not sealed."""
+    ends = None if values.lengths is None else np.concatenate([[0], np.cumsum(values.lengths, dtype=np.int64)])
+    found = []
+    for number in numbers:
+        start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, values.rows)
+        bitmap = None
+        if values.valid is not None and not values.valid[start:stop].all():
+            bitmap = memoryview(np.packbits(values.valid[start:stop], bitorder="little").tobytes())
+        if ends is None or values.lengths is None:
+            found.append(Block(stop - start, bitmap, values.data[start:stop].reshape(-1).data, None))
+        else:
+            data = values.data[ends[start] : ends[stop]].data
+            found.append(Block(stop - start, bitmap, data, values.lengths[start:stop]))
+    return found
+
+
 class Opened:
-    """Blocks of sealed columns as one relation of Arrow arrays, a batch for each block of rows.
+    """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
     DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it.
     """
 
-    def __init__(self, columns: Sequence[SealedColumn]) -> None:
+    def __init__(self, columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> None:
+        """`connection`: any, which says how Arrow has the types."""
         self.columns = tuple(columns)
-        self._schema = _schema(columns)
+        self._schema = _schema(columns, connection)
         self._batches: list[CArray] = []
         self.rows = 0
 
@@ -181,19 +205,21 @@ def value_of(column: SealedColumn, name: str) -> str:
     return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
 
 
-def _schema(columns: Sequence[SealedColumn]) -> CSchema:
+def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
     """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
-    import duckdb as whole  # noqa: PLC0415 - relations, of which Arrow streams are made
+    import duckdb as _whole  # noqa: F401, PLC0415 - relations, of which Arrow streams are made
     import nanoarrow  # noqa: PLC0415
 
-    with whole.connect(":memory:") as connection:
-        connection.execute("SET arrow_output_version = '1.5'")
-        connection.execute("SET arrow_large_buffer_size = true")
-        selected = ", ".join(
-            f"NULL::{'VARCHAR' if each.type in _TEXTS else each.type} AS {identifier(each.name)}" for each in columns
-        )
+    connection.execute("SET arrow_output_version = '1.5'")
+    connection.execute("SET arrow_large_buffer_size = true")
+    selected = ", ".join(
+        f"NULL::{'VARCHAR' if each.type in _TEXTS else each.type} AS {identifier(each.name)}" for each in columns
+    )
+    try:
         stream: Any = nanoarrow.c_array_stream(connection.sql(f"SELECT {selected} LIMIT 0"))
         return cast("CSchema", stream.get_schema())
+    finally:
+        connection.execute("RESET arrow_output_version")
 
 
 def _buffers(column: SealedColumn, block: Block) -> list[Any]:

@@ -74,11 +74,11 @@ class ContributedRows:
     def table(self, segment: ContributedSegment) -> Iterator[Table]:
         """The rows of a segment, checked, in their order. Raises CheckFailed, StoreError."""
         columns = self._part.columns
-        opened = Opened(columns)
-        for blocks in zip(*(self._blocks(segment, number) for number in range(len(columns))), strict=True):
-            opened.append(blocks)
         with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
+            opened = Opened(columns, connection)
+            for blocks in zip(*(self._blocks(segment, number) for number in range(len(columns))), strict=True):
+                opened.append(blocks)
             connection.register("opened", opened)
             try:
                 for each in columns:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.store.columns import Opened, value_of
-from cleave.store.halves import is_text_in_parquet
+from cleave.store.columns import Opened, blocks_of, plain_column, read_columns, value_of
 from cleave.store.index import Blocks, Index, load_index
-from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.names import ROW
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
 from cleave.store.tables import Tables
@@ -37,7 +36,7 @@ Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all 
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 _READERS = 8  # requests to the store at once; what they read is opened by the same threads
 _AHEAD = 2  # segments that are read at once
-_OPENED, _PLAIN = "stored_sealed", "stored_plain"
+_OPENED = "opened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +165,14 @@ class Rows:
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[Block]:
-        """Read and open every block of a sealed column. Raises CheckFailed, StoreError."""
-        blocks = (0, -(-segment.rows // BLOCK_ROWS))
-        return [block for each in self._ranges(segment, column, [blocks]) for block in self._opened(segment, each)]
+        """Read the whole object of a sealed column, compare its digest, and open every block.
+
+        Raises CheckFailed, StoreError.
+        """
+        which, place = segment.columns[column].object, self._place(segment, column)
+        content = self._tables.read(which)
+        sizes = place.sizes(segment.columns[column].lengths)
+        return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
     def _coming(
         self,
@@ -236,80 +240,59 @@ class Rows:
 
 
 class _Filling:
-    """Makes the relation of `table` of segments' blocks and plain halves, in the order they are appended."""
+    """Makes the relation of `table` of segments' blocks, in the order they are appended, plain columns among them."""
 
     def __init__(self, table: Table, manifest: Manifest, needed: Needed) -> None:
         self._table = table
-        self._needed = needed
-        self._columns = [manifest.sealed[number] for number in needed.sealed]
+        self._ordered = needed.ordered
+        self._plain = [plain_column(each) for each in needed.plain]
+        self._sealed = [manifest.sealed[number] for number in needed.sealed]
         if needed.ordered:
-            self._columns[-1] = self._columns[-1].model_copy(update={"type": "BIGINT", "width": 8})
-        self._opened = Opened(self._columns) if self._columns else None
+            self._sealed[-1] = self._sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
+        columns = [*self._plain, *self._sealed]
+        self._opened = Opened(columns, table.connection) if columns else None
         self._before = 0  # rows of the segments before
-        self._plain_rows: int | None = None if needed.plain else 0
 
     def append(self, coming: _Coming, deadline: Deadline) -> None:
         """Raises CheckFailed where parts of a segment do not belong together, and what reading raises."""
-        rows = sum(min(stop * BLOCK_ROWS, coming.segment.rows) - first * BLOCK_ROWS for first, stop in coming.blocks)
+        numbers = [number for first, stop in coming.blocks for number in range(first, stop)]
         columns = [[block for part in parts for block in deadline.result(part)] for parts in coming.opened]
+        if coming.plain is not None:
+            source = self._table.source_of(deadline.result(coming.plain))
+            values = read_columns(self._table.connection, self._plain, source, "")
+            if any(each.rows != coming.segment.rows for each in values):
+                raise _apart()
+            columns = [*(blocks_of(each, numbers) for each in values), *columns]
         if self._opened is not None:
             for blocks in zip(*columns, strict=True):
                 self._opened.append(self._numbered(blocks))
-        if coming.plain is not None:
-            self._take(deadline.result(coming.plain), coming, rows)
-        self._table.rows += rows
-        self._before += coming.segment.rows
+        rows = coming.segment.rows
+        self._table.rows += sum(min(stop * BLOCK_ROWS, rows) - first * BLOCK_ROWS for first, stop in coming.blocks)
+        self._before += rows
 
     def end(self) -> None:
         """Define the relation over all that was appended."""
         table = self._table
-        columns = table.schema.columns
-        if self._needed.plain and self._plain_rows is None:
-            described = ", ".join(f"{identifier(each.name)} {each.type}" for each in self._needed.plain)
-            table.connection.execute(f"CREATE TABLE {_PLAIN} ({described})")
-        if not columns:
+        if self._opened is None:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({table.rows})")
             return
-        sealed = {each.name: each for each in self._columns}
-        selected = ", ".join(_value(each, sealed.get(each.name)) for each in columns)
-        if self._opened is None:
-            table.connection.execute(f"CREATE VIEW {table.relation} AS SELECT {selected} FROM {_PLAIN}")
-            return
-        source = f"temp.main.{_OPENED}"
-        if self._needed.plain:
-            source += f" POSITIONAL JOIN memory.main.{_PLAIN}"
-        if not self._needed.ordered:
-            table.show({_OPENED: self._opened}, f"SELECT {selected} FROM {source}")
+        held = {each.name: each for each in self._opened.columns}
+        names = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
+        selected = ", ".join(f"{value_of(column, name)} AS {name}" for column, name in names)
+        if not self._ordered:
+            table.show({_OPENED: self._opened}, f"SELECT {selected} FROM temp.main.{_OPENED}")
             return
         table.connection.register(_OPENED, self._opened)
-        statement = f"SELECT {selected} FROM {source} ORDER BY {identifier(ROW)}"
+        statement = f"SELECT {selected} FROM {_OPENED} ORDER BY {identifier(ROW)}"
         table.connection.execute(f"CREATE TABLE {table.relation} AS {statement}")
         table.connection.unregister(_OPENED)
 
     def _numbered(self, blocks: Sequence[Block]) -> Sequence[Block]:
         """With row numbers that go on from segment to segment."""
-        if not self._needed.ordered:
+        if not self._ordered:
             return blocks
         numbers = np.frombuffer(blocks[-1].data, np.int32).astype(np.int64) + self._before
         return [*blocks[:-1], Block(blocks[-1].rows, None, memoryview(numbers.tobytes()), None)]
-
-    def _take(self, content: bytes, coming: _Coming, rows: int) -> None:
-        """Add the rows of a plain half that are in the blocks which are read."""
-        whole = coming.blocks == [(0, -(-coming.segment.rows // BLOCK_ROWS))]
-        ranges = [] if whole else [(first * BLOCK_ROWS, stop * BLOCK_ROWS) for first, stop in coming.blocks]
-        names = [identifier(each.name) for each in self._needed.plain]
-        taken, there = self._table.take_rows(_PLAIN, content, names, ranges, more=self._plain_rows is not None)
-        self._plain_rows = (self._plain_rows or 0) + taken
-        if taken != rows or there != coming.segment.rows:
-            raise _apart()
-
-
-def _value(column: Column, sealed: SealedColumn | None) -> str:
-    """SQL of a column's value in its own type."""
-    name = identifier(column.name)
-    if sealed is not None:
-        return f"{value_of(sealed, name)} AS {name}"
-    return f"CAST({name} AS {column.type}) AS {name}" if is_text_in_parquet(column) else name
 
 
 def _apart() -> CheckFailed:

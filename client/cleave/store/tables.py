@@ -302,14 +302,19 @@ class Tables:
         return vault.open(purpose, which.name, self.read(which))
 
     def all(self) -> Iterator[Opened]:
-        """Every table under this key, by name; those of other keys are passed over."""
+        """Every table under this key, by name; those of other keys, or put under another, are passed over."""
         found = []
         for name in self._stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
-            if last == _HEAD and (head := self._stores.sensitive.read_versioned(name)) is not None:
-                ours = parsed(head[0]).get("key_id") == self._key.key_id
-                if ours and (opened := self._latest(folder.removeprefix("tables/"))) is not None:
-                    found.append(opened)
+            if last != _HEAD or (head := self._stores.sensitive.read_versioned(name)) is None:
+                continue
+            if parsed(head[0]).get("key_id") != self._key.key_id:
+                continue
+            tag = folder.removeprefix("tables/")
+            if (signed := self._found_head(tag)) is None or key_moved_to(signed[0]) is not None:
+                continue
+            if (opened := self._latest(tag)) is not None:
+                found.append(opened)
         yield from sorted(found, key=lambda each: each.manifest.table.lower())
 
     def versions(self) -> dict[str, tuple[str, int]]:

@@ -54,28 +54,13 @@ class Table:
 
     def take(self, relation: str, content: bytes) -> None:
         """Make `relation` of a Parquet file that is on no disk."""
+        self.connection.execute(f"CREATE TABLE {relation} AS FROM {self.source_of(content)}")
+
+    def source_of(self, content: bytes) -> str:
+        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken or made here."""
         os.ftruncate(self._scratch, 0)
         os.pwrite(self._scratch, content, 0)
-        self.connection.execute(f"CREATE TABLE {relation} AS FROM read_parquet('{_scratch_path(self._scratch)}')")
-
-    def take_rows(
-        self, relation: str, content: bytes, names: Sequence[str], ranges: Sequence[tuple[int, int]], *, more: bool
-    ) -> tuple[int, int]:
-        """Make `relation` of columns of a Parquet file, or add to it if `more`: all rows, or those in `ranges`.
-
-        `names`: quoted. Returns the rows taken and the rows there are.
-        """
-        os.ftruncate(self._scratch, 0)
-        os.pwrite(self._scratch, content, 0)
-        path = _scratch_path(self._scratch)
-        source = f"read_parquet('{path}')"
-        if ranges:
-            kept = " OR ".join(f"file_row_number BETWEEN {start} AND {stop - 1}" for start, stop in ranges)
-            source = f"read_parquet('{path}', file_row_number = true) WHERE {kept}"
-        into = f"INSERT INTO {relation}" if more else f"CREATE TABLE {relation} AS"
-        (taken,) = self.connection.execute(f"{into} SELECT {', '.join(names)} FROM {source}").fetchall()[0]
-        (there,) = self.connection.execute(f"SELECT count(*) FROM read_parquet('{path}')").fetchall()[0]
-        return int(taken), int(there)
+        return f"read_parquet('{_scratch_path(self._scratch)}')"
 
     def show(self, streams: Mapping[str, object], view: str) -> None:
         """Make the relation a view (its SQL) over `streams` of Arrow arrays, by name: nothing is copied."""
