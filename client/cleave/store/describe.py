@@ -119,7 +119,8 @@ def orders(stored: Stored) -> list[Object]:
 def _totals(stored: Stored, plan: StoredPlan | LocalPlan) -> list[Object]:
     if not isinstance(plan, StoredPlan):
         return []
-    return orders(stored) if plan.scans else stored.total_objects(plan.parts)
+    needed = orders(stored) if plan.scans else stored.total_objects(plan.parts)
+    return [*needed, *stored.secret_to_read] if needed else []
 
 
 def _fetched(

@@ -273,7 +273,7 @@ class _Filling:
     def end(self) -> None:
         """Define the relation over all that was appended."""
         table = self._table
-        if self._opened is None:
+        if self._opened is None or not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({table.rows})")
             return
         held = {each.name: each for each in self._opened.columns}

@@ -64,6 +64,11 @@ class Stored:
     def _cipher(self) -> Cipher:
         return Cipher(self._tables.secret(self.manifest))
 
+    @property
+    def secret_to_read(self) -> list[Object]:
+        """The object of the table's CKKS secret, unless it was read already."""
+        return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
+
     @cached_property
     def _totals(self) -> TotalsReader:
         return TotalsReader(self._tables, self._vault, lambda: self._cipher, self.profile, self.manifest)

@@ -29,6 +29,8 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     work = rows_work(stored, plan, pad=pad)
     if isinstance(plan, LocalPlan):
         return work
+    if plan.scans or plan.parts:
+        work += Work([each.bytes for each in stored.secret_to_read])
     if plan.scans:
         return work + scan_work(stored, plan, groups_of(stored, plan) or 1)
     if plan.parts:
