@@ -147,7 +147,8 @@ def test_another_ones_signature_is_an_error(parties: Parties) -> None:
     told = parties.at("west").fails(7, *f"contributor collect stays {WEST}".split())
     assert re.match(r"error: contributor '(north|south)': .*signature", told)
     assert "0 parts" not in told
-    assert "7 rows" in parties.run("west", f"cleave show stays {WEST}")
+    rows = {"north": 7 + 3, "south": 7 + 4}[told.split("'")[1]]  # the other one's are taken in
+    assert f" {rows} rows" in parties.run("west", f"cleave show stays {WEST}")
     verified = parties.at("west").run(*f"verify stays {WEST}".split())
     assert verified.exit_code == 7
     assert re.search(r"the head of a contribution: contributor '(north|south)': .*signature", verified.stdout)
@@ -178,7 +179,10 @@ def test_another_key(parties: Parties) -> None:
     assert "no such key file" in parties.at("west").fails(5, *f"key rotate stays --new-key none.json {WEST}".split())
     # contributors go on with the new public key; the old one leads nowhere
     parties.run("west", f"cleave key export --table stays {new} -o new.pub.json")
-    parties.at("north").run(*PUT.replace("west.pub.json", "new.pub.json").split())
+    again = PUT.replace("west.pub.json", "new.pub.json").split()
+    assert "used here for the first time" in parties.at("north").fails(5, *again)
+    fingerprint = read_public_key(parties.root / "west/new.pub.json").fingerprint
+    assert parties.at("north").run(*again, "--fingerprint", fingerprint).exit_code == 0
     parties.run("west", f"cleave contributor collect stays {new}")
     assert "18 rows" in parties.run("west", f"cleave show stays {new}")
     parties.run("west", f"cleave drop stays --yes {WEST}")

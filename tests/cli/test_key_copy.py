@@ -62,7 +62,7 @@ def machines(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machi
     found = Machines(cli, tmp_path)
     found.run("first", "put", found.rows, "--table", "t", "--by", "ward")
     shutil.copytree(tmp_path / "store", tmp_path / "old")
-    found.run("first", "put", found.rows, "--table", "t", "--append")
+    found.run("first", "put", found.rows, "--table", "t", "--append", "--again")
     found.run("first", "key", "copy", "-o", tmp_path / "copy.json")
     return found
 
@@ -106,7 +106,7 @@ def test_floors_of_a_wrapped_file_cannot_be_changed(machines: Machines) -> None:
 
 
 def test_a_copy_of_a_copy_has_what_is_known_now(machines: Machines) -> None:
-    machines.run("second", "put", machines.rows, "--table", "t", "--append", key="copy.json")
+    machines.run("second", "put", machines.rows, "--table", "t", "--append", "--again", key="copy.json")
     machines.run("second", "key", "copy", "-o", machines.root / "next.json", key="copy.json")
     ((_, version),) = open_key(machines.root / "next.json", PASSPHRASE.encode()).floors.values()
     assert version == 3

@@ -255,9 +255,7 @@ def stored(root: Path, key: OwnerKey, rows: int, by: list[str]) -> tuple[Tables,
     sensitive, plain = Folder(root / "s"), Folder(root / "p")
     tables = Tables(Stores(sensitive, plain), key, Memory(root / "tables.json"))
     with open_table([path], schema) as table:
-        return tables, putting.put(
-            tables, Stores(sensitive, plain), key, table, "t", by, Silent(), scan=True
-        )
+        return tables, putting.put(tables, Stores(sensitive, plain), key, table, "t", by, Silent(), scan=True)
 
 
 @pytest.mark.parametrize("by", [[], ["cell"]])
