@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.owner_key import OwnerKey
 from tests.cli.runner import Cli
 from tests.security.canaries import PASSPHRASE, QUESTION, KeyTraces, canaries, traces
 
@@ -92,7 +92,6 @@ def test_a_question_that_fails_leaves_no_page(ready: Cli, table: Path, tmp_path:
     undecided = "SELECT ward FROM patients GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0"
     ready.fails(8, "query", table, undecided, "--strict", "--report", page)
     ready.fails(4, "query", table, "SELECT nothing FROM patients", "--report", page)
-    ready.fails(5, "query", table, WARDS, "--key", tmp_path / "none.json", "--report", page)
     assert sorted(os.listdir(tmp_path)) == ["patients.csv", "patients.schema.toml"]
 
 
@@ -115,11 +114,13 @@ def test_suppressed_groups_are_nowhere_and_nothing_gives_their_size_away(
     assert "byte" not in columns
 
 
-def test_no_cell_no_key_and_no_unread_name_is_in_it(cli: Cli, tmp_path: Path) -> None:
+def test_no_cell_no_key_and_no_unread_name_is_in_it(
+    cli: Cli, tmp_path: Path, owner: OwnerKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = canaries().write(tmp_path)
-    key = tmp_path / "key.json"
-    create_key(key, PASSPHRASE.encode())
-    cli.environment |= {"CLEAVE_KEY": str(key), "CLEAVE_PASSPHRASE": PASSPHRASE}
+    cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
+    keys = KeyTraces(owner)
+    keys.watch(monkeypatch)
     page = tmp_path / "page.html"
     result = cli.run("query", table, QUESTION, "--report", page)
     assert result.exit_code == 0, result.output
@@ -129,7 +130,8 @@ def test_no_cell_no_key_and_no_unread_name_is_in_it(cli: Cli, tmp_path: Path) ->
     forms = {form for form in canaries().forms(hidden) if form not in shown}
     assert len(forms) > 200
     assert traces(written, forms | {PASSPHRASE.encode()}) == []
-    assert not KeyTraces(open_key(key, PASSPHRASE.encode)).found_in(written)
+    assert len(keys.ckks) == 1
+    assert not keys.found_in(written)
     for unread in ("hiddensealed", "hiddenserial", "hiddennote", "hiddenlevel"):
         assert unread.encode() not in written
 

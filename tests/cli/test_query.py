@@ -191,12 +191,6 @@ def test_one_question_is_needed(ready: Cli, small: Path, options: list[str]) -> 
         assert "both the table and the SQL" in ready.fails(2, command, "-", "--sql-file", "-")
 
 
-def test_a_key_that_lost_its_passphrase_is_not_used(ready: Cli, small: Path) -> None:
-    """Exchanged for a bare one by whoever can write the file."""
-    ready.environment["CLEAVE_PASSPHRASE"] = "correct horse battery staple"
-    assert "has no passphrase, and one was given" in ready.fails(5, "query", small, "--op", "sum")
-
-
 def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
     answer = json.loads(ready.run("query", table, "--op", "sum", "--json").stdout)
     assert len(answer["rows"]) == 1
@@ -285,8 +279,6 @@ def test_further_tables_are_joined_here(ready: Cli, table: Path) -> None:
 
 
 def test_what_is_missing_is_told_with_the_command_that_makes_it(cli: Cli, table: Path) -> None:
-    cli.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
-    assert "cleave key new" in cli.fails(5, "query", table, QUESTION)
     table.with_suffix(".schema.toml").unlink()
     assert "cleave schema" in cli.fails(3, "query", table, QUESTION)
     assert "cleave schema" in cli.fails(3, "plan", table, QUESTION)

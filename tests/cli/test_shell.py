@@ -186,13 +186,6 @@ def test_a_table_on_standard_input_leaves_no_room_for_questions(ready: Cli) -> N
     assert "cannot hold both" in ready.fails(2, "shell", "-")
 
 
-def test_a_key_that_is_missing_is_told_when_it_is_needed(cli: Cli, table: Path, tmp_path: Path) -> None:
-    result = asked(cli, table, f"SELECT MEDIAN(age) FROM patients;\n{AGES};", "--key", tmp_path / "none.json")
-    assert result.exit_code == 5
-    assert "52.0" in result.stdout  # the median: nothing of it was sent
-    assert "no such key" in result.stderr
-
-
 def test_no_history_is_kept_of_what_a_program_asks(ready: Cli, table: Path, tmp_path: Path) -> None:
     ready.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
     assert asked(ready, table, f"{AGES};").exit_code == 0

@@ -71,7 +71,7 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
 
 def test_plan_tells_the_way(place: Place) -> None:
     place.put("--by", "ward")
-    cells = json.loads(place.run("plan", "trial", SQL, "--json"))
+    cells = json.loads(place.run("plan", "trial", SQL, "--cloud-only", "--json"))
     rows = json.loads(place.run("plan", "trial", "SELECT MEDIAN(age) FROM trial", "--json"))
     assert cells["local"] == []
     assert "MEDIAN" in rows["local"][0]["reason"]
@@ -83,8 +83,10 @@ def test_a_derived_column_is_used(place: Place) -> None:
     question = "SELECT SUM(bill * age) FROM trial"
     before = place.run("query", "trial", question)
     assert "local" in before
+    refused = place.words("query", "trial", question, "--cloud-only")
+    assert "stored totals do not answer" in place.cli.fails(4, *refused)
     place.run("derive", "trial", "bill * age", "--as", "weighted")
-    after = place.run("query", "trial", question)
+    after = place.run("query", "trial", question, "--cloud-only")
     assert "encrypted" in after
     assert before.splitlines()[-1].strip() in after
 
@@ -135,6 +137,32 @@ def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
     assert "is there already" in place.cli.fails(3, *place.words("pull", "trial", "-o", place.root / "patients.csv"))
 
 
+def test_a_key_that_lost_its_passphrase_is_not_used(place: Place) -> None:
+    """Exchanged for a bare one by whoever can write the file."""
+    place.cli.environment["CLEAVE_PASSPHRASE"] = "correct horse battery staple"
+    told = place.cli.fails(5, *place.words("query", "trial", SQL))
+    assert "has no passphrase, and one was given" in told
+
+
+def test_a_key_that_is_missing_is_told_with_the_command_that_makes_it(place: Place) -> None:
+    place.key = place.root / "none.json"
+    for words in (("query", "trial", SQL), ("plan", "trial", SQL), ("ls",)):
+        told = place.cli.fails(5, *place.words(*words))
+        assert "no such key file" in told
+        assert "cleave key new" in told
+
+
+def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:
+    place.put("--by", "ward")
+    (head,) = (place.root / "s").rglob("head")
+    head.write_text(json.dumps({"cleave_table": 1, "key_id": "0" * 32, "mark": "0" * 64}))
+    for words in (("query", "trial", SQL), ("show", "trial"), ("put", place.root / "patients.csv", "--table", "trial")):
+        told = place.cli.fails(7, *place.words(*words)).splitlines()
+        assert len(told) == 2
+        assert told[0].endswith("the table was stored by an earlier release, in format 1")
+        assert told[1] == "hint: pull it with that release and store it again with this one"
+
+
 def test_an_older_store_is_not_believed(place: Place) -> None:
     place.put("--by", "ward")
     shutil.copytree(place.root / "s", place.root / "old")
@@ -162,7 +190,7 @@ def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
 def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.put("--by", "ward")
     monkeypatch.setenv("XDG_STATE_HOME", str(place.cli.environment["XDG_STATE_HOME"]))
-    answer = cleave.query("trial", SQL, store=place.store, key=place.key)
+    answer = cleave.query("trial", SQL, store=place.store, key=place.key, cloud_only=True)
     assert str(answer.rows[0][2]) == "265000.66"
     assert answer.sources[0] == "key"
     assert answer.sources[2] == "encrypted"

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
@@ -147,6 +150,17 @@ class KeyTraces:
             found |= _blocks(file[_PUBLIC_HEAD:])
         assert len(found) > 1000
         self._blocks |= found
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        """Look for every CKKS key that is made in this process from now on."""
+        made = SecretKey.__init__
+
+        def noted(key: SecretKey, *arguments: Any) -> None:
+            made(key, *arguments)
+            if key.secret not in [each.secret for each in self.ckks]:
+                self.add(key)
+
+        patch.setattr(SecretKey, "__init__", noted)
 
     def found_in(self, data: bytes) -> bool:
         return not self._blocks.isdisjoint(data[place : place + 16] for place in range(len(data) - 15))

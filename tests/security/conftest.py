@@ -6,13 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.ckks.secret_key import SecretKey
 from tests.cli.runner import cli
 from tests.functional.conftest import lines
 from tests.functional.serving import served
@@ -39,14 +37,8 @@ def wrapped_key(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OwnerKe
 @pytest.fixture
 def wrapped(wrapped_key: tuple[Path, OwnerKey], monkeypatch: pytest.MonkeyPatch) -> WrappedKey:
     path, opened = wrapped_key
-    traces, made = KeyTraces(opened), SecretKey.__init__
-
-    def noted(self: SecretKey, *arguments: Any) -> None:
-        made(self, *arguments)
-        if self.secret not in [each.secret for each in traces.ckks]:
-            traces.add(self)
-
-    monkeypatch.setattr(SecretKey, "__init__", noted)
+    traces = KeyTraces(opened)
+    traces.watch(monkeypatch)
     return WrappedKey(path, traces)
 
 

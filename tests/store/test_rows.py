@@ -107,7 +107,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index, rows, sealed):
+        for module in (columns, index, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 

@@ -161,8 +161,11 @@ def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) ->
     path = tmp_path / "key.json"
     members = ("key_id", "profile", "created", "kdf", "nonce", "public_key", "secret")
     path.write_text(json.dumps({"cleave_key": 1, **dict.fromkeys(members, "")}))
-    uses = (lambda: open_key(path, never), lambda: describe_key(path), lambda: change_passphrase(path, never, None))
-    for use in uses:
+    for use in (
+        lambda: open_key(path, never),
+        lambda: describe_key(path),
+        lambda: change_passphrase(path, never, None),
+    ):
         with pytest.raises(KeyFileError) as caught:
             use()
         assert caught.value.message == f"{path}: key file version is not 2"

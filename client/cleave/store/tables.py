@@ -134,6 +134,10 @@ class Tables:
     def _newest(self, tag: str) -> tuple[str, int] | None:
         """The newest version that was seen here, or that the key file was copied with."""
         seen, floor = self._memory.newest(self._seen(tag)), self._key.floors.get(tag)
+        if floor:
+            forgotten = self._memory.newest(self._forgotten(tag))
+            if forgotten and forgotten[0] == floor[0] and forgotten[1] >= floor[1]:
+                floor = None
         return max((each for each in (seen, floor) if each), key=lambda each: each[1], default=None)
 
     def open(self, name: str) -> Opened:
@@ -191,8 +195,11 @@ class Tables:
             return found[1]
 
     def forget(self, name: str) -> None:
-        """What was seen of a table here. Nothing in the store changes."""
-        self._memory.forget(self._seen(self._tag(name)))
+        """Forget what was seen of a table here, and what the key file says of it. Nothing in the store changes."""
+        tag = self._tag(name)
+        self._memory.forget(self._seen(tag))
+        if tag in self._key.floors:  # the key file stays as it is: it may be wrapped
+            self._memory.remember(self._forgotten(tag), *self._key.floors[tag])
 
     def replaced(self, opened: Opened) -> bool:
         """Whether the table has another head by now."""
@@ -404,6 +411,10 @@ class Tables:
         """Under which name this store's table is remembered: two stores may have tables of one name."""
         place = self._stores.sensitive.location
         return self._key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
+
+    def _forgotten(self, tag: str) -> str:
+        """Under which name the floor of this store's table is noted as forgotten."""
+        return self._key.tag(f"forgotten {self._seen(tag)}")
 
     def _require_not_moved(self, head: dict[str, Any]) -> None:
         if (key_id := key_moved_to(head)) is not None:
