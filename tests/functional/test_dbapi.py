@@ -175,7 +175,7 @@ def test_errors_of_use(connection: cleave.Connection, tmp_path: Path) -> None:
     with pytest.raises(cleave.DataError, match="no such file"):
         cleave.connect(tmp_path / "nothing.csv")
     with pytest.raises(cleave.OperationalError, match="no such key"):
-        cleave.connect(PATIENTS, key=tmp_path / "missing.json").execute(WARDS)
+        cleave.connect("patients", store=tmp_path, key=tmp_path / "missing.json").execute(WARDS)
     with pytest.raises(cleave.DataError, match="1 to 17 digits"):
         cleave.connect(PATIENTS, digits=99)
     with pytest.raises(cleave.ProgrammingError, match="has 1 placeholders, and 2 parameters"):

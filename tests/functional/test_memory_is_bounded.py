@@ -11,7 +11,6 @@ import pytest
 from cleave_services.plain import engine, expressions
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.database import Database
-from cleave_services.sensitive import simple
 from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
@@ -154,13 +153,3 @@ def test_texts_of_many_columns_are_compared_some_at_a_time(monkeypatch: pytest.M
         found = engine.group(database, None, [], [f"count(*) + {number}" for number in range(120)])
     assert [column.values for column in found.aggregates] == [[str(3 + number)] for number in range(120)]
     assert 0 < most <= 50
-
-
-def test_chunks_are_counted_before_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simple, "segments", None)
-    asked = {"operation": "sum", "profile": "sum60-pack", "rows": 9000, "data": {"x": ["AAAA"]}}
-    answer = call(sensitive, "POST", "/v1/sensitive", json=asked | {"group_by": [0, 1] * 4500})
-    assert "fill 2 chunks, 1 were sent" in answer.json()["error"]
-    monkeypatch.setattr(limits, "MAX_RUNS", 100)
-    answer = call(sensitive, "POST", "/v1/sensitive", json=asked | {"rows": 101, "group_by": [0, 1] * 50 + [0]})
-    assert (answer.status_code, answer.json()["error"]) == (413, "group_by: changes more than 100 times")

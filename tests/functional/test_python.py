@@ -208,6 +208,9 @@ def test_a_plan_sends_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) 
     assert repr(plan).splitlines()[-1].startswith("in short  No value of ")
 
 
+STORED = {"store": "/nowhere", "table": None}
+
+
 @pytest.mark.parametrize(
     ("data", "more", "kind", "message"),
     [
@@ -219,10 +222,10 @@ def test_a_plan_sends_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) 
         ("nowhere.csv", {}, cleave.InputError, "there is no such file"),
         (wards(), {"schema": KINDS, "min_group": -1}, cleave.InputError, "cannot be negative"),
         (wards(), {"schema": KINDS, "timeout": 0}, cleave.InputError, "seconds above 0"),
-        (wards(), {"schema": KINDS, "key": "/nowhere/key.json"}, cleave.KeyFileError, "no such key"),
+        ("frame", {**STORED, "key": "/nowhere/key.json"}, cleave.KeyFileError, "no such key"),
         (
-            wards(),
-            {"schema": KINDS, "passphrase": "surprise"},
+            "frame",
+            {**STORED, "passphrase": "surprise"},
             cleave.KeyFileError,
             "has no passphrase, and one was given",
         ),
@@ -255,12 +258,19 @@ def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatc
 
     with cleave.connect(PATIENTS, key=path, passphrase=ask) as connection:
         connection.execute("SELECT SUM(age) FROM patients")
-        connection.execute("SELECT SUM(bill) FROM patients")
+    assert not asked, "a question over a file needs no key"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    store, sql = tmp_path / "store", "SELECT SUM(bill) FROM t"
+    cleave.put(wards(), "t", store=store, by=["ward"], schema=KINDS, key=path, passphrase=ask)
+    asked.clear()
+    with cleave.connect("t", store=store, key=path, passphrase=ask) as connection:
+        connection.execute(sql)
+        connection.execute("SELECT COUNT(bill) FROM t")
     assert len(asked) == 1
     with pytest.raises(cleave.KeyFileError, match="no passphrase was given"):
-        cleave.query(PATIENTS, "SELECT SUM(age) FROM patients", key=path)
+        cleave.query("t", sql, store=store, key=path)
     monkeypatch.setenv("CLEAVE_PASSPHRASE", "correct horse battery staple")
-    assert cleave.query(PATIENTS, "SELECT SUM(age) AS s FROM patients", key=path).bounds == [(0.0,)]
+    assert len(cleave.query("t", sql, store=store, key=path).rows) == 1
     assert os.environ["CLEAVE_PASSPHRASE"]  # the user's own: the command alone takes it away
 
 

@@ -15,7 +15,7 @@ from cleave.sql.planner import plan_query
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.reading import Progress
 from cleave.table.table import Table
-from cleave_shared.errors import InputError, KeyFileError, QueryRefused
+from cleave_shared.errors import InputError, QueryRefused
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 SQL = "SELECT ward, COUNT(*), AVG(age) FROM patients GROUP BY ward ORDER BY ward"
@@ -86,11 +86,9 @@ def _days_later(node: exp.Expression) -> exp.Expression:
     return exp.Literal.string("2100" + node.name[4:]) if isinstance(node, exp.Literal) else node
 
 
-def test_describing_needs_no_key() -> None:
+def test_describing_needs_no_services() -> None:
     with Session(of_files([PATIENTS])) as session:
         assert session.describe(session.plan(SQL)).groups == 6
-        with pytest.raises(KeyFileError, match="needs a key"):
-            session.ask(session.plan(SQL))
 
 
 def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> None:
@@ -98,19 +96,23 @@ def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> 
     with Session(counting(opened), Access(tmp_path / "missing.json"), embedded_services) as session:
         with pytest.raises(QueryRefused):
             session.plan("SELECT nothing FROM patients")
-        with pytest.raises(KeyFileError, match="no such key"):
-            session.ask(session.plan(SQL))
+        with pytest.raises(InputError, match="seconds above 0"):
+            session.ask(session.plan(SQL), seconds=0)
     assert opened == []
 
 
-def test_an_open_key_needs_its_file_no_more(key_file: Path, tmp_path: Path) -> None:
-    own = tmp_path / "key.json"
-    own.write_bytes(key_file.read_bytes())
-    own.chmod(0o600)
-    with Session(of_files([PATIENTS]), Access(own), embedded_services) as session:
+def test_a_session_makes_one_key_and_needs_no_file(tmp_path: Path) -> None:
+    with Session(of_files([PATIENTS]), Access(tmp_path / "missing.json"), embedded_services) as session:
         first = session.ask(session.plan(SQL))
-        own.unlink()
+        key = session._key
         assert session.ask(session.plan(SQL)).result.rows == first.result.rows
+        assert key is not None
+        assert session._key is key
+    assert session._key is None
+    with Session(of_files([PATIENTS]), None, embedded_services) as other:
+        other.ask(other.plan(SQL))
+        assert other._key is not None
+        assert other._key.key_id != key.key_id
 
 
 def test_without_services_there_is_nobody_to_ask(key_file: Path) -> None:

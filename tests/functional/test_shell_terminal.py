@@ -13,7 +13,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
+import cleave
 from cleave.ckks.key_file import create_key
+from cleave_shared.errors import KeyFileError
 from tests.functional.processes import HANGS, descendants, have_ended, met
 from tests.functional.scripted import Reply, scripted
 
@@ -28,13 +30,13 @@ PROMPT = "patients>"
 class Terminal:
     """A shell on a terminal of its own. What it shows is matched as it comes, colours and movements left out."""
 
-    def __init__(self, folder: Path, key: Path, *options: str, **environment: str) -> None:
+    def __init__(self, folder: Path, key: Path, *options: str, table: str = "", **environment: str) -> None:
         known = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
         self.state = folder / "state"
         self.lasting: list[int] = []
         self.child = pexpect.spawn(
             CLEAVE,
-            ["shell", str(folder / "patients.csv"), "--key", str(key), *options],
+            ["shell", table or str(folder / "patients.csv"), "--key", str(key), *options],
             env={
                 **known,
                 "XDG_STATE_HOME": str(self.state),
@@ -188,26 +190,36 @@ def test_a_history_that_cannot_be_kept_is_told_and_no_more(start: Callable[..., 
     assert terminal.leave() == 0
 
 
-def test_the_passphrase_is_asked_for_once_and_not_shown(start: Callable[..., Terminal], folder: Path) -> None:
-    create_key(folder / "key.json", PASSPHRASE.encode())
-    terminal = start(key=folder / "key.json")
-    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
-    terminal.ask("a wrong one", "error: ", PROMPT)
-    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
-    terminal.ask(PASSPHRASE, "checks passed", PROMPT)
+@pytest.fixture
+def stored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Options of a shell over a stored table, whose key is wrapped: of one over a file no passphrase is needed."""
+    store, key = folder / "store", folder / "key.json"
+    create_key(key, PASSPHRASE.encode())
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    cleave.put(folder / "patients.csv", "patients", store=store, by=["ward"], key=key, passphrase=PASSPHRASE)
+    return ["--store", str(store)]
+
+
+def test_the_passphrase_is_asked_for_once_and_not_shown(folder: Path, stored: list[str]) -> None:
+    wrong = Terminal(folder, folder / "key.json", *stored, table="patients")
+    wrong.child.expect_exact("Passphrase: ")
+    wrong.ask("a wrong one", "error: ")
+    assert wrong.ended() == KeyFileError.exit_code
+    terminal = Terminal(folder, folder / "key.json", *stored, table="patients")
+    terminal.child.expect_exact("Passphrase: ")
+    terminal.ask(PASSPHRASE, PROMPT)
     assert PASSPHRASE not in terminal.child.before
-    terminal.ask("SELECT AVG(weight) FROM patients;", "checks passed", PROMPT)
+    for column in ("age", "weight"):
+        terminal.ask(f"SELECT AVG({column}) FROM patients;", "checks passed", PROMPT)
     assert terminal.leave() == 0
     assert PASSPHRASE not in (terminal.state / "cleave" / "history").read_text()
 
 
-def test_ctrl_c_at_the_passphrase_stays_in_the_shell(start: Callable[..., Terminal], folder: Path) -> None:
-    create_key(folder / "key.json", PASSPHRASE.encode())
-    terminal = start(key=folder / "key.json")
-    terminal.ask("SELECT AVG(age) FROM patients;", "Passphrase: ")
-    terminal.interrupt()
-    terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
-    assert terminal.leave() == 0
+def test_ctrl_c_at_the_passphrase_leaves(folder: Path, stored: list[str]) -> None:
+    terminal = Terminal(folder, folder / "key.json", *stored, table="patients")
+    terminal.child.expect_exact("Passphrase: ")
+    terminal.child.sendintr()
+    assert terminal.ended() == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -13,7 +13,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
-from cleave.store import index, put, rows, sealed
+from cleave.store import columns, index, put, rows, sealed
 from cleave.store.folder import Folder
 from cleave.store.index import Index
 from cleave.store.locate import Stores
