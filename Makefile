@@ -35,7 +35,7 @@ test-slow: setup
 
 test-all: test test-slow
 
-# Campaigns at FACTOR times their size: all of them, or TESTS=tests/ckks/test_pool.py.
+# Campaigns at FACTOR times their size: all of them, or TESTS=tests/property/test_oracle.py.
 campaign: setup
 	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam" \
 		$(or $(TESTS),$(shell grep -rlw CLEAVE_CAMPAIGN tests --include='test_*.py'))
