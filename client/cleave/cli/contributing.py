@@ -24,7 +24,8 @@ PublicKeyFile = Annotated[
     typer.Option(
         "--public-key",
         metavar="FILE",
-        help="Add the rows to the table this was exported for, as a contributor: they can be read by its owner alone.",
+        help="Seal the rows to the owner of the table that this was exported for, as a contributor: only its owner "
+        "can read them, and collects them.",
         show_default=False,
     ),
 ]
@@ -44,7 +45,7 @@ Fingerprint = Annotated[
     typer.Option(
         "--fingerprint",
         metavar="SHA256:...",
-        help="With --public-key: refuse one that has not this fingerprint, as its owner told it.",
+        help="With --public-key: its fingerprint, from its owner over another channel; required on first use.",
         show_default=False,
     ),
 ]

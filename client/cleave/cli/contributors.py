@@ -52,7 +52,7 @@ def add(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Register a contributor: what bears its signature, and only that, can be taken in."""
+    """Register a contributor, whose signed rows can then be collected. Export the public key after that."""
     from cleave.store.contribution import folder_of  # noqa: PLC0415
     from cleave.store.contributors import register  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
@@ -106,7 +106,10 @@ def collect(
     region: Region = None,
     timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
-    """Take in what contributors have put, and what they took back out, once all of it passed its checks."""
+    """Add what contributors have put to the table, and remove what they replaced.
+
+    Every value is checked and sealed again. A contributor that is refused stops no other.
+    """
     settings: Settings = ctx.obj
     from cleave.store.collect import collect as take  # noqa: PLC0415
 

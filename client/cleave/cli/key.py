@@ -32,7 +32,7 @@ KeyPath = Annotated[
         metavar="FILE",
         envvar=KEY_VARIABLE,
         callback=_expanded,
-        help="The key file; ~/.config/cleave/key.json if not named.",
+        help="The key file of stored tables; ~/.config/cleave/key.json if not named.",
         show_default=False,
     ),
 ]
@@ -66,7 +66,7 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Make a secret key.
+    """Make a key for stored tables; questions over files need none.
 
     Its file can be read by its owner only. An existing file is never overwritten.
     """

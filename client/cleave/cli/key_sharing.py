@@ -26,7 +26,7 @@ def export(
         typer.Option(
             "--table",
             metavar="NAME",
-            help="Invite contributors to this stored table: its schema, by columns and scales go with the key.",
+            help="Invite the registered contributors to this stored table: its schema and by columns go with the key.",
             show_default=False,
         ),
     ] = None,
@@ -39,9 +39,9 @@ def export(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Write the public side of a key, which opens nothing: with it others encrypt rows for its owner.
+    """Write the public side of a key, which opens nothing: others seal rows to its owner with it.
 
-    Its fingerprint is told, for contributors to compare by another way than the file goes.
+    Prints its fingerprint, which contributors get over another channel than the file.
     """
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
@@ -120,7 +120,7 @@ def rotate(
     store: Store,
     new_key: Annotated[
         Path,
-        typer.Option("--new-key", metavar="FILE", help="The key it is put under: a file there is.", show_default=False),
+        typer.Option("--new-key", metavar="FILE", help="The key file that it moves to.", show_default=False),
     ],
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
@@ -135,9 +135,9 @@ def rotate(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Put a stored table under another key: all of it is encrypted anew.
+    """Move a stored table to another key: all of it is sealed again.
 
-    Until that is done it is asked under the old key as before. Stopped at any point, the same command goes on.
+    Until that is done queries use the old key. The same command continues a rotation that was stopped.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
     from cleave.store.memory import Memory  # noqa: PLC0415

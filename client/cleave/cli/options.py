@@ -40,7 +40,7 @@ MinGroup = Annotated[
         "--min-group",
         min=0,
         metavar="N",
-        help="Leave out groups of fewer than N rows; the answer says how many. 0: none, or 5 for a stored table with "
+        help="Leave out groups of fewer than N rows; the answer says how many. Default: off; 5 for a stored table with "
         "contributors, which 1 turns off.",
     ),
 ]
@@ -72,7 +72,11 @@ JobMachine = Annotated[
 ]
 StopJob = Annotated[bool, typer.Option("--stop-job", help="End the job that answers this question.")]
 Pad = Annotated[
-    bool, typer.Option("--pad", help="Send a power of two of ciphertexts, which hides how many rows are selected.")
+    bool,
+    typer.Option(
+        "--pad",
+        help="Send a power of two of ciphertexts, and read all blocks of a stored table: hides what is selected.",
+    ),
 ]
 Digits = Annotated[
     int,

@@ -126,7 +126,7 @@ def put(
             help="With --append or --public-key: add the rows even if the last change added just the same ones.",
         ),
     ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Put the table anew in place of the one there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the existing table.")] = False,
     drop_contributors: Annotated[
         bool,
         typer.Option("--drop-contributors", help="With --replace: also where rows of contributors are lost by it."),
@@ -148,10 +148,10 @@ def put(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Store a table: its sensitive half encrypted, its plain half beside it or in another place.
+    """Store a table: its sensitive half sealed, its plain half in the same or in another place.
 
-    Nothing of a table is seen until all of it is there. Columns of kind local stay here. With --public-key the rows are
-    added to another's table, whose owner alone can read them.
+    No reader sees a part of it before all of it is stored. Columns of kind local stay here. With --public-key the rows
+    are sealed to the owner of another's table.
     """
     if public_key is not None:
         if append or by is not None or scan or drop_contributors:
@@ -307,7 +307,7 @@ def pull(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Decrypt and rejoin a stored table into a file, rows in the order they were put."""
+    """Write a stored table into a file, rows in the order they were put."""
     settings: Settings = ctx.obj
     from cleave.store.pull import check_output, pull_into  # noqa: PLC0415
     from cleave.store.stored import Stored  # noqa: PLC0415
@@ -334,7 +334,7 @@ def derive(
     profile: AwsProfile = None,
     region: Region = None,
 ) -> None:
-    """Keep totals of an expression too: questions that ask for it then need no rows."""
+    """Store totals of an expression too: questions over it then need no rows."""
     settings: Settings = ctx.obj
     from cleave.store.derive import derive as make  # noqa: PLC0415
 
