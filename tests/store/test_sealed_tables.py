@@ -139,7 +139,6 @@ def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
     for other in seen[1:]:
         assert other[:2] == seen[0][:2]
         for sql, one, two in zip(QUESTIONS, other[2], seen[0][2], strict=True):
-            print(sql, one - two, two - one)
             assert one == two, sql
 
 
