@@ -145,7 +145,7 @@ class TotalsReader:
         label = total_label(segment.id, totals.first)
         lanes = run.layout.lanes
         return {
-            lane: open_lane(self._cipher(), lanes, label, lane, 0, split(self._tables.read(totals.lanes[lane])))[
+            lane: open_lane(self._cipher(), lanes, label, lane, split(self._tables.read(totals.lanes[lane])))[
                 : segment.cells
             ]
             for lane in run.layout.needed
