@@ -126,7 +126,10 @@ def test_curl_and_python_as_printed(shell: Shell) -> None:
     (expected,) = blocks("json")
     assert json.loads(shell.run(plain)) == json.loads(expected)
     _, python = blocks("python")
-    extended = python + "import json\nPath('question.json').write_text(json.dumps(question.body()))\n"
+    extended = (
+        python
+        + "import json\nfrom pathlib import Path\nPath('question.json').write_text(json.dumps(question.body()))\n"
+    )
     (shell.folder / "example.py").write_text(shell._here(extended))
     printed = [line.split() for line in shell.run("python example.py").splitlines()]
     assert [(name, float(value)) for name, value, _ in printed] == [

@@ -64,7 +64,9 @@ def test_no_event_holds_bytes_of_the_key_it_was_made_with(tmp_path: Path) -> Non
 def test_the_key_beside_the_events_decrypts_their_answer(tmp_path: Path) -> None:
     write_events(tmp_path)
     assert (tmp_path / KEY_NAME).stat().st_mode & 0o777 == 0o600
-    ignored = subprocess.run(["git", "check-ignore", f"events/{KEY_NAME}"], capture_output=True, cwd=ROOT, check=False)
+    ignored = subprocess.run(
+        ["git", "check-ignore", str(Path("events", KEY_NAME))], capture_output=True, cwd=ROOT, check=False
+    )
     assert ignored.returncode == 0
     event = json.loads((tmp_path / "sensitive-moments.json").read_text("utf-8"))
     reply = sensitive(event, SimpleNamespace(aws_request_id="test"))

@@ -15,7 +15,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.pipeline import Options
 from cleave.session import Access, Session, Silent
-from cleave.store import index, rows, sealed
+from cleave.store import columns, index, rows, sealed
 from cleave.store import put as putting
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
@@ -73,7 +73,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (index, rows, sealed):
+    for module in (columns, index, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
 
 

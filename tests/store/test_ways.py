@@ -69,7 +69,7 @@ def test_what_is_foreseen_is_what_is_read(session: StoredSession, monkeypatch: p
     with session:
         plan = session.plan("SELECT ward, AVG(bill), MEDIAN(age) FROM trial WHERE ward < 'N' GROUP BY ward")
         described = session.describe(plan)
-        session.ask(session.plan("SELECT SUM(weight) FROM trial"))  # the table's secret is read with the first totals
+        session.ask(session.plan("SELECT MEDIAN(weight) FROM trial"))  # whose count has what opening the table read
         usage = session.ask(plan).usage
         stored = session._stored
         foreseen = described.ways[0].cost
