@@ -22,8 +22,9 @@ demo: setup
 	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
 	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
 
-# A process for each core; one that has no tests left takes over some of another's.
-PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# A process for each core; one that has no tests left takes over some of another's. Bytecode is kept: tests start hundreds
+# of processes.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Every test that is quick. Four minutes on two quiet cores.
 test: setup
