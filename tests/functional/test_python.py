@@ -151,7 +151,7 @@ def test_whole_numbers_with_nulls_and_of_128_bits() -> None:
 
 def test_a_notebook_shows_bounds_sources_and_marks_and_runs_nothing() -> None:
     evil = "<script>alert(1)</script>"
-    frame = pd.DataFrame({"ward": [evil, "b"], "bill": [1.5, 2.25]})
+    frame = pd.DataFrame({"ward": [evil, "b"], "bill": [1.5, 3e14 / 7]})
     answer = cleave.query(
         frame,
         f'SELECT ward, SUM(bill) AS "{evil}" FROM frame GROUP BY ward',

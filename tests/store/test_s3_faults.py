@@ -79,7 +79,7 @@ class World:
 
     def append(self, stores: Stores) -> object:
         tables = self.tables(stores)
-        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent()))
+        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent(), again=True))
 
     def derive(self, stores: Stores) -> object:
         return derive(self.tables(stores), stores, self.key, "trial", "bill * age", "weighted", Silent())
