@@ -221,7 +221,8 @@ def test_whatever_is_harmed_is_told_or_not_read(
         found = verify(tables, opened, Stored(tables, opened, key), Silent())
         assert len(found) == 1
         shutil.rmtree(place.root)
-    assert harmed > len(named) // 2  # the others hold squares, which neither question reads
+    if kind != "extended":  # bytes behind a sealed column are never read; `verify` names it above
+        assert harmed > len(named) // 2  # the others hold squares, which neither question reads
 
 
 def test_another_key_reads_nothing(tmp_path: Path, key: OwnerKey, other_key: OwnerKey, table: Table) -> None:
