@@ -49,21 +49,13 @@ class Primitive:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Timing):
     """Seconds of one operation at parameters `of`: degree N and the bits of the primes, the special one last."""
 
     name: str
     of: str
     degree: int
     prime_bits: tuple[int, ...]
-    seconds: float
-    least: float
-    most: float
-    calls: int
-
-    @property
-    def spread(self) -> float:
-        return (self.most - self.least) / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +73,8 @@ class Family:
         """Raises WrongResultError where the operation does not do what it says."""
         timing = measured(primitive, seconds=seconds, runs=runs, clock=clock)
         return Measured(
-            primitive.name,
-            self.of,
-            self.degree,
-            self.prime_bits,
             *(timing.seconds, timing.least, timing.most, timing.calls),
+            *(primitive.name, self.of, self.degree, self.prime_bits),
         )
 
 
