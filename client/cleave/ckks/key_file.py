@@ -89,17 +89,13 @@ def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
     return key
 
 
-def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors) -> None:
+def copy_key(path: Path, to: Path, passphrase: bytes | None, floors: Floors) -> None:
     """Write a copy of the key, wrapped by the same passphrase, with the newest versions of tables that are known here.
 
     A machine that has the copy then accepts no older version. Raises KeyFileError as `open_key` does.
     """
-    given = passphrase if isinstance(passphrase, bytes) or passphrase is None else None
-    file = read_key_file(path)
-    if file.wrapping is not None and given is None and callable(passphrase):
-        given = passphrase()
-    bare = _unwrapped(path, file, given)
-    _write(to, replace(bare, floors=floors), given, overwrite=False)
+    bare = _unwrapped(path, read_key_file(path), passphrase)
+    _write(to, replace(bare, floors=floors), passphrase, overwrite=False)
 
 
 def change_passphrase(path: Path, old: Passphrase, new: bytes | None) -> None:

@@ -79,12 +79,15 @@ def copy(
     """
     from cleave.ckks.key_file import copy_key, describe_key  # noqa: PLC0415 - cryptography takes 30 ms
 
-    given = passphrase.current(passphrase_fd)
-    if describe_key(key).wrapped and not isinstance(given, bytes):
-        given = given()  # once, for opening and for wrapping
-    with opened_tables(store, key, given if isinstance(given, bytes) else None, profile, region) as (_, tables, _):
+    given: bytes | None = None
+    supplied = passphrase.current(passphrase_fd)
+    if isinstance(supplied, bytes):
+        given = supplied
+    elif describe_key(key).wrapped:
+        given = supplied()  # once, for opening and for wrapping
+    with opened_tables(store, key, given, profile, region) as (_, tables, _):
         floors = tables.versions()
-    copy_key(key, output, given if isinstance(given, bytes) else None, floors)
+    copy_key(key, output, given, floors)
     if not ctx.obj.quiet:
         console.say(f"wrote {printable(str(output))}, with the versions of {counted(len(floors), 'table')}")
 
