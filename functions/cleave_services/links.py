@@ -161,7 +161,6 @@ class Links:
         return _Place(base, rest)
 
 
-_NOWHERE = Links(())
 _allowed: tuple[str, ...] = ()
 _own: Links | None = None
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleave.aggregates.columns import Exact, Values
+from cleave.aggregates.columns import Exact, Values, Words
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.powers import Square
 from cleave.sql.plan import Argument
 from cleave.store import measures
-from cleave.store.lanes import plan_lanes
-from cleave.store.measures import as_integers
+from cleave.store.lanes import Integers, plan_lanes
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import SUM60_PACK
 
@@ -26,6 +25,14 @@ ROWS = 12
 
 def argument(type_: str, decimals: int | None, lower: float | None, upper: float | None) -> Argument:
     return Argument("x", type_, decimals, ("x",), lower=lower, upper=upper)
+
+
+def as_integers(column: Words) -> Integers:
+    """Words as Python's integers."""
+    total: Integers = np.zeros(column.shape[1], object)
+    for place, word in enumerate(column):
+        total = total + (word.astype(object) << (64 * place))
+    return total
 
 
 def check_moments(given_: Argument, values: Values, exact: list[Fraction | None]) -> None:

@@ -21,7 +21,6 @@ from cleave.aggregates.moments import Sum
 from cleave.aggregates.operand import Operand, operand, present_in, require_values
 from cleave.aggregates.powers import Square
 from cleave.sql.plan import Argument
-from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
@@ -200,11 +199,3 @@ def moments(measure: Measure, sums: Mapping[str, int], count: int) -> dict[Momen
         for part, total in sums.items()
         if part in kept
     }
-
-
-def as_integers(column: Words) -> Integers:
-    """Words as Python's integers."""
-    total: Integers = np.zeros(column.shape[1], object)
-    for place, word in enumerate(column):
-        total = total + (word.astype(object) << (64 * place))
-    return total
