@@ -24,16 +24,18 @@ import duckdb
 from benchmarks import memory
 from benchmarks.lab.asked import repeated
 from benchmarks.lab.calibrate import calibrate
-from benchmarks.lab.generated import TABLES, World, ways
+from benchmarks.lab.generated import TABLES, World, chooser_of, ways
 from benchmarks.lab.model.cost import PROGRAM_BYTES, Prices
 from benchmarks.lab.model.files import work_of as work_of_files
 from benchmarks.lab.model.stored import work_of
 from benchmarks.lab.model.timings import Timings
+from cleave.ask.access import Access
+from cleave.ask.choice import Plan, name_of
+from cleave.ask.here import HereSource
+from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
-from cleave.pipeline import REQUESTS_UNDER_WAY
-from cleave.session import Access, Session
-from cleave.store.choice import Plan, name_of
 from cleave.table.lazy import of_files
 from cleave.table.schema import load_schema
 from cleave_shared.dataclass import dataclass
@@ -98,7 +100,7 @@ def of_a_file(place: Path, key: Path, sql: str, runs: int, timings: Timings) -> 
 
     def session() -> Session:
         lazy = of_files([place / "t.csv"], load_schema(place / "t.schema.toml"), "t")
-        return Session(lazy, Access(key), embedded_services)
+        return Session(HereSource(lazy, Access(key), embedded_services))
 
     def ask() -> float:
         started = time.perf_counter()
@@ -117,7 +119,7 @@ def of_a_store(world: World, runs: int, timings: Timings) -> Iterator[Case]:
         with world.session(TABLES[0]) as session:
             plans = {name_of(plan): plan for plan in ways(session, sql)}
             groups = len(session.ask(plans["rows"]).result.rows)  # which the plain service tells before a scan goes on
-            chooser = session.chooser()
+            chooser = chooser_of(session)
             foreseen = {
                 name: Prices(bucket=False, elsewhere=False, timings=timings).of(
                     work_of(chooser.stored, plan, pad=False, services=chooser.services, groups=groups)

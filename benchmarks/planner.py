@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.lab.generated import Table, World, questions, ways
-from cleave.store.choice import name_of
+from benchmarks.lab.generated import Table, World, chooser_of, questions, ways
+from cleave.ask.choice import name_of
 
 FLOOR = 0.010
 TIMES = 1.5
@@ -45,7 +45,7 @@ class Asked:
 
 def asked(world: World, table: Table, sql: str, repeats: int) -> Asked:
     with world.session(table) as session:
-        chooser, plans = session.chooser(), {name_of(plan): plan for plan in ways(session, sql)}
+        chooser, plans = chooser_of(session), {name_of(plan): plan for plan in ways(session, sql)}
         found = Asked(sql, name_of(session.plan(sql)))
         for name, plan in plans.items():
             found.read[name] = chooser.work(plan).bytes

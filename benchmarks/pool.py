@@ -22,12 +22,14 @@ import duckdb
 
 from benchmarks.tables import machine, markdown, spread
 from benchmarks.thesis.measured import usage
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.result import Result
+from cleave.ask.session import Session
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
-from cleave.pipeline import Result
-from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 from cleave_shared.params import DEFAULT_PROFILE
 
@@ -62,7 +64,7 @@ def ask(session: Session, sql: str, cipher: Cipher | None = None) -> Result:
     """Ask a question over a file, which `cipher` encrypts if it is given."""
     if cipher is None:
         return session.ask(session.plan(sql))
-    with mock.patch("cleave.pipeline.Cipher", return_value=cipher):
+    with mock.patch("cleave.ask.here_sums.Cipher", return_value=cipher):
         return session.ask(session.plan(sql))
 
 
@@ -92,7 +94,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         key_file = Path(name) / "key.json"
         key = fresh_key(DEFAULT_PROFILE)
-        with Session(of_files([write_table(Path(name), asked.rows)]), Access(key_file), embedded_services) as session:
+        with Session(
+            HereSource(of_files([write_table(Path(name), asked.rows)]), Access(key_file), embedded_services)
+        ) as session:
             print(f"{machine()}; {asked.rows:,} rows x {COLUMNS}, {asked.pairs} pairs: medians (least-most)\n")
             rows = [row for what, sql in questions.items() for row in _pairs(session, key, what, sql, asked.pairs)]
     head = ["", "without, s", "with, s", "with / without", "made ahead, s"]

@@ -31,11 +31,12 @@ import duckdb
 
 from benchmarks import memory, postgres
 from cleave.api.opening import embedded
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.local.prepare import prepare_embedded
-from cleave.session import Access
 from cleave.store.locate import open_stores
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 
 KINDS = {
     "l_suppkey": "plain",
@@ -164,10 +165,10 @@ class Bench:
             f"{self._parquet.stat().st_size / 1e6:,.0f} MB as Parquet with all 16 columns"
         )
 
-    def open(self, stack: ExitStack) -> StoredSession:
+    def open(self, stack: ExitStack) -> Session:
         stores = open_stores(str(self._store), _no_aws)
         seen = Memory(self._folder / "state" / "cleave" / "tables.json")
-        session = StoredSession("lineitem", stores, Access(self._key), memory=seen, embedded=embedded)
+        session = Session(StoredSource("lineitem", stores, Access(self._key), memory=seen, embedded=embedded))
         return stack.enter_context(session)
 
     def ask(self, question: Question, repeats: int) -> None:
@@ -223,7 +224,7 @@ class Bench:
             sql = sql.replace(ours, theirs)
         return self.postgres.seconds(sql)
 
-    def _check(self, question: Question, session: StoredSession) -> str:
+    def _check(self, question: Question, session: Session) -> str:
         """Compare with DuckDB, to the last digit; means with the exact quotient, to within their bounds."""
         answer = session.ask(session.plan(question.sql, cloud_only=question.cloud_only))
         sources = {column.source for column in answer.result.columns}

@@ -12,22 +12,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.lab.generated import chooser_of
 from benchmarks.lab.model.cost import Work
 from benchmarks.lab.model.files import work_of
 from benchmarks.lab.model.fit import Sample
 from benchmarks.lab.model.stored import work_of as work_of_stored
-from cleave.pipeline import REQUESTS_UNDER_WAY
-from cleave.session import Access, Session, Silent
+from cleave.ask.access import Access
+from cleave.ask.choice import Plan
+from cleave.ask.here import HereSource
+from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.services import Embedded
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource, open_tables
 from cleave.store.cellwise import StoredPlan
-from cleave.store.choice import Plan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import append, put
 from cleave.store.scan import ManyGroupsError
-from cleave.store.services import Embedded
-from cleave.store.session import StoredSession, open_tables
 from cleave.table.lazy import of_files as lazy_of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.table import open_table
 from cleave_shared import duckdb
@@ -118,11 +122,14 @@ def of_files(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
 
             def took(sql: str = sql, path: Path = path, schema: Schema = schema) -> float:
                 started = time.perf_counter()
-                with Session(lazy_of_files([path], schema, "made"), Access(key), embedded) as session:
+                with Session(HereSource(lazy_of_files([path], schema, "made"), Access(key), embedded)) as session:
                     session.ask(session.plan(sql))
                 return time.perf_counter() - started
 
-            with Session(lazy_of_files([path], schema, "made")) as session, open_table([path], schema) as table:
+            with (
+                Session(HereSource(lazy_of_files([path], schema, "made"))) as session,
+                open_table([path], schema) as table,
+            ):
                 work = work_of(table, session.plan(sql), REQUESTS_UNDER_WAY)
             yield _asked(took, work)
 
@@ -139,8 +146,8 @@ def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
             for _ in segments[1:]:
                 append(tables, stores, secret, table, "made", Silent())
 
-        def opened(stores: Stores = stores, memory: Memory = memory) -> StoredSession:
-            return StoredSession("made", stores, Access(key), memory=memory, embedded=embedded)
+        def opened(stores: Stores = stores, memory: Memory = memory) -> Session:
+            return Session(StoredSource("made", stores, Access(key), memory=memory, embedded=embedded))
 
         for sql in questions:
             with opened() as session:
@@ -148,7 +155,7 @@ def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
             yield from (each for plan in ways if (each := _way(opened, plan)))
 
 
-def _way(opened: Callable[[], StoredSession], plan: Plan) -> Asked | None:
+def _way(opened: Callable[[], Session], plan: Plan) -> Asked | None:
     """None for a scan that is given up, and answered by another way, since it has too many groups."""
     if isinstance(plan, StoredPlan) and plan.scans:
         plan = replace(plan, cloud_only=True)
@@ -157,7 +164,7 @@ def _way(opened: Callable[[], StoredSession], plan: Plan) -> Asked | None:
             groups = len(session.ask(plan).result.rows)
         except ManyGroupsError:
             return None
-        chooser = session.chooser()
+        chooser = chooser_of(session)
         work = work_of_stored(chooser.stored, plan, pad=False, services=chooser.services, groups=groups)
 
     def took() -> float:

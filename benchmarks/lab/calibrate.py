@@ -20,8 +20,8 @@ from benchmarks.lab.coefficients import coefficients
 from benchmarks.lab.model.fit import fitted
 from benchmarks.lab.model.operations import Operation
 from benchmarks.lab.model.timings import SHIPPED, Timings
+from cleave.ask.services import Embedded
 from cleave.ckks.key_file import create_key
-from cleave.store.services import Embedded
 from cleave_shared.params import SUM60_PACK
 
 _BUSY = 1.5  # times as long as the shortest run of a question, the longest; of the median question

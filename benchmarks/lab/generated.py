@@ -15,14 +15,16 @@ from pathlib import Path
 
 import duckdb
 
+from cleave.ask.access import Access
+from cleave.ask.choice import Chooser, Plan
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Silent
-from cleave.store.choice import Plan
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import append, put
-from cleave.store.session import StoredSession, open_tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 
@@ -137,10 +139,10 @@ class World:
                     else:
                         put(tables, self._stores(), key, table, each.name, each.by, Silent(), scan=True)
 
-    def session(self, table: Table) -> StoredSession:
+    def session(self, table: Table) -> Session:
         """That has read nothing of the table yet but its head."""
-        return StoredSession(
-            table.name, self._stores(), self._access(), memory=self._memory(), embedded=embedded_services
+        return Session(
+            StoredSource(table.name, self._stores(), self._access(), memory=self._memory(), embedded=embedded_services)
         )
 
     def _schema(self, table: Table) -> str:
@@ -189,6 +191,13 @@ def questions(count: int) -> Iterator[tuple[Table, str]]:
             yield table, sql
 
 
-def ways(session: StoredSession, sql: str) -> list[Plan]:
+def ways(session: Session, sql: str) -> list[Plan]:
     """Every way, whatever it takes."""
     return session.ways(sql)
+
+
+def chooser_of(session: Session) -> Chooser:
+    """The ways of questions over the session's stored table."""
+    if not isinstance(session.source, StoredSource):
+        raise TypeError("a session over files has no ways to choose from")
+    return session.source.chooser()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.generated import TABLES, World, questions, ways
-from cleave.store.choice import TOTALS_BYTES, name_of
+from benchmarks.lab.generated import TABLES, World, chooser_of, questions, ways
+from cleave.ask.choice import TOTALS_BYTES, name_of
 
 QUESTIONS, ROWS = 40, 9_000
 BY_DAY = "SELECT day % 2 AS k, SUM(bill) FROM visits GROUP BY k ORDER BY k"
@@ -28,7 +28,7 @@ def test_every_way_answers_alike_and_the_rule_is_kept(world: World) -> None:
         sessions = {table: stack.enter_context(world.session(table)) for table in TABLES}
         for table, sql in questions(QUESTIONS):
             session = sessions[table]
-            chooser = session.chooser()
+            chooser = chooser_of(session)
             found = {name_of(plan): plan for plan in ways(session, sql)}
             chosen = name_of(session.plan(sql))
             first = next(iter(found))

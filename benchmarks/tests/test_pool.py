@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.pool import COLUMNS, PooledCipher, ask, write_table
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 
 ROWS = 30_000
@@ -20,7 +22,7 @@ ROWS = 30_000
 
 def test_a_question_with_a_pool_has_the_same_answer(key: SecretKey, key_file: Path, tmp_path: Path) -> None:
     sums = ", ".join(f"SUM(e{number})" for number in range(COLUMNS))
-    with Session(of_files([write_table(tmp_path, ROWS)]), Access(key_file), embedded_services) as session:
+    with Session(HereSource(of_files([write_table(tmp_path, ROWS)]), Access(key_file), embedded_services)) as session:
         without = ask(session, f"SELECT g, {sums} FROM rows GROUP BY g ORDER BY g")
         cipher = PooledCipher(key, without.usage.chunks - 1)
         assert without.usage.chunks > MIN_CHUNKS_TO_FORK, "several processes share the pool"

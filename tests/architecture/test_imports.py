@@ -27,12 +27,13 @@ ROOMS = {
     "propose": {"table"},
     "sql": {"aggregates", "table"},
     "ckks": {"aggregates", "files"},
-    "flow": {"aggregates", "ckks", "sql", "table", "transport"},
-    "report": {"flow", "sql"},
+    "flow": {"aggregates", "ckks", "sql", "table"},
     "store": {"aggregates", "ckks", "files", "flow", "sql", "table", "transport"},
-    "cli": {"ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
+    "ask": {"aggregates", "ckks", "flow", "sql", "store", "table", "transport"},
+    "report": {"ask", "flow", "sql"},
+    "cli": {"ask", "ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
     "local": {"cli", "transport"},
-    "api": {"cli", "flow", "local", "propose", "sql", "store", "table", "transport"},
+    "api": {"ask", "cli", "flow", "local", "propose", "sql", "store", "table", "transport"},
 }
 
 

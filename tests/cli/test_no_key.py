@@ -10,10 +10,12 @@ from typing import Any, NoReturn, cast
 import pytest
 
 import cleave
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.ckks import key_file
 from cleave.cli import passphrase
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 from cleave.transport.base import Transport
 from cleave.transport.deadline import Deadline
@@ -102,7 +104,7 @@ def test_a_session_makes_another_key_after_a_failed_check(table: Path) -> None:
     """And keeps its key as long as all checks hold; the next session has another one."""
     services = Watched()
     for _ in range(2):
-        with Session(of_files([table]), Access(table.with_name("none.json")), services.opened) as session:
+        with Session(HereSource(of_files([table]), Access(table.with_name("none.json")), services.opened)) as session:
             plan = session.plan(AGES)
             first = session.ask(plan)
             session.ask(plan)

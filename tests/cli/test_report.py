@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
+from cleave.ask.result import Result, Usage
+from cleave.ask.ways import Cost, Way
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.cli.report import answer_json, answer_text, footer
-from cleave.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
-from cleave.pipeline import Result, Usage
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
-from cleave.ways import Cost, Way
 
 USAGE = Usage(
     profile="sum60-pack",

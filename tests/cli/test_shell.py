@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
+from cleave.cli.options import Asking
 from cleave.cli.shell.piped import run_lines
-from cleave.cli.shell.shell import Asking, Shell
+from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import DEFAULTS
-from cleave.session import Access, Session
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.reading import Progress
 from cleave.table.table import Table
@@ -75,7 +77,8 @@ def test_the_first_error_ends_it_with_its_own_code(ready: Cli, table: Path) -> N
     [
         (".nothing\n", 3, "there is no command .nothing"),
         (".plan\n", 3, ".plan needs an argument"),
-        (".schema of\n", 3, ".schema takes no argument"),
+        (".tables of\n", 3, ".tables takes no argument"),
+        (".schema of\n", 3, "there is no table 'of'"),
         (".format parquet\n", 3, "there is no format parquet"),
         (".timer maybe\n", 3, ".timer is on or off"),
         (".report page.html\n", 3, "there is no answer yet"),
@@ -214,13 +217,12 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
         return b""
 
     lazy = LazyTable(patients.name, patients.schema, read, patients.stream)
-    with Session(lazy, Access(key_file, passphrase), embedded) as opened:  # type: ignore[arg-type]
+    with Session(HereSource(lazy, Access(key_file, passphrase), embedded)) as opened:  # type: ignore[arg-type]
         yield opened
 
 
 def shell_over(session: Session) -> Shell:
-    asking = Asking(DEFAULTS, 60.0, cloud_only=False, strict=False, quiet=True)
-    return Shell(session, asking, lambda work: work())
+    return Shell(session, Asking(timeout=60.0), lambda work: work(), quiet=True)
 
 
 def test_table_key_and_services_are_opened_once(session: Session, reads: list[str], capsys: object) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 from tests.conformance.tables import MACROS, TABLES, write_table
 from tests.conftest import no_passphrase
@@ -51,7 +53,7 @@ class Tables:
     def session(self, name: str, *others: str) -> Session:
         if (name, *others) not in self._sessions:
             further = [self._tables[other] for other in others]
-            session = Session(self._tables[name], self._access, embedded_services, others=further)
+            session = Session(HereSource(self._tables[name], self._access, embedded_services, others=further))
             self._sessions[name, *others] = self._open.enter_context(session)
         return self._sessions[name, *others]
 

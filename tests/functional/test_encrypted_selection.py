@@ -8,16 +8,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.ask.result import Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Result, run_query
-from cleave.session import Silent
 from cleave.sql.planner import plan_query
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave.transport.base import Transport
 from cleave_shared.errors import QueryRefused
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from tests.answering import run_query
 from tests.unit.simulate import differences, number
 
 TYPES = {

@@ -11,13 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.key_file import create_key
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session
 from cleave.table.lazy import of_files
 from cleave.transport.deadline import Deadline, OutOfTime
+from tests.answering import table_of
 from tests.functional.processes import HANGS, have_ended
 
 FOREVER = 600.0
@@ -40,9 +43,9 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
     table.with_suffix(".schema.toml").write_text('[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\n')
     create_key(key, None)
     monkeypatch.setattr(Job, "encrypt", never)
-    with Session(of_files([table]), Access(key), embedded_services) as session:
+    with Session(HereSource(of_files([table]), Access(key), embedded_services)) as session:
         plan = session.plan("SELECT SUM(x) FROM t")
-        _ = session.table
+        table_of(session)
         with pytest.raises(OutOfTime, match="within the 1 seconds"):
             session.ask(plan, seconds=1.0)
 

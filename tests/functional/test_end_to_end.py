@@ -20,9 +20,9 @@ import duckdb
 import pytest
 
 from cleave import split
+from cleave.ask.result import Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Result, run_query
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import operation_sql, plan_query
 from cleave.table.schema import load_schema
@@ -32,6 +32,7 @@ from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF
+from tests.answering import run_query
 from tests.functional.serving import served
 from tests.security.ways import Record, recorded
 

@@ -9,11 +9,13 @@ import duckdb
 import pytest
 
 from cleave import figures
-from cleave.pipeline import Options, run_local
-from cleave.session import Session
+from cleave.ask.here import HereSource
+from cleave.ask.result import Options
+from cleave.ask.session import Session
 from cleave.table.lazy import of_files
 from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_shared.errors import InputError, QueryRefused
+from tests.answering import run_local, table_of
 
 ROWS = """ward,day,age,bill,name
 A,2024-01-02,31,100.50,Ann
@@ -60,7 +62,7 @@ def opened(folder: Path, name: str) -> Iterator[tuple[str, Session]]:
     (folder / "wards.schema.toml").write_text(
         '[columns.ward]\nkind = "local"\ntype = "VARCHAR"\n[columns.beds]\nkind = "local"\ntype = "INTEGER"\n'
     )
-    with Session(of_files([folder / "t.csv"], name=name), others=[of_files([folder / "wards.csv"])]) as one:
+    with Session(HereSource(of_files([folder / "t.csv"], name=name), others=[of_files([folder / "wards.csv"])])) as one:
         yield name, one
 
 
@@ -164,7 +166,7 @@ def test_work_here_ends_with_its_time(session: Session) -> None:
 def test_a_time_that_is_over_already(session: Session) -> None:
     with pytest.raises(OutOfTime):
         run_local(
-            session.table, session.plan("SELECT DISTINCT count(*) FROM range(1000000000), t"), deadline=Deadline(0)
+            table_of(session), session.plan("SELECT DISTINCT count(*) FROM range(1000000000), t"), deadline=Deadline(0)
         )
 
 
@@ -174,15 +176,14 @@ def test_a_minimum_group_size_is_refused_where_it_cannot_be_kept(session: Sessio
 
 
 def test_tables_of_one_name_are_refused(tmp_path: Path) -> None:
-    for _, session in opened(tmp_path, "t"):
+    for _ in opened(tmp_path, "t"):
+        wards = [of_files([tmp_path / "wards.csv"], name=each) for each in ("wards", "WARDS")]
         with pytest.raises(InputError, match="two tables are called 'WARDS'"):
-            Session(
-                session._lazy, others=[of_files([tmp_path / "wards.csv"], name=each) for each in ("wards", "WARDS")]
-            )
+            HereSource(of_files([tmp_path / "t.csv"]), others=wards)
 
 
 def test_nothing_is_left_behind(session: Session) -> None:
     """Neither the names of a question nor its answer are seen by the next one."""
     session.ask(session.plan("SELECT DISTINCT ward FROM t"))
-    catalogs = session.table.connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+    catalogs = table_of(session).connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
     assert ("the question",) not in catalogs

@@ -10,17 +10,18 @@ import duckdb
 import pytest
 
 from cleave import figures
+from cleave.ask.here_facts import describe_here
+from cleave.ask.result import Options, Result
 from cleave.ckks.secret_key import SecretKey
-from cleave.describe import describe_plan
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Options, Result, run_local, run_query
-from cleave.session import Silent
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import InputError, QueryRefused
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from tests.answering import run_local, run_query
 
 SCHEMA = """
 [columns.ward]
@@ -214,7 +215,7 @@ def test_where_only_this_machine_computes_nothing_is_sent_and_no_key_is_needed(t
     assert plan.sends_nothing
     result = run_local(table, plan)
     assert sorted(map(repr, shown(result))) == sorted(map(repr, expected(table, sql)))
-    description = describe_plan(table, plan, 4)
+    description = describe_here(table, plan)
     assert description.profile is None
     assert not any(column.bytes for column in description.columns)
 
@@ -289,7 +290,7 @@ def test_every_local_output_says_why(table: Table) -> None:
     made = plan_query(
         "SELECT ward, AVG(age) FROM t GROUP BY ward HAVING MAX(name) > 'a' ORDER BY MEDIAN(kg)", table.schema, "t"
     )
-    told = {each.name for each in describe_plan(table, made, 4).local}
+    told = {each.name for each in describe_here(table, made).local}
     assert told == {"HAVING or ORDER BY"}
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session
 from cleave.sql import planner
 from cleave.sql.catalog import Catalog
 from cleave.sql.planner import plan_query
@@ -38,7 +40,7 @@ def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:
         opened.append("services")
         return embedded_services()
 
-    with Session(counting(opened), Access(key_file), embedded) as session:  # type: ignore[arg-type]
+    with Session(HereSource(counting(opened), Access(key_file), embedded)) as session:  # type: ignore[arg-type]
         plan = session.plan(SQL)
         assert opened == []
         first, second = session.ask(plan), session.ask(plan)
@@ -57,7 +59,8 @@ def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytes
         return plan_query(sql, *_, cloud_only=cloud_only, others=others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(planner, "plan_query", plan)
-    with Session(of_files([PATIENTS])) as session:
+    source = HereSource(of_files([PATIENTS]))
+    with Session(source) as session:
         assert session.plan(SQL) is session.plan(SQL)
         assert planned == [(SQL, False)]
         for _ in range(2):
@@ -69,13 +72,13 @@ def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytes
             session.plan(f"SELECT COUNT(*) + {number} FROM patients")
         session.plan(SQL)
         assert planned[-1] == (SQL, False)  # too long ago
-        assert len(session._plans) < 40
+        assert len(source._plans) < 40
 
 
 @pytest.mark.parametrize("clock", ["current_date", "Today()", '"current_localtimestamp"()'])
 def test_what_reads_the_clock_is_planned_anew(clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = f"SELECT SUM(age) FROM patients WHERE admitted < {clock}"
-    with Session(of_files([PATIENTS])) as session:
+    with Session(HereSource(of_files([PATIENTS]))) as session:
         first = session.plan(sql)
         settled = Catalog.settle
         monkeypatch.setattr(Catalog, "settle", lambda *_: settled(*_).transform(_days_later))
@@ -87,13 +90,13 @@ def _days_later(node: exp.Expression) -> exp.Expression:
 
 
 def test_describing_needs_no_services() -> None:
-    with Session(of_files([PATIENTS])) as session:
+    with Session(HereSource(of_files([PATIENTS]))) as session:
         assert session.describe(session.plan(SQL)).groups == 6
 
 
 def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> None:
     opened: list[str] = []
-    with Session(counting(opened), Access(tmp_path / "missing.json"), embedded_services) as session:
+    with Session(HereSource(counting(opened), Access(tmp_path / "missing.json"), embedded_services)) as session:
         with pytest.raises(QueryRefused):
             session.plan("SELECT nothing FROM patients")
         with pytest.raises(InputError, match="seconds above 0"):
@@ -102,22 +105,24 @@ def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> 
 
 
 def test_a_session_makes_one_key_and_needs_no_file(tmp_path: Path) -> None:
-    with Session(of_files([PATIENTS]), Access(tmp_path / "missing.json"), embedded_services) as session:
+    source = HereSource(of_files([PATIENTS]), Access(tmp_path / "missing.json"), embedded_services)
+    with Session(source) as session:
         first = session.ask(session.plan(SQL))
-        key = session._key
+        key = source._key
         assert session.ask(session.plan(SQL)).result.rows == first.result.rows
         assert key is not None
-        assert session._key is key
-    assert session._key is None
-    with Session(of_files([PATIENTS]), None, embedded_services) as other:
+        assert source._key is key
+    assert source._key is None
+    another = HereSource(of_files([PATIENTS]), None, embedded_services)
+    with Session(another) as other:
         other.ask(other.plan(SQL))
-        assert other._key is not None
-        assert other._key.key_id != key.key_id
+        assert another._key is not None
+        assert another._key.key_id != key.key_id
 
 
 def test_without_services_there_is_nobody_to_ask(key_file: Path) -> None:
     with (
-        Session(of_files([PATIENTS]), Access(key_file)) as session,
+        Session(HereSource(of_files([PATIENTS]), Access(key_file))) as session,
         pytest.raises(InputError, match="no services in this process"),
     ):
         session.ask(session.plan(SQL))

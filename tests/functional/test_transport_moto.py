@@ -18,7 +18,6 @@ from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.models import botocore_stubber
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.pipeline import run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
@@ -30,6 +29,7 @@ from cleave.transport.responses import Response
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
 from cleave_shared.errors import ServiceError
+from tests.answering import run_query
 from tests.property.tables import Draw, oracle, write
 from tests.property.test_oracle import Silent
 

@@ -18,12 +18,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cleave.aggregates.base import Figure
+from cleave.ask.result import DEFAULTS, Options, Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import DEFAULTS, Options, Result, run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
+from tests.answering import run_query
 from tests.deviations import PAIRS, SINGLES, truth, wrong
 from tests.oracle import Cell, decimals_of, fraction
 from tests.property.conftest import Tally

@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from cleave.describe import ColumnFate, Description, Leakage, Parameters, Requests
-from cleave.pipeline import Result, Usage
+from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
+from cleave.ask.result import Result, Usage
 from cleave.report.page import Facts
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output, Source

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cleave.ask.result import Options
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Options, run_query
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import Transport
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from tests.answering import run_query
 
 ROWS = 12_000
 SCHEMA = """

@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave import pipeline
+from cleave.ask import here_sums
 from cleave.ckks import encryptors
 from cleave.transport.base import Service
 from cleave_services.sensitive import workers
@@ -166,7 +166,7 @@ def _break_the_client(patch: pytest.MonkeyPatch, _: Path) -> None:
     def broken(*_: object) -> None:
         raise ValueError("WardCanary-7f3a-1 827364518000000")
 
-    patch.setattr(pipeline, "plan_packing", broken)
+    patch.setattr(here_sums, "plan_packing", broken)
 
 
 FAILURES = {

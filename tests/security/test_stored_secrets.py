@@ -15,13 +15,13 @@ import zstandard
 from numpy.typing import NDArray
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.segment import _secret_order
 from cleave.store.tables import Opened, Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import read_schema
 from cleave.table.table import open_table
 from tests.cli.runner import Cli

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from cleave.pipeline import DEFAULTS, Options, Result
-from cleave.session import Silent
+from cleave.ask.choice import Chooser
+from cleave.ask.finish import finished
+from cleave.ask.result import DEFAULTS, Options, Result
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
+from cleave.ask.stored_sums import stored_sums
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.store.answer import answer
 from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.kept import KeptTotals
 from cleave.store.stored import Stored
-from cleave.transport.deadline import Deadline
+from tests.answering import question_of
 
 
 def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
@@ -22,5 +25,11 @@ def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan
 
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
     """`cloud_only`: no row is read for it."""
-    plan = planned(stored, sql, cloud_only=cloud_only)
-    return answer(stored, plan, options, Deadline(60.0), Silent(), lambda _: None, lambda _: ())
+    plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options)
+    return finished(stored_sums(stored, plan, question, lambda _: None, lambda _: ()), question)
+
+
+def chooser_of(session: Session) -> Chooser:
+    """The ways of questions over the session's stored table."""
+    assert isinstance(session.source, StoredSource)
+    return session.source.chooser()

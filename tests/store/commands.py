@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import cleave.ask.stored
+
 # everything that the commands import when they need it
 import cleave.store.by
 import cleave.store.collect
@@ -26,7 +28,6 @@ import cleave.store.contribute
 import cleave.store.derive
 import cleave.store.put
 import cleave.store.rotate
-import cleave.store.session
 import cleave.store.verify  # noqa: F401
 from cleave.local.main import main
 from cleave.store.s3 import Bucket

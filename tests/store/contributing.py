@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.collect import News, collect
 from cleave.store.contribute import Contributions
@@ -33,6 +32,7 @@ from cleave.store.sealed import Place, key_of_object
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import stream_of
 from cleave.table.table import Table, open_table

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cleave.pipeline import DEFAULTS, Options, Result
-from cleave.session import Silent
+from cleave.ask.finish import finished
+from cleave.ask.result import DEFAULTS, Options, Result
+from cleave.ask.stored_sums import stored_sums
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.store.answer import answer
 from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.locate import Stores
 from cleave.store.manifest import Object
 from cleave.store.rowwise import SummedRows
 from cleave.store.scan import scan
 from cleave.store.stored import Stored
-from cleave.transport.deadline import Deadline
+from cleave.table.progress import Silent
 from cleave_services.links import Links
 from cleave_services.plain.calls import select_stored
 from cleave_services.sensitive.scan_stored import answer_scan
@@ -25,6 +25,7 @@ from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
 from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import Linked
+from tests.answering import question_of
 
 Asked = TypeVar("Asked", SelectRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
@@ -108,13 +109,9 @@ def ask_by_scan(
 
 
 def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
-    return answer(
-        stored,
-        plan,
-        options,
-        Deadline(60.0),
-        Silent(),
-        lambda _: None,
-        lambda _: (),
+    question = question_of(options)
+    sums = stored_sums(
+        *(stored, plan, question, lambda _: None, lambda _: ()),
         lambda plan: scan(services, stored, plan, Silent()),
     )
+    return finished(sums, question)

@@ -10,16 +10,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Silent
 from cleave.sql.finish import ResultTable
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
-from cleave.store.session import StoredSession, open_tables
 from cleave.store.stored import Stored
 from cleave.table.lazy import LazyTable, of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import Kind
 from tests.conformance.asked import bare_calls, expect, is_ordered
 from tests.conformance.compare import differences
@@ -49,23 +51,32 @@ class StoredTables:
         self._access = Access(key_file, no_passphrase)
         self._open = open_
         self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
-        self._sessions: dict[tuple[str, ...], StoredSession] = {}
+        self._sessions: dict[tuple[str, ...], Session] = {}
         self._opened: dict[str, Stored] = {}
         for name, lazy in self._files.items():
             tables, key = open_tables(self.stores(), self._access, self._memory())
             with lazy.read(None) as table:
                 put(tables, self.stores(), key, table, name, None, Silent(), scan=scan)
 
-    def session(self, name: str, *others: str) -> StoredSession:
+    def joined(self) -> Session:
+        """Over all tables of the store, by the names that a question has for them."""
+        if () not in self._sessions:
+            source = StoredSource(None, self.stores(), self._access, memory=self._memory(), embedded=embedded_services)
+            self._sessions[()] = self._open.enter_context(Session(source))
+        return self._sessions[()]
+
+    def session(self, name: str, *others: str) -> Session:
         if (name, *others) not in self._sessions:
             further = [self._files[other] for other in others]
-            session = StoredSession(
-                name,
-                self.stores(),
-                self._access,
-                others=further,
-                memory=self._memory(),
-                embedded=embedded_services,
+            session = Session(
+                StoredSource(
+                    name,
+                    self.stores(),
+                    self._access,
+                    others=further,
+                    memory=self._memory(),
+                    embedded=embedded_services,
+                )
             )
             self._sessions[name, *others] = self._open.enter_context(session)
         return self._sessions[name, *others]
@@ -94,6 +105,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 @pytest.mark.parametrize("query", one_of_each(QUERIES))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
     session = stored.session(query.table, *([query.other] if query.other else []))
+    check(stored, query, session.ask(session.plan(query.sql)).result)
+
+
+@pytest.mark.parametrize("query", [each for each in QUERIES if each.other], ids=lambda each: each.name)
+def test_tables_of_the_store_are_joined(stored: StoredTables, query: Query) -> None:
+    session = stored.joined()
     check(stored, query, session.ask(session.plan(query.sql)).result)
 
 

@@ -7,16 +7,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.pipeline import Options
-from cleave.session import Access, Silent
+from cleave.ask.access import Access
+from cleave.ask.result import Options
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.derive import derive
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 from cleave.store.stored import Stored
 from cleave.store.verify import verify
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import CheckFailed, InputError
@@ -248,13 +250,15 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
         world.contribute("north", other)
 
 
-def session(world: World, contributor: str | None = None) -> StoredSession:
-    return StoredSession(
-        "trial",
-        world.stores(),
-        Access(world.key_file, no_passphrase),
-        memory=Memory(world.root / "owner.json"),
-        contributor=contributor,
+def session(world: World, contributor: str | None = None) -> Session:
+    return Session(
+        StoredSource(
+            "trial",
+            world.stores(),
+            Access(world.key_file, no_passphrase),
+            memory=Memory(world.root / "owner.json"),
+            contributor=contributor,
+        )
     )
 
 

@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 import sqlglot
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Session, Silent
 from cleave.sql.canonical import canonical
 from cleave.sql.dialect import FaithfulDuckDB
 from cleave.store.derive import derive
 from cleave.store.memory import Memory
 from cleave.store.schemas import stored_schema
-from cleave.store.session import StoredSession
 from cleave.store.storage import ConflictError
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import Kind, dump_schema, load_schema, read_schema
 from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
@@ -109,7 +112,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
-    with Session(table, Access(key_file, no_passphrase), embedded_services) as session:
+    with Session(HereSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
         found = session.ask(session.plan(sql)).result
     agree(found.rows, told(schema_file, sql))
 
@@ -128,7 +131,7 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
     world.put("ward", "admitted", schema=schema_file)
     memory = Memory(tmp_path / "tables.json")
-    with StoredSession("trial", world.stores, Access(key_file, no_passphrase), memory=memory) as session:
+    with Session(StoredSource("trial", world.stores, Access(key_file, no_passphrase), memory=memory)) as session:
         agree(session.ask(session.plan(sql)).result.rows, told(schema_file, sql))
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.derive import derive
 from cleave.store.folder import Folder
@@ -19,6 +18,7 @@ from cleave.store.memory import Memory
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
 from cleave.store.verify import verify
+from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError

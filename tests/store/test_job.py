@@ -18,11 +18,13 @@ from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
+from cleave.ask.access import Access
+from cleave.ask.result import Options
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource, open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Options
-from cleave.session import Access, Silent
 from cleave.store import job
 from cleave.store.job import Answer, Asked, Job
 from cleave.store.locate import Stores
@@ -33,8 +35,8 @@ from cleave.store.put import put
 from cleave.store.reduced import sums_of
 from cleave.store.s3 import Bucket
 from cleave.store.scanned import Sums, total_of
-from cleave.store.session import StoredSession, open_tables
 from cleave.store.vault import Vault
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.deadline import Deadline, OutOfTime
@@ -355,7 +357,7 @@ QUESTIONS = [
 
 
 @pytest.fixture
-def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
+def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     """Sessions over a table of several segments in S3, with a machine that runs its scans or without."""
     with ExitStack() as stack:
         oracle = stack.enter_context(duckdb.connect())
@@ -372,9 +374,11 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
         with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
             put(tables, stores, key, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
-        def session(machine: Machine | None) -> StoredSession:
+        def session(machine: Machine | None) -> Session:
             return stack.enter_context(
-                StoredSession("trial", stores, access, memory=memory, embedded=embedded_services, machine=machine)
+                Session(
+                    StoredSource("trial", stores, access, memory=memory, embedded=embedded_services, machine=machine)
+                )
             )
 
         yield session
@@ -382,7 +386,7 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
 
 @pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
 def test_a_session_answers_by_a_job_what_it_answers_by_calls(
-    cloud: Cloud, asked: Callable[..., StoredSession], sql: str
+    cloud: Cloud, asked: Callable[..., Session], sql: str
 ) -> None:
     by_job, by_calls = asked(cloud.machine), asked(None)
     answer = by_job.ask(by_job.plan(sql)).result
@@ -441,16 +445,18 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
 
 def _by_job(cloud: Cloud, world: World, key_file: Path) -> list[list[object]]:
     memory = Memory(world.root / "owner.json")
-    with StoredSession(
-        *("trial", world.stores(), Access(key_file, no_passphrase)),
-        memory=memory,
-        embedded=embedded_services,
-        machine=cloud.machine,
+    with Session(
+        StoredSource(
+            *("trial", world.stores(), Access(key_file, no_passphrase)),
+            memory=memory,
+            embedded=embedded_services,
+            machine=cloud.machine,
+        )
     ) as session:
         return session.ask(session.plan(OF_ALL), Options(min_group=1)).result.rows
 
 
-def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., StoredSession]) -> None:
+def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., Session]) -> None:
     session = asked(cloud.machine)
     for sql in ("SELECT ward, SUM(bill) FROM trial GROUP BY ward", "SELECT MEDIAN(bill) FROM trial"):
         with pytest.raises(InputError, match="not answered by a scan"):

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store.locate import Stores, open_stores
 from cleave.store.memory import Memory
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
 from cleave.store.verify import verify
+from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
 from tests.store.campaign import FACTOR, FULL

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from aws.events import rest_event
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.s3 import Bucket
-from cleave.store.session import StoredSession
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import EnvelopeTransport, Service
@@ -73,12 +75,14 @@ def test_a_table_in_s3_is_asked_through_functions_without_credentials(
     ):
         functions = {Service.SENSITIVE: sensitive, Service.PLAIN: plain}
         assert not [name for function in functions.values() for name in function.environment if "ACCESS_KEY" in name]
-        with StoredSession(
-            "trial",
-            stores,
-            Access(key_file, no_passphrase),
-            memory=Memory(tmp_path / "tables.json"),
-            embedded=lambda _=(): EnvelopeTransport(Invoked(functions)),
+        with Session(
+            StoredSource(
+                "trial",
+                stores,
+                Access(key_file, no_passphrase),
+                memory=Memory(tmp_path / "tables.json"),
+                embedded=lambda _=(): EnvelopeTransport(Invoked(functions)),
+            )
         ) as session:
             for sql in SOURCES:
                 answer = session.ask(session.plan(sql))
@@ -127,12 +131,14 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
         Function(HANDLERS[Service.PLAIN], **environment) as plain,
     ):
         carrier = Invoked({Service.SENSITIVE: sensitive, Service.PLAIN: plain})
-        with StoredSession(
-            "trial",
-            stores,
-            Access(key_file, no_passphrase),
-            memory=Memory(tmp_path / "tables.json"),
-            embedded=lambda _=(): EnvelopeTransport(carrier),
+        with Session(
+            StoredSource(
+                "trial",
+                stores,
+                Access(key_file, no_passphrase),
+                memory=Memory(tmp_path / "tables.json"),
+                embedded=lambda _=(): EnvelopeTransport(carrier),
+            )
         ) as session:
             for _ in range(2):  # the second finds warm functions
                 answer = session.ask(session.plan(SCANNED, cloud_only=True))
@@ -155,12 +161,14 @@ def test_a_function_reads_no_other_bucket(stores: Stores, key: OwnerKey, key_fil
     Two(key, tmp_path, "ward", stores=stores)
     with Function(HANDLERS[Service.SENSITIVE], **{VARIABLE: "https://its-own.s3.eu-central-1.amazonaws.com/"}) as own:
         with (
-            StoredSession(
-                "trial",
-                stores,
-                Access(key_file, no_passphrase),
-                memory=Memory(tmp_path / "tables.json"),
-                embedded=lambda _=(): EnvelopeTransport(Invoked({Service.SENSITIVE: own})),
+            Session(
+                StoredSource(
+                    "trial",
+                    stores,
+                    Access(key_file, no_passphrase),
+                    memory=Memory(tmp_path / "tables.json"),
+                    embedded=lambda _=(): EnvelopeTransport(Invoked({Service.SENSITIVE: own})),
+                )
             ) as session,
             pytest.raises(ServiceError, match="leads to no store of this service") as caught,
         ):

@@ -8,7 +8,6 @@ import duckdb
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import pull as pulling
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
@@ -17,6 +16,7 @@ from cleave.store.pull import pull_into
 from cleave.store.put import append, put
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import Schema
 from cleave.table.stream import open_stream
 from cleave.table.table import open_table

@@ -11,7 +11,6 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store import remote as remoting
 from cleave.store import totals as of_totals
@@ -23,6 +22,7 @@ from cleave.store.s3 import Bucket
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import Service, Transport

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.locate import Stores
 from cleave.store.storage import Storage
+from cleave.table.progress import Silent
 from tests.store.asking import ask
 from tests.store.contributing import World
 from tests.store.faulty import Failing

@@ -15,7 +15,6 @@ import pytest
 
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.drafts import Draft
 from cleave.store.folder import Folder
@@ -25,6 +24,7 @@ from cleave.store.memory import Memory
 from cleave.store.storage import ConflictError
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_stream
 from cleave.table.table import open_table
@@ -294,7 +294,7 @@ PROCESS = """
 import sys
 from pathlib import Path
 from cleave.ckks.key_file import open_key
-from cleave.session import Silent
+from cleave.table.progress import Silent
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory

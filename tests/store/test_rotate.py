@@ -11,7 +11,6 @@ import pytest
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.chunks import split
 from cleave.store.derive import derive
@@ -22,6 +21,7 @@ from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
 from cleave.store.vault import Purpose, Vault
 from cleave.store.verify import verify
+from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
 from tests.store.campaign import sampled

@@ -10,7 +10,6 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store import segment
 from cleave.store.locate import Stores
@@ -18,6 +17,7 @@ from cleave.store.memory import Memory
 from cleave.store.rotate import Keyed, rotate
 from cleave.store.storage import Storage
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.contributing import World
 from tests.store.test_contributors import NORTH, OWN

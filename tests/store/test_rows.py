@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Silent
 from cleave.store import columns, index, put, rows, sealed
 from cleave.store.folder import Folder
 from cleave.store.index import Index
@@ -21,6 +20,7 @@ from cleave.store.memory import Memory
 from cleave.store.rows import Rows
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime

@@ -13,17 +13,19 @@ from types import SimpleNamespace
 import pytest
 from botocore.config import Config
 
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
-from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store import s3
 from cleave.store.bounded import Bounded
 from cleave.store.derive import derive
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 from cleave.store.storage import StoreError
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
@@ -89,7 +91,7 @@ class World:
 
     def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
         memory = Memory(self.root / "tables.json")
-        with StoredSession("trial", stores, Access(self._key_file), memory=memory, seconds=seconds) as session:
+        with Session(StoredSource("trial", stores, Access(self._key_file), memory=memory, seconds=seconds)) as session:
             return session.ask(session.plan(sql), seconds=seconds).result.rows
 
     def state(self) -> tuple[int, int]:

@@ -16,18 +16,20 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Silent
 from cleave.store import put as putting
 from cleave.store import s3
 from cleave.store.bounded import Bounded
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 from cleave.store.storage import Storage
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import EnvelopeTransport, Service
@@ -90,13 +92,15 @@ class World:
 
         found, failed = None, None
         try:
-            with StoredSession(
-                "trial",
-                stores,
-                Access(self.key_file, no_passphrase),
-                memory=Memory(self.folder / "tables.json"),
-                embedded=opened,
-                seconds=seconds,
+            with Session(
+                StoredSource(
+                    "trial",
+                    stores,
+                    Access(self.key_file, no_passphrase),
+                    memory=Memory(self.folder / "tables.json"),
+                    embedded=opened,
+                    seconds=seconds,
+                )
             ) as session:
                 plan = session.plan(SUM, cloud_only=True)
                 assert plan.scans  # type: ignore[union-attr]

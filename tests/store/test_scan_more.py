@@ -9,10 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.ask.result import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import DEFAULTS, Options
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.derive import derive
 from cleave.store.folder import Folder
@@ -22,6 +21,7 @@ from cleave.store.memory import Memory
 from cleave.store.rotate import Keyed, rotate
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import QueryRefused

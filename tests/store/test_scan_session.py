@@ -9,17 +9,19 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
-from cleave.session import Access, Silent
 from cleave.sql.plan import LocalPlan
 from cleave.store import scan as scanning
 from cleave.store.cellwise import StoredPlan
-from cleave.store.choice import FETCH_LIMIT
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
-from cleave.store.session import StoredSession, open_tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import QueryRefused
@@ -72,16 +74,18 @@ class Opened:
     def memory(self) -> Memory:
         return Memory(self.folder / "tables.json")
 
-    def session(self, *, scan: bool = True, services: bool = True, limit: int = FETCH_LIMIT) -> StoredSession:
+    def session(self, *, scan: bool = True, services: bool = True, limit: int = FETCH_LIMIT) -> Session:
         access = Access(self.key_file, no_passphrase)
         embedded = embedded_services if services else None
         return self.stack.enter_context(
-            StoredSession(
-                *("trial", self.stores(), access),
-                memory=self.memory(),
-                embedded=embedded,
-                scan=scan,
-                fetch_limit=limit,
+            Session(
+                StoredSource(
+                    *("trial", self.stores(), access),
+                    memory=self.memory(),
+                    embedded=embedded,
+                    scan=scan,
+                    fetch_limit=limit,
+                )
             )
         )
 

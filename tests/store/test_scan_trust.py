@@ -10,15 +10,15 @@ import pytest
 from pyarrow import parquet
 
 from cleave.api.result import Result as Shown
+from cleave.ask.result import DEFAULTS, Result
+from cleave.ask.stored_facts import describe_stored
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
 from cleave.cli.plan import plan_json, plan_text
 from cleave.cli.report import footer
-from cleave.pipeline import DEFAULTS, Result
 from cleave.report.page import Facts, page
 from cleave.sql.finish.result import FAULTS_ONLY
-from cleave.store.describe import describe_stored
 from cleave.store.folder import Folder
 from tests.store.asking import ask, planned
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
@@ -83,6 +83,6 @@ def test_totals_have_none(world: World) -> None:
 def test_the_plan_says_so(world: World) -> None:
     stored = world.stored()
     for plan, trust in ((scan_plan(stored, SQL), f"sums are {FAULTS_ONLY}"), (planned(stored, SQL), "")):
-        description = describe_stored(stored, plan, DEFAULTS, (), services=True)
+        description = describe_stored({"trial": stored}, plan, DEFAULTS, (), services=True)
         assert json.loads(plan_json(description))["trust"] == trust
         assert ("How far it can be trusted" in plan_text(description)) == bool(trust)

@@ -16,7 +16,6 @@ import zstandard
 
 from cleave.ckks.key_file import create_key
 from cleave.ckks.public_key import export_public
-from cleave.session import Silent
 from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.collect import collect
@@ -26,6 +25,7 @@ from cleave.store.invited import read_invited
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.segment import SegmentWriter
+from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 from tests.store.contributing import Forger, World, refuses
 

@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cleave.ask.access import Access
+from cleave.ask.here import HereSource
+from cleave.ask.result import Options
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Options
-from cleave.session import Access, Session, Silent
 from cleave.store import columns, index, rows, sealed
 from cleave.store import put as putting
 from cleave.store.folder import Folder
@@ -22,10 +25,10 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
 from cleave.store.pull import pull_into
-from cleave.store.session import StoredSession
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from tests.conftest import no_passphrase
 
 ROWS, BLOCK = 1200, 64
@@ -66,9 +69,9 @@ class Place:
             putting.put(self.tables, self.stores, self.key, table, "t", by, Silent(), segment_rows=800)
         return Stored(self.tables, self.tables.open("t"), self.key)
 
-    def session(self, key_file: Path) -> StoredSession:
+    def session(self, key_file: Path) -> Session:
         access = Access(key_file, no_passphrase)
-        return StoredSession("t", self.stores, access, memory=self.memory, embedded=embedded_services)
+        return Session(StoredSource("t", self.stores, access, memory=self.memory, embedded=embedded_services))
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +145,7 @@ def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
             assert one == two, sql
 
 
-def bytes_of(session: StoredSession, where: str, options: Options | None = None) -> int:
+def bytes_of(session: Session, where: str, options: Options | None = None) -> int:
     described = session.describe(session.plan(f"SELECT MEDIAN(weight) FROM t {where}"), options or Options())
     return described.sensitive.bytes_down
 
@@ -208,7 +211,9 @@ def test_the_same_rows_are_selected_as_over_the_file(tmp_path: Path, key: OwnerK
     place = Place(tmp_path / "place", key)
     place.put(SQL, "p")
     sql = "SELECT note, weight FROM t WHERE weight = 39.1 - 0.1 OR weight = 0.7 ORDER BY ALL"
-    with Session(of_files([place.file], place.schema, "t"), Access(key_file, no_passphrase), embedded_services) as file:
+    with Session(
+        HereSource(of_files([place.file], place.schema, "t"), Access(key_file, no_passphrase), embedded_services)
+    ) as file:
         over_file = file.ask(file.plan(sql)).result.rows
     with place.session(key_file) as session:
         assert session.ask(session.plan(sql)).result.rows == over_file

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from cleave.ask import choice
+from cleave.ask.access import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.session import Access
-from cleave.store import choice
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 from cleave.transport.connect import Target
 from cleave_services import links
 from cleave_services.plain import calls as plain_calls
@@ -64,19 +65,21 @@ def twice(sql: str) -> str:
 
 
 @pytest.fixture
-def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., StoredSession]]:
+def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     opened = []
 
-    def start(*by: str, target: Target | None = None, put: bool = True) -> StoredSession:
+    def start(*by: str, target: Target | None = None, put: bool = True) -> Session:
         if put:
             Two(key, tmp_path, *by)
         opened.append(
-            StoredSession(
-                "trial",
-                halves(tmp_path),
-                Access(key_file, no_passphrase, target),
-                memory=Memory(tmp_path / "tables.json"),
-                embedded=embedded_services,
+            Session(
+                StoredSource(
+                    "trial",
+                    halves(tmp_path),
+                    Access(key_file, no_passphrase, target),
+                    memory=Memory(tmp_path / "tables.json"),
+                    embedded=embedded_services,
+                )
             )
         )
         return opened[-1]
@@ -86,7 +89,7 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
         each.close()
 
 
-def test_each_output_comes_from_its_service(session: Callable[..., StoredSession]) -> None:
+def test_each_output_comes_from_its_service(session: Callable[..., Session]) -> None:
     asked = session("ward")
     for sql, sources in SOURCES.items():
         answer = asked.ask(asked.plan(sql))
@@ -96,7 +99,7 @@ def test_each_output_comes_from_its_service(session: Callable[..., StoredSession
 
 
 @pytest.mark.parametrize("sql", ["SELECT admitted, COUNT(*), MAX(ward) FROM trial GROUP BY admitted ORDER BY ALL"])
-def test_groups_that_are_not_of_cells_are_the_plain_services(session: Callable[..., StoredSession], sql: str) -> None:
+def test_groups_that_are_not_of_cells_are_the_plain_services(session: Callable[..., Session], sql: str) -> None:
     asked = session("ward")
     answer = asked.ask(asked.plan(sql))
     assert [column.source for column in answer.result.columns] == ["key", "plain", "plain"]
@@ -104,7 +107,7 @@ def test_groups_that_are_not_of_cells_are_the_plain_services(session: Callable[.
 
 
 def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
-    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = session("ward", "insured")
     heard: list[str] = []
@@ -126,7 +129,7 @@ def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
     assert heard > plain
 
 
-def test_plan_says_what_each_service_learns(session: Callable[..., StoredSession]) -> None:
+def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> None:
     asked = session("ward")
     told = {sql: asked.describe(asked.plan(sql)).leakage for sql in (*SOURCES, "SELECT MEDIAN(bill) FROM trial")}
     every, plain, mixed, _, local = told.values()
@@ -140,7 +143,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., StoredSession
     assert "SQL" not in str([each.sensitive for each in told.values()])
 
 
-def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp_path: Path, key: OwnerKey) -> None:
+def test_over_http_as_in_this_process(session: Callable[..., Session], tmp_path: Path, key: OwnerKey) -> None:
     session("ward")
     stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
     with served(*stores) as (url, _):
@@ -152,7 +155,7 @@ def test_over_http_as_in_this_process(session: Callable[..., StoredSession], tmp
             assert answer.usage.bytes_sent > 0
 
 
-def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., StoredSession]) -> None:
+def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., Session]) -> None:
     session("ward")
     with served() as (url, _):
         asked = session(target=Target(endpoint=url), put=False)
@@ -163,7 +166,7 @@ def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., Sto
 
 
 def test_a_version_that_is_swept_while_it_is_asked_is_asked_anew(
-    session: Callable[..., StoredSession], key: OwnerKey, tmp_path: Path
+    session: Callable[..., Session], key: OwnerKey, tmp_path: Path
 ) -> None:
     asked = session("ward")
     sql = "SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward ORDER BY ward"
@@ -189,7 +192,7 @@ def _manifest(world: World) -> str:
 
 
 def test_a_plain_service_that_counts_otherwise_is_found_out(
-    session: Callable[..., StoredSession], monkeypatch: pytest.MonkeyPatch
+    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = plain_calls.aggregate_stored
     asked = session("ward")
@@ -213,7 +216,7 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
 
 
 def test_a_remote_answer_that_fails_a_check_is_refused(
-    session: Callable[..., StoredSession], key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Callable[..., Session], key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key file stays as it was: no secret of it has to do with what a service answers."""
     session("ward")
@@ -240,7 +243,7 @@ def test_one_segment_asks_nobody_for_totals(
     opened = Stores(Folder(tmp_path / "store"), Folder(tmp_path / "store"))
     access = Access(key_file, no_passphrase)
     memory = Memory(tmp_path / "tables.json")
-    with StoredSession("trial", opened, access, memory=memory, embedded=embedded_services) as asked:
+    with Session(StoredSource("trial", opened, access, memory=memory, embedded=embedded_services)) as asked:
         answer = asked.ask(asked.plan("SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY 1"))
     check(answer.result.rows, answer.result.bounds, truth("SELECT ward, SUM(bill) FROM trial GROUP BY 1 ORDER BY 1"))
     assert (answer.usage.sensitive_requests, answer.usage.bytes_sent) == (0, 0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.cells import Cells, load_cells
 from cleave.store.contributors import remove
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
 from tests.store.contributing import World, refuses

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cleave.session import Silent
 from cleave.store.put import put
 from cleave.store.schemas import check_fits
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema, read_schema
 from cleave.table.table import open_table
 from cleave_shared.errors import InputError

@@ -9,23 +9,27 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ask import choice, works
+from cleave.ask.access import Access
+from cleave.ask.result import Options
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
+from cleave.ask.ways import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_of
 from cleave.cli import app
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
-from cleave.pipeline import Options
 from cleave.quantities import size_of
-from cleave.session import Access, Silent
-from cleave.store import choice, scan, works
 from cleave.store import put as putting
+from cleave.store import scan
 from cleave.store.cellwise import StoredPlan
 from cleave.store.memory import Memory
-from cleave.store.session import StoredSession
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.ways import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
+from tests.store.asking import chooser_of
 from tests.store.scan_asking import scan_plan
 from tests.store.trial import World
 
@@ -33,14 +37,14 @@ ITEMS = "SELECT ward, AVG(bill), MEDIAN(bill) FROM trial GROUP BY ward"
 
 
 @pytest.fixture
-def session(world: World, key_file: Path, tmp_path: Path) -> StoredSession:
+def session(world: World, key_file: Path, tmp_path: Path) -> Session:
     world.put("ward", "admitted")
-    return StoredSession(
-        "trial", world.stores, Access(key_file, no_passphrase), memory=Memory(tmp_path / "tables.json")
+    return Session(
+        StoredSource("trial", world.stores, Access(key_file, no_passphrase), memory=Memory(tmp_path / "tables.json"))
     )
 
 
-def test_each_question_has_its_ways(session: StoredSession) -> None:
+def test_each_question_has_its_ways(session: Session) -> None:
     with session:
         for sql, possible in (
             ("SELECT ward, AVG(bill) FROM trial GROUP BY ward", {"totals": True, "rows": True}),
@@ -63,7 +67,7 @@ def test_each_question_has_its_ways(session: StoredSession) -> None:
 
 
 @pytest.mark.parametrize("fewer", [False, True])
-def test_what_is_foreseen_is_what_is_read(session: StoredSession, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
+def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
     """Bytes, beside the list of cells and the indexes, which are here by then."""
     monkeypatch.setattr(choice, "TOTALS_BYTES", 1e-9 if fewer else 1e9)
     with session:
@@ -71,7 +75,7 @@ def test_what_is_foreseen_is_what_is_read(session: StoredSession, monkeypatch: p
         described = session.describe(plan)
         session.ask(session.plan("SELECT MEDIAN(weight) FROM trial"))  # whose count has what opening the table read
         usage = session.ask(plan).usage
-        stored = session._stored
+        stored = chooser_of(session).stored
         foreseen = described.ways[0].cost
         assert foreseen is not None
         assert described.ways[0].name == ("rows" if fewer else "totals and rows")
@@ -85,7 +89,7 @@ def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
     world.put("ward", scan=True)
     memory = Memory(tmp_path / "tables.json")
     access = Access(key_file, no_passphrase)
-    with StoredSession("trial", world.stores, access, memory=memory, embedded=embedded_services) as session:
+    with Session(StoredSource("trial", world.stores, access, memory=memory, embedded=embedded_services)) as session:
         sql = "SELECT SUM(bill), AVG(weight) FROM trial WHERE admitted > DATE '2025-02-01'"
         plan = session.plan(sql, cloud_only=True)
         assert isinstance(plan, StoredPlan)
@@ -100,7 +104,7 @@ def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
         assert "taken: no row is to be fetched; its answer is at most " in plan_text(described)
 
 
-def test_padded_questions_are_foreseen_to_read_all(session: StoredSession) -> None:
+def test_padded_questions_are_foreseen_to_read_all(session: Session) -> None:
     with session:
         plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
         some, everything = (session.describe(plan, options) for options in (Options(), Options(pad=True)))
@@ -125,8 +129,8 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
     many_cells(world, tmp_path, 9_000)
     sql = "SELECT SUM(x), VAR_POP(x), COUNT(*) FROM trial WHERE id < 9"
     access = Access(key_file, no_passphrase)
-    with StoredSession("trial", world.stores, access, memory=Memory(tmp_path / "tables.json")) as session:
-        chooser = session.chooser()
+    with Session(StoredSource("trial", world.stores, access, memory=Memory(tmp_path / "tables.json"))) as session:
+        chooser = chooser_of(session)
         totals, rows = (chooser.work(plan).bytes for plan in session.ways(sql))
         monkeypatch.setattr(choice, "TOTALS_BYTES", totals / rows + 0.01)
         assert [each.source for each in session.plan(sql).outputs] == ["encrypted"] * 3
@@ -161,13 +165,13 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
     world.put("ward", scan=scans)
     memory, access = Memory(tmp_path / "tables.json"), Access(key_file, no_passphrase)
 
-    def opened(limit: int) -> StoredSession:
+    def opened(limit: int) -> Session:
         embedded = embedded_services
-        return StoredSession("trial", world.stores, access, memory=memory, embedded=embedded, fetch_limit=limit)
+        return Session(StoredSource("trial", world.stores, access, memory=memory, embedded=embedded, fetch_limit=limit))
 
     with opened(choice.FETCH_LIMIT) as session:
         plan = session.plan(LATE)
-        fetched = works.rows_work(session.chooser().stored, plan, pad=False).bytes
+        fetched = works.rows_work(chooser_of(session).tables, plan, pad=False).bytes
         assert choice.name_of(plan) == "rows"
     with opened(fetched) as session:
         assert choice.name_of(session.plan(LATE)) == "rows"
@@ -189,7 +193,7 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
             session.plan("SELECT MEDIAN(bill) FROM trial")
 
 
-def test_padding_is_held_to_the_limit(session: StoredSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_is_held_to_the_limit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """--pad reads all rows, which may be more than those that the plan was chosen by."""
     monkeypatch.setattr(choice, "rows_work", lambda *_, pad: Work([choice.FETCH_LIMIT + 1 if pad else 1]))
     with session:

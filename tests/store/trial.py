@@ -6,9 +6,8 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
+from cleave.ask.result import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import DEFAULTS, Options, Result
-from cleave.session import Silent
 from cleave.store import put as putting
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
@@ -16,6 +15,7 @@ from cleave.store.memory import Memory
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from tests.store.asking import ask

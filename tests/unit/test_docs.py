@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cleave.aggregates.columns import Exact
+from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ckks.packing import plan_packing
 from cleave.cli import group
 from cleave.cli.output import _ENDINGS, Format
 from cleave.cli.shell.commands import COMMANDS
-from cleave.pipeline import REQUESTS_UNDER_WAY
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
 from cleave_shared import errors, limits

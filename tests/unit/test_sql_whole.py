@@ -150,11 +150,11 @@ def test_is_refused(sql: str, reason: str, t: Schema) -> None:
 def test_the_plan_names_what_may_be_read(t: Schema) -> None:
     made = plan("SELECT ward, beds FROM t JOIN Wards USING (ward) WHERE age > 3 ORDER BY 2", t)
     assert made.columns == ("ward", "age")
-    assert made.others == ("wards",)
+    assert made.reads["wards"] == ("ward", "beds")
     assert (made.reason, made.types) == ("no service answers a join", ("VARCHAR", "BIGINT"))
     assert plan("SELECT * FROM t", t).columns == ("ward", "day", "age", "name")
     assert plan("SELECT * FROM wards", t).columns == ()
-    assert plan("SELECT DISTINCT 1", t).others == ()
+    assert plan("SELECT DISTINCT 1", t).reads == {"t": ()}
 
 
 def test_only_what_a_service_cannot_answer_is_answered_here(t: Schema) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 import cleave
 from cleave.api.result import Result as Answered
+from cleave.ask.result import Result
 from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
-from cleave.pipeline import Result
 from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output
 from cleave_shared.errors import QueryRefused

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from benchmarks.lab.model.cost import Work
 from benchmarks.lab.model.operations import Operation
+from cleave.ask.here_sums import columns_of, packing_of
+from cleave.ask.result import DEFAULTS
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
 from cleave.ckks.packing import Packing, bytes_of_chunk
-from cleave.describe import _sending
-from cleave.pipeline import DEFAULTS
+from cleave.split import split
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.table import Table
 from cleave_shared import limits
@@ -24,13 +25,14 @@ _ALONE = 1_250_000  # values, or 8 MB, of a CSV file: what DuckDB gives to one t
 
 
 def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
-    """Count what answering a question over files takes. Raises as `cleave.describe.describe_plan` does."""
+    """Count what answering a question over files takes. Raises as `cleave.ask.here_facts.describe_here` does."""
     if isinstance(plan, LocalPlan):
         return work_here(table, plan)
-    sending = _sending(table, plan, streams, DEFAULTS, SUM60_PACK)
-    groups = len(sending.halves.keys)
-    sending.halves.close()
-    return work_of_files(table, sending.plan, sending.packing, groups, sending.plain, len(sending.parts))
+    plan, halves = split(table, plan)
+    plain = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
+    packing = packing_of(columns_of(plan), halves, SUM60_PACK, DEFAULTS)
+    halves.close()
+    return work_of_files(table, plan, packing, len(halves.keys), plain, len(packing.parts(streams)))
 
 
 def work_of_files(

@@ -10,61 +10,31 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from cleave.api.bars import bars
-from cleave.api.opening import Data, Others, PassphraseLike, SchemaLike, further_tables, lazy, open_session
+from cleave.api.opening import Asking, Data, complete, open_session, stated
 from cleave.api.plan import Plan
 from cleave.api.result import Result
 from cleave.local.prepare import prepare_embedded
-from cleave.session import Session
-from cleave.transport.base import QUERY_SECONDS
-from cleave.transport.connect import Target
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Options
-    from cleave.store.session import StoredSession
+    from cleave.ask.result import Options
+    from cleave.ask.session import Session
 
 
 class UndecidedWarning(UserWarning):
     """The error bounds leave a decision open (HAVING, ORDER BY, LIMIT, CASE, ...); what depends on it is marked."""
 
 
-def query(
-    data: Data,
-    sql: str,
-    *,
-    schema: SchemaLike | None = None,
-    table: str | None = None,
-    others: Others | None = None,
-    store: str | Path | None = None,
-    contributor: str | None = None,
-    key: str | Path | None = None,
-    passphrase: PassphraseLike | None = None,
-    endpoint: str | None = None,
-    functions: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    sign: bool = False,
-    insecure_http: bool = False,
-    cloud_only: bool = False,
-    scan: bool = True,
-    fetch_limit: int | str = "1GB",
-    min_group: int = 0,
-    pad: bool = False,
-    digits: int = 9,
-    raw: bool = False,
-    strict: bool = False,
-    timeout: float = QUERY_SECONDS,
-    progress: bool | None = None,
-) -> Result:
+@stated
+def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
     With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
-    "owner", those rows alone. `scan` False: its rows are fetched rather than added up by the sensitive service, which
-    learns then which positions belong together. `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number.
+    "owner", those rows alone. None in place of a name: over the stored tables that the question names. `scan` False:
+    rows are fetched rather than added up by the sensitive service, which learns then which positions belong together.
+    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -94,36 +64,13 @@ def query(
     CleaveError, and no message holds a value of the table.
     """
     started = time.perf_counter()
-    with open_session(
-        data,
-        schema=schema,
-        table=table,
-        key=key,
-        passphrase=passphrase,
-        target=Target(endpoint, functions, profile, region, sign, insecure_http),
-        progress=progress,
-        others=others,
-        store=store,
-        contributor=contributor,
-        scan=scan,
-        fetch_limit=fetch_limit,
-    ) as session:
-        options = chosen(pad, digits, min_group)
-        return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
+    given = complete(asking)
+    with open_session(data, given) as session:
+        return ask(session, sql, given, started)
 
 
-def plan(
-    data: Data,
-    sql: str,
-    *,
-    schema: SchemaLike | None = None,
-    table: str | None = None,
-    others: Others | None = None,
-    cloud_only: bool = False,
-    pad: bool = False,
-    digits: int = 9,
-    progress: bool | None = None,
-) -> Plan:
+@stated
+def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
     """What `query` would send where, how exact the answer would be, and what each service would learn.
 
     >>> import cleave
@@ -131,31 +78,22 @@ def plan(
     >>> planned.description.sensitive.count, planned.description.sensitive.bytes_up
     (1, 66048)
 
-    Nothing is sent and no key is needed. Raises InputError and QueryRefused.
+    Nothing is sent, and no key is needed but that of stored tables. Raises InputError and QueryRefused.
     """
-    with Session(lazy(data, schema, table), bars=bars(progress), others=further_tables(others)) as session:
-        return Plan(session.describe(session.plan(_text(sql), cloud_only=cloud_only), chosen(pad, digits)))
+    given = complete(asking)
+    with open_session(data, given) as session:
+        return Plan(session.describe(session.plan(_text(sql), cloud_only=given["cloud_only"]), chosen(given)))
 
 
-def ask(
-    session: Session | StoredSession,
-    sql: str,
-    options: Options | None,
-    started: float,
-    timeout: float = QUERY_SECONDS,
-    *,
-    cloud_only: bool = False,
-    raw: bool = False,
-    strict: bool = False,
-) -> Result:
+def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
     """One question to an open session; what stays undecided is warned of at the line that called the API."""
-    planned = session.plan(_text(sql), cloud_only=cloud_only)
-    if isinstance(session, Session) and not planned.sends_nothing and not session.is_remote:
+    planned = session.plan(_text(sql), cloud_only=asking["cloud_only"])
+    if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read
-    answer = session.ask(planned, options, timeout, strict=strict)
+    answer = session.ask(planned, chosen(asking), asking["timeout"], strict=asking["strict"])
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=level())
-    return Result(planned, raw, time.perf_counter() - started, answer)
+    return Result(planned, asking["raw"], time.perf_counter() - started, answer)
 
 
 def _text(sql: object) -> str:
@@ -172,8 +110,8 @@ def level() -> int:
     return level
 
 
-def chosen(pad: bool, digits: int, min_group: int = 0) -> Options:
+def chosen(asking: Asking) -> Options:
     """Raises InputError for what is out of range."""
-    from cleave.pipeline import Options  # noqa: PLC0415 - numpy and all that computes
+    from cleave.ask.result import Options  # noqa: PLC0415 - numpy and all that computes
 
-    return Options(pad, digits, min_group)
+    return Options(asking["pad"], asking["digits"], asking["min_group"])

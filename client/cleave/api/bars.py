@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cleave.session import Bars, Silent
+from cleave.table.progress import Bars, Silent
 
 if TYPE_CHECKING:
     from cleave.cli.console import BarProgress
-    from cleave.pipeline import Progress
+    from cleave.table.progress import Progress
 
 _PATIENCE = 0.5  # seconds: what ends before leaves no trace in a notebook's cell
 

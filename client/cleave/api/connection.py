@@ -14,57 +14,28 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.api import errors
 from cleave.api.ask import ask, chosen
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
-from cleave.api.opening import Data, Others, PassphraseLike, SchemaLike, open_session
+from cleave.api.opening import Asking, Data, complete, open_session, stated
 from cleave.api.parameters import bound
 from cleave.api.result import Result
-from cleave.session import Session
 from cleave.table.types import decimals_of, digits_of
-from cleave.transport.base import QUERY_SECONDS
-from cleave.transport.connect import Target
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Options
-    from cleave.store.session import StoredSession
+    from cleave.ask.session import Session
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
 
 
-def connect(
-    data: Data,
-    *,
-    schema: SchemaLike | None = None,
-    table: str | None = None,
-    others: Others | None = None,
-    store: str | Path | None = None,
-    contributor: str | None = None,
-    key: str | Path | None = None,
-    passphrase: PassphraseLike | None = None,
-    endpoint: str | None = None,
-    functions: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    sign: bool = False,
-    insecure_http: bool = False,
-    cloud_only: bool = False,
-    scan: bool = True,
-    fetch_limit: int | str = "1GB",
-    min_group: int = 0,
-    pad: bool = False,
-    digits: int = 9,
-    raw: bool = False,
-    strict: bool = False,
-    timeout: float = QUERY_SECONDS,
-    progress: bool | None = None,
-) -> Connection:
-    """A connection to one table; every argument means what it means to `cleave.query`.
+@stated
+def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
+    """A connection to one table; every argument means what it means to `cleave.query`. Of `store` alone: to the stored
+    tables that statements name.
 
     >>> import cleave
     >>> connection = cleave.connect("patients.csv")
@@ -76,22 +47,9 @@ def connect(
     >>> connection.close()
     """
     with translated():
-        session = open_session(
-            data,
-            schema=schema,
-            table=table,
-            key=key,
-            passphrase=passphrase,
-            target=Target(endpoint, functions, profile, region, sign, insecure_http),
-            progress=progress,
-            others=others,
-            store=store,
-            contributor=contributor,
-            scan=scan,
-            fetch_limit=fetch_limit,
-        )
-        options = chosen(pad, digits, min_group)
-        return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)
+        given = complete(asking)
+        chosen(given)
+        return Connection(open_session(data, given), given)
 
 
 class Connection:
@@ -108,23 +66,10 @@ class Connection:
     ProgrammingError = errors.ProgrammingError
     NotSupportedError = errors.NotSupportedError
 
-    def __init__(
-        self,
-        session: Session | StoredSession,
-        options: Options,
-        timeout: float,
-        *,
-        cloud_only: bool,
-        raw: bool,
-        strict: bool,
-    ) -> None:
-        self._session: Session | StoredSession | None = session
+    def __init__(self, session: Session, asking: Asking) -> None:
+        self._session: Session | None = session
         weakref.finalize(self, session.close)  # also one that nobody closes gives up its table and its key
-        self._options = options
-        self._timeout = timeout
-        self._cloud_only = cloud_only
-        self._raw = raw
-        self._strict = strict
+        self._asking = asking
 
     def cursor(self) -> Cursor:
         self._opened()
@@ -158,18 +103,9 @@ class Connection:
     def _ask(self, sql: str) -> Result:
         started = time.perf_counter()
         with translated():
-            return ask(
-                self._opened(),
-                sql,
-                self._options,
-                started,
-                self._timeout,
-                cloud_only=self._cloud_only,
-                raw=self._raw,
-                strict=self._strict,
-            )
+            return ask(self._opened(), sql, self._asking, started)
 
-    def _opened(self) -> Session | StoredSession:
+    def _opened(self) -> Session:
         if self._session is None:
             raise InterfaceError("the connection is closed")
         return self._session

@@ -8,7 +8,7 @@ from pathlib import Path
 from cleave.api.bars import bars
 from cleave.api.opening import Data, PassphraseLike, SchemaLike, lazy
 from cleave.api.stored import StoredTable, stores_at, tables_in, told, warn
-from cleave.session import DEFAULT_IDENTITY, IDENTITY_VARIABLE
+from cleave.ask.access import DEFAULT_IDENTITY, IDENTITY_VARIABLE
 from cleave_shared.dataclass import dataclass
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 from cleave.api.bars import bars
+from cleave.ask.access import DEFAULT_KEY, KEY_VARIABLE, Access
+from cleave.ask.here import HereSource
+from cleave.ask.session import Session
 from cleave.cli.passphrase import VARIABLE
 from cleave.local.prepare import prepare_embedded
 from cleave.propose.further import further
-from cleave.quantities import size_of
-from cleave.session import DEFAULT_KEY, KEY_VARIABLE, Access, Bars, Session
 from cleave.table.frames import ArrowStream, Described, is_frame, of_frame, of_local_frame
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Schema
+from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.connect import Target
 from cleave_shared.errors import InputError, KeyFileError
 
 if TYPE_CHECKING:
-    from cleave.store.session import StoredSession
     from cleave.transport.base import Transport
+
+F = TypeVar("F", bound=Callable[..., object])
 
 Data = ArrowStream | str | Path | Sequence[str | Path]
 """A pandas DataFrame, an Arrow table or whatever hands itself over as one; or a file, a pattern, several files."""
@@ -36,62 +40,101 @@ PassphraseLike = bytes | str | Callable[[], bytes | str]
 """The passphrase or what asks for it, like `getpass.getpass`; asked only if the key is wrapped."""
 
 
-def open_session(
-    data: Data,
-    *,
-    schema: SchemaLike | None,
-    table: str | None,
-    key: str | Path | None,
-    passphrase: PassphraseLike | None,
-    target: Target,
-    progress: bool | None,
-    others: Others | None = None,
-    store: str | Path | None = None,
-    contributor: str | None = None,
-    scan: bool = True,
-    fetch_limit: int | str = "1GB",
-) -> Session | StoredSession:
-    """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
-    access = Access(_key(key), _passphrase(passphrase), target)
-    if store is not None:
-        shown, further = bars(progress), further_tables(others)
-        given = (data, schema, table, store, access, shown, further)
-        return _stored(*given, contributor=contributor, scan=scan, fetch_limit=size_of(fetch_limit))
-    if contributor is not None:
-        raise InputError("contributors have rows of stored tables", hint="say with store= where the table rests")
-    return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
+class Asking(TypedDict, total=False):
+    """How `query`, `plan` and `connect` open what they ask, and how they ask it: docs/python.md explains each."""
+
+    schema: SchemaLike | None
+    table: str | None
+    others: Others | None
+    store: str | Path | None
+    contributor: str | None
+    key: str | Path | None
+    passphrase: PassphraseLike | None
+    endpoint: str | None
+    functions: str | None
+    profile: str | None
+    region: str | None
+    sign: bool
+    insecure_http: bool
+    cloud_only: bool
+    scan: bool
+    fetch_limit: int | str
+    min_group: int
+    pad: bool
+    digits: int
+    raw: bool
+    strict: bool
+    timeout: float
+    progress: bool | None
 
 
-def _stored(
-    name: Data,
-    schema: SchemaLike | None,
-    table: str | None,
-    store: str | Path,
-    access: Access,
-    shown: Bars,
-    others: Sequence[LazyTable],
-    *,
-    contributor: str | None,
-    scan: bool,
-    fetch_limit: int,
-) -> StoredSession:
-    from cleave.store.locate import open_stores  # noqa: PLC0415 - what a frame or a file does without
-    from cleave.store.session import StoredSession  # noqa: PLC0415
-    from cleave.transport.aws import open_session as aws_session  # noqa: PLC0415 - botocore
+# Where nothing is said; None for all others.
+DEFAULTS = Asking(
+    sign=False,
+    insecure_http=False,
+    cloud_only=False,
+    scan=True,
+    fetch_limit="1GB",
+    min_group=0,
+    pad=False,
+    digits=9,
+    raw=False,
+    strict=False,
+    timeout=QUERY_SECONDS,
+)
 
-    if not isinstance(name, str) or schema is not None or table is not None:
+
+def stated(function: F) -> F:
+    """`function`, whose keyword arguments are those of `Asking`, with each of them and its default in its signature."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(name, kind, default=DEFAULTS.get(name), annotation=type_)
+        for name, type_ in Asking.__annotations__.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return function
+
+
+def complete(given: Asking) -> Asking:
+    """With all that is not said. Raises TypeError for what there is not."""
+    for name in given:
+        if name not in Asking.__annotations__:
+            raise TypeError(f"there is no argument {name!r}")
+    return cast(Asking, dict.fromkeys(Asking.__annotations__) | DEFAULTS | given)
+
+
+def open_session(data: Data | None, asking: Asking) -> Session:
+    """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened.
+
+    `data` None: stored tables, those that questions name.
+    """
+    target = Target(
+        *(asking["endpoint"], asking["functions"], asking["profile"], asking["region"]),
+        *(asking["sign"], asking["insecure_http"]),
+    )
+    access = Access(_key(asking["key"]), _passphrase(asking["passphrase"]), target)
+    shown, others, store = bars(asking["progress"]), further_tables(asking["others"]), asking["store"]
+    if store is None:
+        if asking["contributor"] is not None:
+            raise InputError("contributors have rows of stored tables", hint="say with store= where the table rests")
+        if data is None:
+            raise InputError("there is nothing to ask", hint="name a file or a frame, or with store= stored tables")
+        return Session(HereSource(lazy(data, asking["schema"], asking["table"]), access, embedded, others), shown)
+    from cleave.ask.opening import Store, open_stored  # noqa: PLC0415 - what a frame or a file does without
+
+    if not isinstance(data, str | None) or asking["schema"] is not None or asking["table"] is not None:
         raise InputError("a stored table is asked by its name, and its schema is stored with it")
-    target = access.target or Target()
-    stores = open_stores(store, lambda: aws_session(target.profile, target.region))
     if not target.remote:
         prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
-    return StoredSession(
-        *(name, stores, access, shown, others),
-        contributor=contributor,
-        embedded=embedded,
-        scan=scan,
-        fetch_limit=fetch_limit,
+    stored = Store(
+        *(store, target.profile, target.region),
+        contributor=asking["contributor"],
+        scan=asking["scan"],
+        fetch_limit=asking["fetch_limit"],
     )
+    return Session(open_stored(data, stored, access, embedded, others), shown)
 
 
 def access_to(key: str | Path | None, passphrase: PassphraseLike | None) -> Access:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cleave.describe import Description
+    from cleave.ask.describe import Description
 
 
 @dataclass(frozen=True, slots=True, repr=False)

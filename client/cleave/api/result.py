@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.pipeline import Result as Answer
-    from cleave.pipeline import Usage
+    from cleave.ask.result import Result as Answer
+    from cleave.ask.result import Usage
     from cleave.sql.finish import ResultTable
     from cleave.sql.plan import LocalPlan, QueryPlan, Source
 

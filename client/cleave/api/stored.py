@@ -209,10 +209,9 @@ def warn(text: str) -> None:
 @contextlib.contextmanager
 def stores_at(store: str | Path, profile: str | None, region: str | None) -> Iterator[Stores]:
     """The places that `store` names."""
-    from cleave.store.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
-    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore
+    from cleave.ask.opening import open_place  # noqa: PLC0415 - what a question over a file does without
 
-    stores = open_stores(store, lambda: open_session(profile, region))
+    stores = open_place(store, profile, region)
     try:
         yield stores
     finally:
@@ -228,7 +227,7 @@ def tables_in(
     region: str | None,
 ) -> Iterator[tuple[Tables, Stores, Any]]:
     """The tables in a store, its places, and the key, which this room only hands on."""
-    from cleave.store.session import open_tables  # noqa: PLC0415 - what a question over a file does without
+    from cleave.ask.stored import open_tables  # noqa: PLC0415 - what a question over a file does without
 
     with stores_at(store, profile, region) as stores:
         tables, secret = open_tables(stores, access_to(key, passphrase))

@@ -13,8 +13,8 @@ from cleave.printable import printable
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.describe import Description
-    from cleave.pipeline import Result
+    from cleave.ask.describe import Description
+    from cleave.ask.result import Result
 
 
 @dataclass(frozen=True, slots=True)

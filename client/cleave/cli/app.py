@@ -13,47 +13,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.cli import console, passphrase
+from cleave.cli import console
 from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
-from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
+from cleave.cli.asked import Operation, Words, read_question
 from cleave.cli.contributors import contributor_commands
 from cleave.cli.early import begin
 from cleave.cli.group import Group, Serve, Settings, narrowed
-from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
+from cleave.cli.key import Json, key_commands
 from cleave.cli.key_sharing import contributor as new_contributor
 from cleave.cli.key_sharing import copy, export, rotate
-from cleave.cli.options import (
-    AwsProfile,
-    Digits,
-    Endpoint,
-    FetchLimit,
-    Functions,
-    InsecureHttp,
-    JobMachine,
-    MinGroup,
-    NoScan,
-    Pad,
-    Region,
-    Sign,
-    StopJob,
-    Strict,
-    Timeout,
-    access_by,
-    bars_of,
-)
+from cleave.cli.options import Asking, with_options
 from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
-from cleave.cli.place import AskedStore, Contributor
 from cleave.cli.scans import scan_commands
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
-from cleave.cli.stored import add_stored_commands, open_session
+from cleave.cli.stored import add_stored_commands
 from cleave.printable import printable
-from cleave.session import DEFAULT_KEY, Access, Session
 
 if TYPE_CHECKING:
+    from cleave.ask.services import Embedded
     from cleave.sql.beside import Planner
-    from cleave.store.services import Embedded
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
@@ -110,25 +90,15 @@ def create_cli(
     return narrowed(app, words)
 
 
+@with_options
 def plan(
     ctx: typer.Context,
-    words: Words,
+    asking: Asking,
+    words: Words = None,
     sql_file: SqlFile = None,
     op: Operation = None,
-    schema: SchemaFile = None,
-    table: TableName = None,
-    others: With = None,
-    store: AskedStore = None,
-    contributor: Contributor = None,
-    cloud_only: CloudOnly = False,
-    no_scan: NoScan = False,
-    fetch_limit: FetchLimit = "1GB",
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show everything, not six lines.")] = False,
-    pad: Pad = False,
-    digits: Digits = 9,
 ) -> None:
     """Show what a question would send where.
 
@@ -136,45 +106,38 @@ def plan(
     --verbose adds every column, way and lesson, and how exact the answer would be. Nothing is sent, and no key is
     needed but that of a stored table.
     """
-    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
-    planner: Planner | None = ctx.obj.planner
-    if planner is not None:
-        begin(planner, asked, cloud_only=cloud_only)
+    settings: Settings = ctx.obj
+    asked = read_question(words, sql_file, op, asking)
+    if settings.planner is not None:
+        begin(settings.planner, asked, cloud_only=asking.cloud_only)
     asked = asked.begun()
     from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415
-    from cleave.pipeline import Options  # noqa: PLC0415
 
-    access = Access(key, passphrase.current(passphrase_fd))
-    with open_session(
-        *(asked.table, access, ctx.obj.embedded, bars_of(ctx.obj), asked.others, store),
-        contributor=contributor,
-        planner=planner,
-        scan=not no_scan,
-        fetch_limit=fetch_limit,
-    ) as session:
-        plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
-        description = session.describe(plan, Options(pad, digits))
+    with asking.session(settings, asked.table, asked.others) as session:
+        plan = session.plan(asked.question(session), cloud_only=asking.cloud_only)
+        description = session.describe(plan, asking.options())
     shown = plan_json if as_json else plan_text if verbose else plan_lines
     console.out(shown(description))
 
 
+@with_options
 def query(
     ctx: typer.Context,
-    words: Words,
+    asking: Asking,
+    words: Words = None,
     sql_file: SqlFile = None,
     op: Operation = None,
-    schema: SchemaFile = None,
-    table: TableName = None,
-    others: With = None,
-    store: AskedStore = None,
-    contributor: Contributor = None,
-    cloud_only: CloudOnly = False,
-    no_scan: NoScan = False,
-    fetch_limit: FetchLimit = "1GB",
-    job: JobMachine = None,
-    stop_job: StopJob = False,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="ARN",
+            help="Let this state machine make the calls of a scan: the stack's output Job. The job goes on when this "
+            "command ends; asked once more, it is taken up.",
+            show_default=False,
+        ),
+    ] = None,
+    stop_job: Annotated[bool, typer.Option("--stop-job", help="End the job that answers this question.")] = False,
     as_json: Json = False,
     written: FormatOption = None,
     output: OutputOption = None,
@@ -182,17 +145,6 @@ def query(
     raw: Annotated[
         bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
-    strict: Strict = False,
-    endpoint: Endpoint = None,
-    functions: Functions = None,
-    profile: AwsProfile = None,
-    region: Region = None,
-    sign: Sign = False,
-    insecure_http: InsecureHttp = False,
-    min_group: MinGroup = 0,
-    pad: Pad = False,
-    digits: Digits = 9,
-    timeout: Timeout = 600.0,
 ) -> None:
     """Answer a question through both services.
 
@@ -206,43 +158,25 @@ def query(
         raise typer.BadParameter("--stop-job: name the state machine with --job")
     started = time.perf_counter()
     settings: Settings = ctx.obj
-    asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
+    asked = read_question(words, sql_file, op, asking)
     if settings.planner is not None:
-        begin(settings.planner, asked, cloud_only=cloud_only)
-    if endpoint is None and functions is None:
+        begin(settings.planner, asked, cloud_only=asking.cloud_only)
+    if asking.embedded:
         settings.prepare()
     asked = asked.begun()
-    from cleave.pipeline import Options  # noqa: PLC0415
-
     shown = Shown(chosen, raw=raw, quiet=settings.quiet)
-    access = access_by(
-        key,
-        passphrase.current(passphrase_fd),
-        *(endpoint, functions, profile, region),
-        sign=sign,
-        insecure_http=insecure_http,
-    )
-    with open_session(
-        *(asked.table, access, settings.embedded, bars_of(settings), asked.others),
-        *(store, profile, region, timeout),
-        contributor=contributor,
-        planner=settings.planner,
-        scan=not no_scan,
-        fetch_limit=fetch_limit,
-        machine=job,
-    ) as session:
-        sql = asked.question(session.schema, session.name)
-        question = session.plan(sql, cloud_only=cloud_only)
-        if stop_job and not isinstance(session, Session):
+    with asking.session(settings, asked.table, asked.others, machine=job) as session:
+        sql = asked.question(session)
+        question = session.plan(sql, cloud_only=asking.cloud_only)
+        if stop_job:
             console.say("the job is ended" if session.stop_job(question) else "there is no such job")
             return
-        options = Options(pad, digits, min_group)
-        answer = session.ask(question, options, timeout, strict=strict)
+        answer = session.ask(question, asking.options(), asking.timeout, strict=asking.strict)
         seconds = time.perf_counter() - started
-        description = session.describe(question, options) if report is not None else None
+        description = session.describe(question, asking.options()) if report is not None else None
     content = answer_content(answer, shown)
     if report is not None:
-        write_page(report, answer, description, sql, session.name, seconds)
+        write_page(report, answer, description, sql, question.table, seconds)
     if output is not None:
         write_answer(output, content)
     else:

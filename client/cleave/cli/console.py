@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from cleave.printable import printable
-from cleave.session import Silent
+from cleave.table.progress import Silent
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveWarning, InputError
 

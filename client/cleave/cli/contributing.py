@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.access import IDENTITY_VARIABLE
+from cleave.ask.opening import open_place
 from cleave.cli import console
 from cleave.cli.group import Settings
-from cleave.cli.place import open_place
 from cleave.printable import printable
 from cleave.quantities import counted
-from cleave.session import IDENTITY_VARIABLE
 
 if TYPE_CHECKING:
     from cleave.ckks.public_key import PublicKey

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.access import DEFAULT_KEY, LONGEST_TIMEOUT
 from cleave.cli import console
 from cleave.cli.console import Heading
 from cleave.cli.group import Settings
@@ -16,7 +17,6 @@ from cleave.cli.options import AwsProfile, Region, Timeout
 from cleave.cli.place import Name, Store, opened_tables
 from cleave.printable import printable
 from cleave.quantities import counted
-from cleave.session import DEFAULT_KEY, LONGEST_TIMEOUT
 
 if TYPE_CHECKING:
     from cleave.store.manifest import Manifest

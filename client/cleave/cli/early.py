@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cleave.ask.access import STORE_VARIABLE
 from cleave.cli.named import named
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ _PLANNED = ("plan", "query")
 
 def planner_for(words: Sequence[str]) -> Planner | None:
     """A process that plans the question these words ask of files; None where there is none, or no processor for it."""
-    if named(words) not in _PLANNED or "--help" in words or any(word.startswith("--store") for word in words):
+    if named(words) not in _PLANNED or "--help" in words or STORE_VARIABLE in os.environ:
+        return None
+    if any(word.startswith("--store") for word in words):
         return None
     if not has_idle_processor():
         return None
@@ -37,7 +40,7 @@ def has_idle_processor() -> bool:
 
 def begin(planner: Planner, asked: Asked, *, cloud_only: bool) -> None:
     """Have the question planned, if it is one over files. Raises QueryRefused for an operation that there is not."""
-    if not isinstance(asked.table, str):
-        sql = asked.question(asked.table.schema, asked.table.name)
+    if asked.table is not None and not isinstance(asked.table, str):
+        sql = asked.question(asked.table)
         others = {each.name: each.schema for each in asked.others}
         planner.begin(sql, asked.table.schema, asked.table.name, cloud_only=cloud_only, others=others)

@@ -16,7 +16,7 @@ from cleave.printable import printable
 from cleave.records import Form, Records, loaded, records
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Result
+    from cleave.ask.result import Result
 
 # Of Markdown what ends a cell, or makes HTML, a link, an image or code of a value.
 _MARKUP = re.compile(r"[\\|&<>`\[\]]")

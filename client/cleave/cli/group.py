@@ -17,8 +17,8 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
+    from cleave.ask.services import Embedded
     from cleave.sql.beside import Planner
-    from cleave.store.services import Embedded
 
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.access import DEFAULT_KEY, KEY_VARIABLE
 from cleave.cli import console, passphrase
 from cleave.printable import printable
-from cleave.session import DEFAULT_KEY, KEY_VARIABLE
 from cleave_shared.errors import KeyFileError
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from cleave.ask.access import DEFAULT_IDENTITY, DEFAULT_KEY
 from cleave.cli import console, passphrase
 from cleave.cli.key import KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Region
 from cleave.cli.place import Name, Store, opened_tables
 from cleave.printable import printable
 from cleave.quantities import counted
-from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY
 
 
 def export(

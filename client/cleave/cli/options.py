@@ -1,19 +1,57 @@
-"""Options that several commands share: where the services are, how questions are asked of them, what is shown."""
+"""Options that several commands share, each stated once: those of every question are the fields of `Asking`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from cleave.cli import console
+from cleave.ask.access import DEFAULT_KEY, LONGEST_TIMEOUT, Access
+from cleave.cli import console, passphrase
 from cleave.cli.group import Settings
-from cleave.session import LONGEST_TIMEOUT, Access, Bars
+from cleave.cli.key import KeyPath, PassphraseFd
+from cleave.cli.place import AskedStore, Contributor
+from cleave.table.progress import Bars
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cleave.ask.result import Options
+    from cleave.ask.session import Session
+    from cleave.table.lazy import LazyTable
 
-    from cleave.ckks.key_file import Passphrase
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, taking the fields of a dataclass as options in place of each parameter of that type."""
+    signature = inspect.signature(command, eval_str=True)
+    groups = {each.name: each.annotation for each in signature.parameters.values() if _is_group(each.annotation)}
+    parameters = []
+    for each in signature.parameters.values():
+        if each.name not in groups:
+            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        types = get_type_hints(groups[each.name], include_extras=True)
+        parameters += [
+            inspect.Parameter(field.name, each.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+            for field in dataclasses.fields(groups[each.name])
+        ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer and inspect read
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _is_group(annotation: object) -> bool:
+    return isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
 
 
 def _checked(seconds: float) -> float:
@@ -22,71 +60,11 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
-Endpoint = Annotated[
-    str | None, typer.Option("--endpoint", metavar="URL", help="Base URL of both services, or SENSITIVE_URL,PLAIN_URL.")
-]
-Functions = Annotated[
-    str | None, typer.Option("--lambda", metavar="SENSITIVE,PLAIN", help="Invoke two Lambda functions instead.")
-]
 AwsProfile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="AWS profile to sign with.")]
 Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="AWS region to sign for.")]
-Sign = Annotated[
-    bool, typer.Option("--sign", help="Sign with AWS credentials though the host is not API Gateway's own.")
-]
-InsecureHttp = Annotated[bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")]
-MinGroup = Annotated[
-    int,
-    typer.Option(
-        "--min-group",
-        min=0,
-        metavar="N",
-        help="Leave out groups of fewer than N rows; the answer says how many. Default: off; 5 for a stored table with "
-        "contributors, which 1 turns off.",
-    ),
-]
-NoScan = Annotated[
-    bool,
-    typer.Option(
-        "--no-scan",
-        help="Fetch a stored table's rows rather than tell the sensitive service which to add up together.",
-    ),
-]
-FetchLimit = Annotated[
-    str,
-    typer.Option(
-        "--fetch-limit",
-        metavar="SIZE",
-        help="Fetch at most so many bytes of a stored table's rows: 500MB, 2GiB. More are scanned where the table was "
-        "put with --scan, else the question is refused.",
-    ),
-]
-JobMachine = Annotated[
-    str | None,
-    typer.Option(
-        "--job",
-        metavar="ARN",
-        help="Let this state machine make the calls of a scan: the stack's output Job. The job goes on when this "
-        "command ends; asked once more, it is taken up.",
-        show_default=False,
-    ),
-]
-StopJob = Annotated[bool, typer.Option("--stop-job", help="End the job that answers this question.")]
-Pad = Annotated[
-    bool,
-    typer.Option(
-        "--pad",
-        help="Send a power of two of ciphertexts, and read all blocks of a stored table: hides what is selected.",
-    ),
-]
-Digits = Annotated[
-    int,
-    typer.Option(
-        "--digits",
-        min=1,
-        max=17,
-        metavar="D",
-        help="Digits that sums of floats must keep where their declared bounds let them share.",
-    ),
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", metavar="FILE", help="The schema, where it is not NAME.schema.toml beside the table."),
 ]
 Timeout = Annotated[
     float,
@@ -97,26 +75,151 @@ Timeout = Annotated[
         help="Give up after so long, connections and repetitions included.",
     ),
 ]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Print nothing and fail if the error bounds leave a decision open.")
-]
 
 
-def access_by(
-    key: Path,
-    passphrase: Passphrase,
-    endpoint: str | None,
-    functions: str | None,
-    profile: str | None,
-    region: str | None,
-    *,
-    sign: bool,
-    insecure_http: bool,
-) -> Access:
-    from cleave.transport.connect import Target  # noqa: PLC0415
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """How questions are asked: what `plan`, `query` and `shell` take alike."""
 
-    return Access(key, passphrase, Target(endpoint, functions, profile, region, sign, insecure_http))
+    schema: SchemaFile = None
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", metavar="NAME", help="What SQL calls the table, if not as the schema says or like its file."
+        ),
+    ] = None
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="FILE[=SCHEMA]",
+            help="A further table to join, called like its file; read here, nothing of it is sent. Repeatable. Its "
+            "schema is SCHEMA or NAME.schema.toml beside it; without one its types are guessed.",
+        ),
+    ] = None
+    store: AskedStore = None
+    contributor: Contributor = None
+    cloud_only: Annotated[
+        bool,
+        typer.Option("--cloud-only", help="Refuse what no service can answer, instead of answering it here (local)."),
+    ] = False
+    no_scan: Annotated[
+        bool,
+        typer.Option(
+            "--no-scan",
+            help="Fetch a stored table's rows rather than tell the sensitive service which to add up together.",
+        ),
+    ] = False
+    fetch_limit: Annotated[
+        str,
+        typer.Option(
+            "--fetch-limit",
+            metavar="SIZE",
+            help="Fetch at most so many bytes of stored tables' rows: 500MB, 2GiB. More are scanned where the table "
+            "was put with --scan, else the question is refused.",
+        ),
+    ] = "1GB"
+    key: KeyPath = DEFAULT_KEY
+    passphrase_fd: PassphraseFd = None
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Print nothing and fail if the error bounds leave a decision open.")
+    ] = False
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", metavar="URL", help="Base URL of both services, or SENSITIVE_URL,PLAIN_URL."),
+    ] = None
+    functions: Annotated[
+        str | None, typer.Option("--lambda", metavar="SENSITIVE,PLAIN", help="Invoke two Lambda functions instead.")
+    ] = None
+    profile: AwsProfile = None
+    region: Region = None
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign with AWS credentials though the host is not API Gateway's own.")
+    ] = False
+    insecure_http: Annotated[bool, typer.Option("--insecure-http", help="Allow plain http to another machine.")] = False
+    min_group: Annotated[
+        int,
+        typer.Option(
+            "--min-group",
+            min=0,
+            metavar="N",
+            help="Leave out groups of fewer than N rows; the answer says how many. Default: off; 5 for a stored table "
+            "with contributors, which 1 turns off.",
+        ),
+    ] = 0
+    pad: Annotated[
+        bool,
+        typer.Option(
+            "--pad",
+            help="Send a power of two of ciphertexts, and read all blocks of a stored table: hides what is selected.",
+        ),
+    ] = False
+    digits: Annotated[
+        int,
+        typer.Option(
+            "--digits",
+            min=1,
+            max=17,
+            metavar="D",
+            help="Digits that sums of floats must keep where their declared bounds let them share.",
+        ),
+    ] = 9
+    timeout: Timeout = 600.0
 
+    @property
+    def embedded(self) -> bool:
+        """Whether the services are those of this process."""
+        return self.endpoint is None and self.functions is None
 
-def bars_of(settings: Settings) -> Bars:
-    return lambda: console.progress(quiet=settings.quiet)
+    def options(self) -> Options:
+        from cleave.ask.result import Options  # noqa: PLC0415 - numpy and all that computes
+
+        return Options(self.pad, self.digits, self.min_group)
+
+    def session(
+        self,
+        settings: Settings,
+        table: LazyTable | str | None,
+        others: Sequence[LazyTable],
+        bars: Bars | None = None,
+        machine: str | None = None,
+    ) -> Session:
+        """Over files, or over stored tables: that of the name `table`, or None, those that questions name.
+
+        Raises InputError where there is no such table, KeyFileError, StoreError, CheckFailed.
+        """
+        from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
+        from cleave.transport.connect import Target  # noqa: PLC0415
+
+        target = Target(self.endpoint, self.functions, self.profile, self.region, self.sign, self.insecure_http)
+        access = Access(self.key, passphrase.current(self.passphrase_fd), target)
+        bars = bars or (lambda: console.progress(quiet=settings.quiet))
+        if table is not None and not isinstance(table, str):
+            self._require_no_store(machine)
+            from cleave.ask.here import HereSource  # noqa: PLC0415
+
+            return Session(HereSource(table, access, settings.embedded, others, settings.planner), bars)
+        from cleave.ask.opening import Store, open_stored  # noqa: PLC0415
+
+        asked = Store(
+            *(self.store or "", self.profile, self.region, self.timeout, self.contributor),
+            scan=not self.no_scan,
+            fetch_limit=self._fetch_limit(),
+            machine=machine,
+        )
+        return Session(open_stored(table, asked, access, settings.embedded, others), bars)
+
+    def _require_no_store(self, machine: str | None) -> None:
+        given = {"--contributor": self.contributor, "--no-scan": self.no_scan or None, "--job": machine}
+        for option, value in given.items():
+            if value is not None:
+                raise typer.BadParameter(f"{option} goes with a stored table")
+
+    def _fetch_limit(self) -> int:
+        from cleave.quantities import size_of  # noqa: PLC0415
+        from cleave_shared.errors import InputError  # noqa: PLC0415
+
+        try:
+            return size_of(self.fetch_limit)
+        except InputError as error:
+            raise typer.BadParameter(f"--fetch-limit {self.fetch_limit}: {error.message}; {error.hint}") from None

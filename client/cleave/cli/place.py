@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.access import STORE_VARIABLE, Access
 from cleave.cli import passphrase
-from cleave.session import Access
 
 if TYPE_CHECKING:
     from cleave.ckks.owner_key import OwnerKey
@@ -22,7 +22,7 @@ Store = Annotated[
     typer.Option(
         "--store",
         metavar="PLACE[,PLACE]",
-        envvar="CLEAVE_STORE",
+        envvar=STORE_VARIABLE,
         help="Where stored tables rest: a folder or s3://bucket/prefix; with a comma, the plain half's place apart.",
         show_default=False,
     ),
@@ -30,7 +30,11 @@ Store = Annotated[
 AskedStore = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="PLACE[,PLACE]", help="Ask the stored table of that name, which rests there, not a file."
+        "--store",
+        metavar="PLACE[,PLACE]",
+        envvar=STORE_VARIABLE,
+        help="Ask stored tables, which rest there: that of the name given, or those that the question names.",
+        show_default=False,
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The stored table.", show_default=False)]
@@ -43,18 +47,6 @@ Contributor = Annotated[
         show_default=False,
     ),
 ]
-
-
-def open_place(store: str, profile: str | None = None, region: str | None = None) -> Stores:
-    """Raises InputError for what names no store, ServiceError where there are no credentials."""
-    from cleave.store.locate import open_stores  # noqa: PLC0415
-
-    def session() -> object:
-        from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
-
-        return open_session(profile, region)
-
-    return open_stores(store, session)
 
 
 @contextlib.contextmanager
@@ -70,8 +62,9 @@ def opened_tables(
 
     `fd`: a file descriptor of the passphrase, or the passphrase itself.
     """
+    from cleave.ask.opening import open_place  # noqa: PLC0415
+    from cleave.ask.stored import open_tables  # noqa: PLC0415
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
-    from cleave.store.session import open_tables  # noqa: PLC0415
 
     describe_key(key)  # a missing key is told before a store is asked
     stores = open_place(store, profile, region)

@@ -13,8 +13,8 @@ from cleave.quantities import counted, sized
 from cleave.sql.plan import reasons_of
 
 if TYPE_CHECKING:
-    from cleave.describe import ColumnFate, Description, EncryptedColumn
-    from cleave.ways import Way
+    from cleave.ask.describe import ColumnFate, Description, EncryptedColumn
+    from cleave.ask.ways import Way
 
 _SERVICES = ("plain", "sensitive")
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "no one"}
@@ -117,7 +117,7 @@ def plan_json(plan: Description) -> str:
 
 
 def plan_text(plan: Description) -> str:
-    """Everything that `cleave.describe.describe_plan` found, section by section."""
+    """Everything of a description, section by section."""
     cut = ""
     if plan.selected_rows is not None and plan.groups is not None:
         cut = f", {plan.selected_rows:,} selected, {counted(plan.groups, 'group')}"

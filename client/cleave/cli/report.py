@@ -19,7 +19,7 @@ from cleave.sql.plan import reasons_of
 from cleave.table.types import is_shown_as_it_is
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Result, Usage
+    from cleave.ask.result import Result, Usage
     from cleave.sql.finish import ResultTable
     from cleave.sql.plan import Output
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from cleave.ask.access import DEFAULT_KEY
 from cleave.cli import console
 from cleave.cli.key import KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Region
 from cleave.cli.place import Name, Store, opened_tables
 from cleave.printable import printable
 from cleave.quantities import sized
-from cleave.session import DEFAULT_KEY
 
 
 def scan_commands() -> typer.Typer:

@@ -4,103 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.access import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT
 from cleave.cli import console
-from cleave.cli.asked import Files, SchemaFile
+from cleave.cli.asked import Files
 from cleave.cli.console import Heading
 from cleave.cli.contributing import Fingerprint, IdentityFile, PublicKeyFile, contribute
 from cleave.cli.contributors import contributors_table
 from cleave.cli.group import Settings
 from cleave.cli.key import Json, KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region, Timeout
-from cleave.cli.place import Contributor, Name, Store, open_place, opened_tables
+from cleave.cli.options import AwsProfile, Region, SchemaFile, Timeout
+from cleave.cli.place import Contributor, Name, Store, opened_tables
 from cleave.printable import printable
-from cleave.quantities import counted, size_of, sized
-from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT, Access, Bars, Session
-from cleave_shared.errors import CheckFailed, InputError
+from cleave.quantities import counted, sized
+from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from cleave.sql.beside import Planner
-    from cleave.store.machine import Machine
     from cleave.store.manifest import Manifest
-    from cleave.store.services import Embedded
-    from cleave.store.session import StoredSession
-    from cleave.table.lazy import LazyTable
 
 
 def add_stored_commands(app: typer.Typer) -> None:
     for command in (put, ls, show, pull, derive, verify, drop):
         app.command()(command)
-
-
-def open_session(
-    table: LazyTable | str,
-    access: Access,
-    embedded: Embedded,
-    bars: Bars,
-    others: Sequence[LazyTable],
-    store: str | None,
-    profile: str | None = None,
-    region: str | None = None,
-    seconds: float | None = None,
-    contributor: str | None = None,
-    planner: Planner | None = None,
-    *,
-    scan: bool = True,
-    fetch_limit: str | None = None,
-    machine: str | None = None,
-) -> Session | StoredSession:
-    """Over files, or over the table of that name in `store`, which may take `seconds` to be opened: all of its rows, or
-    those of one `contributor`.
-
-    `planner` has begun to plan a question over files. `machine`: ARN of one that makes the calls of scans.
-
-    Raises InputError where there is no such table, KeyFileError, StoreError, CheckFailed.
-    """
-    if store is None or not isinstance(table, str):
-        if isinstance(table, str):
-            raise typer.BadParameter("a stored table is asked with --store")
-        if contributor is not None:
-            raise typer.BadParameter("--contributor goes with a stored table")
-        if not scan:
-            raise typer.BadParameter("--no-scan goes with a stored table")
-        if machine is not None:
-            raise typer.BadParameter("--job goes with a stored table")
-        return Session(table, access, embedded, bars, others, planner)
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
-    from cleave.store.choice import FETCH_LIMIT  # noqa: PLC0415
-    from cleave.store.session import StoredSession  # noqa: PLC0415
-
-    describe_key(access.key)  # a missing key is told before a store is asked
-    stores = open_place(store, profile, region)
-    return StoredSession(
-        *(table, stores, access, bars, others),
-        seconds=seconds,
-        contributor=contributor,
-        embedded=embedded,
-        scan=scan,
-        fetch_limit=FETCH_LIMIT if fetch_limit is None else _size_of(fetch_limit),
-        machine=_open_machine(machine, profile, region) if machine is not None else None,
-    )
-
-
-def _size_of(limit: str) -> int:
-    try:
-        return size_of(limit)
-    except InputError as error:
-        raise typer.BadParameter(f"--fetch-limit {limit}: {error.message}; {error.hint}") from None
-
-
-def _open_machine(arn: str, profile: str | None, region: str | None) -> Machine:
-    from cleave.store.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
-    from cleave.transport.aws import open_session as open_aws  # noqa: PLC0415
-
-    return Machine(open_aws(profile, region), arn)
 
 
 def put(

@@ -14,7 +14,7 @@ from cleave.propose.sniff import sniff
 from cleave.table import typed
 from cleave.table.duck import connect_reading
 from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
-from cleave.table.reading import Progress
+from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
 from cleave.table.table import open_table

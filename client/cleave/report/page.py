@@ -22,8 +22,8 @@ from cleave.sql.plan import reasons_of
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.describe import Description
-    from cleave.pipeline import Result, Usage
+    from cleave.ask.describe import Description
+    from cleave.ask.result import Result, Usage
 
 _STAGES = {
     "split": "Select, group and split rows here",

@@ -59,7 +59,16 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     names |= {word.lower() for word in _given(statements)}
     walk = _Walk(tables, names)
     walk.node(statements[0]["node"], frozenset())
+    known = {column.lower() for columns in tables.values() for column in columns}
+    walk.found.everything |= bool(walk.rows - known)
     return walk.found
+
+
+def tables_of(tree: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tables that statements name, as they spell them. Raises QueryRefused as `named` does, but for their names."""
+    walk = _Walk(None, {word.lower() for word in _given(tree["statements"])})
+    walk.node([each["node"] for each in tree["statements"]], frozenset())
+    return tuple(walk.spelled.values())
 
 
 def _given(node: Any) -> Iterator[str]:
@@ -77,11 +86,20 @@ def _given(node: Any) -> Iterator[str]:
 
 
 class _Walk:
-    def __init__(self, tables: Iterable[str], names: set[str]) -> None:
+    def __init__(self, tables: Iterable[str] | None, names: set[str]) -> None:
+        """`tables` None: of any name."""
         self.found = Named()
-        self._known = {name.lower() for name in tables}
-        self._spelled = list(tables)
+        self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
+        self._known = {name.lower() for name in tables} if tables is not None else None
+        self._there_are = list(tables or ())
         self._names = names  # of columns, or given in the statement
+        self._relations: set[str] = set()  # names of tables and their aliases
+        self._alone: set[str] = set()  # columns that are named without a table
+
+    @property
+    def rows(self) -> set[str]:
+        """Tables that are named where columns are: all of a row."""
+        return self._relations & self._alone
 
     def node(self, node: Any, scope: frozenset[str]) -> None:
         """`scope`: the common table expressions that are seen here, in lower case."""
@@ -108,6 +126,13 @@ class _Walk:
             return True
         if kind == "BASE_TABLE":
             self._table([str(part) for part in node["qualified_name"]["path"]], scope)
+            self._relations |= {str(node["alias"] or node["qualified_name"]["path"][-1]).lower()}
+            self.found.everything |= bool(node.get("column_name_alias"))  # columns are named by their places
+        elif kind == "PIVOT":
+            self.found.everything = True  # columns that it does not name make its groups
+        elif kind == "JOIN":
+            self.found.columns.update(str(name).lower() for name in node["using_columns"])
+            self.found.everything |= node["ref_type"] == "NATURAL"
         elif kind == "TABLE_FUNCTION":
             self._makes_rows(node["function"])
         elif kind == "SHOW_REF":
@@ -130,15 +155,16 @@ class _Walk:
         qualifier = [part.lower() for part in path[:-1]]
         if (not qualifier and name in scope) or (qualifier == ["recurring"] and name in scope):
             return
-        if name not in self._known or qualifier not in ([], [MAIN]):
+        if (self._known is not None and name not in self._known) or qualifier not in ([], [MAIN]):
             raise self._other(repr(".".join(path)))
         self.found.tables.add(name)
+        self.spelled.setdefault(name, path[-1])
 
     def _other(self, name: str) -> QueryRefused:
         return QueryRefused(f"there is no table {name}", hint=self._there())
 
     def _there(self) -> str:
-        return f"FROM {', '.join(self._spelled)} is there, --with FILE adds another; nothing else of this machine is"
+        return f"FROM {', '.join(self._there_are)} is there, --with FILE adds another; nothing else of this machine is"
 
     def _makes_rows(self, call: Mapping[str, Any]) -> None:
         name = _called(call)
@@ -161,10 +187,14 @@ class _Walk:
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
             self.found.columns.update(words)
+            if self._known is None:  # nor are columns known
+                return
             if words[-1] == "rowid" and words[-1] not in self._names:
                 raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
-            if len(words) == 1 and words[0] not in self._names:
-                _refuse_function(words[0])
+            if len(words) == 1:
+                self._alone.add(words[0])
+                if words[0] not in self._names:
+                    _refuse_function(words[0])
 
 
 def _called(call: Mapping[str, Any]) -> str:

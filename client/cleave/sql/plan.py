@@ -16,7 +16,7 @@ a time beside the others (`l0..`), or the question as a whole, which then has a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from cleave.aggregates.base import Aggregate
@@ -199,18 +199,22 @@ def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str
 class LocalPlan:
     """A question that DuckDB answers here as a whole, in its own words; nothing of it is sent.
 
-    `columns`: of the table, those the question may read. `others`: the further tables it names. `reason`: why it could
-    not be cut; `hint`: what the services could answer instead.
+    `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
+    it could not be cut; `hint`: what the services could answer instead.
     """
 
     sql: str
     table: str
     outputs: tuple[Output, ...]
     types: tuple[str, ...]
-    columns: tuple[str, ...]
-    others: tuple[str, ...]
+    reads: Mapping[str, tuple[str, ...]]
     reason: str
     hint: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of `table`."""
+        return self.reads[self.table]
 
     @property
     def sends_nothing(self) -> bool:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import open_sealed, public_side
-from cleave.pipeline import Progress
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS, load_cells
 from cleave.store.contributed import ContributedRows
@@ -38,6 +37,7 @@ from cleave.store.share import Incoming, require_room
 from cleave.store.slices import numbered
 from cleave.store.storage import StoreError, read_twice
 from cleave.store.tables import LostError, Opened, Tables, now
+from cleave.table.progress import Progress
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey
-from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
 from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
@@ -24,6 +23,7 @@ from cleave.store.putting import Say, are_those, rows_together
 from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.slices import Slices
 from cleave.store.storage import NotStoredError, Storage
+from cleave.table.progress import Progress
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.errors import CheckFailed, InputError
 

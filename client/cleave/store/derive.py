@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import Progress
 from cleave.split import Halves
 from cleave.sql.canonical import canonical, parsed
 from cleave.store import measures as of_measures
@@ -18,6 +17,7 @@ from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables, now
 from cleave.table.derived import checked
 from cleave.table.duck import identifier
+from cleave.table.progress import Progress
 from cleave.table.schema import dump_schema
 from cleave.table.types import is_number
 from cleave_shared.errors import InputError

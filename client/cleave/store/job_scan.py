@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from cleave.pipeline import Progress
 from cleave.store.bounded import Bounded
 from cleave.store.cellwise import StoredPlan
 from cleave.store.job import LINK_SECONDS, Answer, Asked, Job
@@ -21,6 +20,7 @@ from cleave.store.scanned import Sums, total_of, weights_of
 from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.stored_lanes import SCAN_ROWS
+from cleave.table.progress import Progress
 from cleave.transport.deadline import Deadline
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.stored import Linked

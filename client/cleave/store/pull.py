@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
-from cleave.pipeline import Progress
 from cleave.store.halves import is_text_in_parquet
 from cleave.store.stored import Stored
 from cleave.table.duck import connect_reading, identifier
+from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared import duckdb

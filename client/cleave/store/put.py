@@ -9,7 +9,6 @@ import numpy as np
 
 from cleave.aggregates.columns import Values
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells, load_cells
@@ -30,6 +29,7 @@ from cleave.store.schemas import (
 )
 from cleave.store.tables import Opened, Tables
 from cleave.table.duck import identifier
+from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table

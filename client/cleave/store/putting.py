@@ -18,7 +18,6 @@ from typing import TypeVar
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
-from cleave.pipeline import Progress
 from cleave.quantities import counted
 from cleave.store.by import too_many_cells
 from cleave.store.cells import MOST_CELLS, Cells
@@ -31,6 +30,7 @@ from cleave.store.segment import Begun, SegmentWriter
 from cleave.store.slices import Slices
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
+from cleave.table.progress import Progress
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import PROFILES

@@ -14,7 +14,6 @@ from contextlib import closing
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import Progress
 from cleave.store.cells import Cells, load_cells
 from cleave.store.collect import news
 from cleave.store.drafts import Draft, Drafts
@@ -27,6 +26,7 @@ from cleave.store.slices import numbered
 from cleave.store.storage import ConflictError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
+from cleave.table.progress import Progress
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 from cleave_shared.params import PROFILES

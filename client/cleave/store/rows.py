@@ -30,13 +30,12 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Progress
+    from cleave.table.progress import Progress
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 _READERS = 8  # requests to the store at once; what they read is opened by the same threads
 _AHEAD = 2  # segments that are read at once
-_OPENED = "opened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +120,15 @@ class Rows:
         segments: Sequence[Segment] | None = None,
         cells: Selected | None = None,
         deadline: Deadline | None = None,
+        into: Table | None = None,
     ) -> Table:
         """The columns `names` of the rows of `segments` (None: all), in the order they were put if `ordered`.
 
-        Raises CheckFailed, StoreError, and what `deadline` raises.
+        `into`: a table whose relation is still to be made; else one in a database of its own. Raises CheckFailed,
+        StoreError, and what `deadline` raises.
         """
         needed = self.needed(names, ordered=ordered)
-        table = no_table(self._manifest.table, self._schema.only(names))
+        table = into or no_table(self._manifest.table, self._schema.only(names))
         try:
             filling = _Filling(table, self._manifest, needed)
             with closing(self._coming(needed, segments, cells, progress, deadline)) as coming:
@@ -135,7 +136,8 @@ class Rows:
                     filling.append(each, wait)
             filling.end()
         except BaseException:
-            table.__exit__(None, None, None)
+            if into is None:
+                table.__exit__(None, None, None)
             raise
         return table
 
@@ -279,13 +281,14 @@ class _Filling:
         held = {each.name: each for each in self._opened.columns}
         names = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = ", ".join(f"{value_of(column, name)} AS {name}" for column, name in names)
+        opened = f"opened_{table.relation}"
         if not self._ordered:
-            table.show({_OPENED: self._opened}, f"SELECT {selected} FROM temp.main.{_OPENED}")
+            table.show({opened: self._opened}, f"SELECT {selected} FROM temp.main.{opened}")
             return
-        table.connection.register(_OPENED, self._opened)
-        statement = f"SELECT {selected} FROM {_OPENED} ORDER BY {identifier(ROW)}"
+        table.connection.register(opened, self._opened)
+        statement = f"SELECT {selected} FROM {opened} ORDER BY {identifier(ROW)}"
         table.connection.execute(f"CREATE TABLE {table.relation} AS {statement}")
-        table.connection.unregister(_OPENED)
+        table.connection.unregister(opened)
 
     def _numbered(self, blocks: Sequence[Block]) -> Sequence[Block]:
         """With row numbers that go on from segment to segment."""

@@ -18,7 +18,6 @@ from typing import Protocol
 
 import numpy as np
 
-from cleave.pipeline import Progress
 from cleave.store.cellwise import StoredPlan, Sums
 from cleave.store.manifest import Object, Segment
 from cleave.store.masks import cut, stored_order
@@ -27,6 +26,7 @@ from cleave.store.scanned import Question, question
 from cleave.store.sources import Part
 from cleave.store.stored import Stored
 from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
+from cleave.table.progress import Progress
 from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 
 from cleave.ckks.cipher import Cipher
-from cleave.pipeline import Progress
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest
 from cleave.store.rows import Rows
@@ -13,6 +12,7 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.slices import numbered
 from cleave.store.tables import Opened, Tables, now
+from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 
 

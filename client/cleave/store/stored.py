@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import Result
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells, load_cells
 from cleave.store.contributors import only
@@ -48,7 +46,7 @@ class Stored:
         self.opened = opened
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
-        self._tables = tables
+        self.tables = tables
         self._vault = opened.vault
         self._key = key
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
@@ -57,12 +55,16 @@ class Stored:
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
+    def key_id(self) -> str:
+        return self._key.key_id
+
+    @property
     def profile(self) -> Profile:
         return PROFILES[self.manifest.profile]
 
     @cached_property
     def _cipher(self) -> Cipher:
-        return Cipher(self._tables.secret(self.manifest))
+        return Cipher(self.tables.secret(self.manifest))
 
     @property
     def secret_to_read(self) -> list[Object]:
@@ -71,47 +73,28 @@ class Stored:
 
     @cached_property
     def _totals(self) -> TotalsReader:
-        return TotalsReader(self._tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
+        return TotalsReader(self.tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
 
     @property
     def cells(self) -> Cells:
         if self._cells is None:
-            self._cells = load_cells(self._tables.unseal(self._vault, "cells", self.manifest.cells))
+            self._cells = load_cells(self.tables.unseal(self._vault, "cells", self.manifest.cells))
         return self._cells
-
-    def counted(self, answer: Result) -> Result:
-        """`answer` with what was read of the store, all of which passed its checks."""
-        asked = self.remote.transport if self.remote else None  # None, too, where nothing was asked
-        usage = replace(
-            answer.usage,
-            requests=asked.requests if asked else 0,
-            sensitive_requests=self.remote.sums_asked if self.remote else 0,
-            bytes_sent=asked.sent if asked else 0,
-            bytes_received=asked.received if asked else 0,
-            objects_read=self._tables.objects_read,
-            bytes_read=self._tables.bytes_read,
-            rows=None if answer.usage.rows is None else self.manifest.rows,  # not those alone that were fetched
-            profile=self.manifest.profile,
-            key_id=self._key.key_id,
-        )
-        checks = {"head": "passed", "stored": "passed", "sentinel": "passed"}
-        checks["totals"] = "passed" if self.remote and self.remote.sums_asked else "not needed"
-        return replace(answer, usage=usage, checks=checks)
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self._tables, self._vault, self.manifest, self.schema)
+        return Rows(self.tables, self._vault, self.manifest, self.schema)
 
     @property
     def places(self) -> tuple[str, str]:
         """Where the sensitive and the plain half rest."""
-        return self._tables.places
+        return self.tables.places
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""
         if segment.scan is None:
             raise CheckFailed("stored", "a segment has no rows for scans")
-        order = np.frombuffer(self._tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
+        order = np.frombuffer(self.tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
         if len(order) != segment.rows:
             raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
         return order

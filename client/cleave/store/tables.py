@@ -28,7 +28,7 @@ from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 from cleave_shared.params import PROFILES, Profile
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Progress
+    from cleave.table.progress import Progress
 
 T = TypeVar("T")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.pipeline import Progress
 from cleave.store.collect import news
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
 from cleave.store.vault import Purpose
+from cleave.table.progress import Progress
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 

@@ -33,11 +33,9 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
             cursor.execute(f"USE {catalog}")
             table.prepare(cursor)
             derived = {name: table.schema.derived, **table.derived_of_others}
-            relations = {name: f"{table.catalog}.main.{identifier(table.relation)}"}
-            relations |= {other: f"memory.main.{identifier(relation)}" for other, relation in table.others.items()}
-            for seen, relation in relations.items():
+            for seen, relation in {name: table.relation, **table.others}.items():
                 columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
-                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {relation}")
+                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
             failure = None
             try:
                 cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")

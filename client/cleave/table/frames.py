@@ -25,7 +25,7 @@ from cleave.table.schema import Schema, load_schema, read_schema
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.table.reading import Progress
+    from cleave.table.progress import Progress
     from cleave.table.stream import Stream
     from cleave.table.table import Table
 

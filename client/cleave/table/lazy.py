@@ -15,7 +15,7 @@ from cleave.table.schema import Schema, load_schema, schema_path
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.table.reading import Progress
+    from cleave.table.progress import Progress
     from cleave.table.stream import Stream
     from cleave.table.table import Table
 

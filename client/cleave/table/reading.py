@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
+from cleave.table.progress import Progress
 from cleave_shared import duckdb
 
 _SECONDS = 0.2  # between two looks
-
-
-class Progress(Protocol):
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
-        """Start a stage; what it returns advances it."""
-        ...
 
 
 @contextmanager

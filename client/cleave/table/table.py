@@ -14,7 +14,8 @@ from cleave.table.declared import Broken, broken_by, declared, figures_of, outsi
 from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
-from cleave.table.reading import Progress, shown
+from cleave.table.progress import Progress
+from cleave.table.reading import shown
 from cleave.table.schema import Column, Schema
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
@@ -27,7 +28,6 @@ class Table:
     """`relation` in `connection` holds the rows in the order of the files, columns named and typed by the schema."""
 
     relation = "source"
-    catalog = "memory"  # that the relation is in
 
     def __init__(
         self, name: str, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
@@ -39,8 +39,7 @@ class Table:
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._scratch = scratch
-        self._streams: dict[str, object] = {}
-        self._view = ""
+        self._views: dict[str, tuple[dict[str, object], str]] = {}  # relation -> streams by name, and SQL over them
 
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both."""
@@ -64,15 +63,33 @@ class Table:
 
     def show(self, streams: Mapping[str, object], view: str) -> None:
         """Make the relation a view (its SQL) over `streams` of Arrow arrays, by name: nothing is copied."""
-        self._streams, self._view, self.catalog = dict(streams), view, "temp"
-        self.prepare(self.connection)
+        self._views[self.relation] = dict(streams), view
+        self._prepare(self.connection, self.relation)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let another connection to the same database see the relation."""
-        for name, stream in self._streams.items():
+        """Let another connection to the same database see the relations."""
+        for relation in self._views:
+            self._prepare(connection, relation)
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection, relation: str) -> None:
+        streams, view = self._views[relation]
+        for name, stream in streams.items():
             connection.register(name, stream)
-        if self._view:
-            connection.execute(f"CREATE TEMP VIEW {self.relation} AS {self._view}")
+        connection.execute(f"CREATE TEMP VIEW {relation} AS {view}")
+
+    def qualified(self, relation: str) -> str:
+        """Its name with that of the catalog it is in."""
+        return f"{'temp' if relation in self._views else 'memory'}.main.{identifier(relation)}"
+
+    def beside(self, name: str, schema: Schema) -> Table:
+        """A further table, for questions that name both, whose relation is still to be made in this database. It is
+        closed with this one.
+        """
+        found = Table(name, schema, self.connection, 0, self._scratch)
+        found.relation = self.others[name] = f"other{len(self.others)}"
+        found._views = self._views
+        self.derived_of_others[name] = schema.derived
+        return found
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""

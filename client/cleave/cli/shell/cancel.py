@@ -13,10 +13,10 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.cli import console
-from cleave.session import Bars
+from cleave.table.progress import Bars
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Progress
+    from cleave.table.progress import Progress
 
 T = TypeVar("T")
 

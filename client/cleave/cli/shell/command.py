@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.cli import console, passphrase, process
-from cleave.cli.asked import CloudOnly, Files, SchemaFile, TableName, With, read_tables
+from cleave.cli import console, process
+from cleave.cli.asked import Tables, read_tables
 from cleave.cli.group import Settings, tell
-from cleave.cli.key import KeyPath, PassphraseFd
-from cleave.cli.options import (
-    AwsProfile,
-    Digits,
-    Endpoint,
-    FetchLimit,
-    Functions,
-    InsecureHttp,
-    MinGroup,
-    NoScan,
-    Pad,
-    Region,
-    Sign,
-    Strict,
-    Timeout,
-    access_by,
-    bars_of,
-)
-from cleave.cli.place import AskedStore, Contributor
-from cleave.cli.stored import open_session
+from cleave.cli.options import Asking, with_options
 from cleave.printable import printable
 from cleave.quantities import counted
-from cleave.session import DEFAULT_KEY, Session
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.ask.session import Session
     from cleave.cli.shell.cancel import ClearedBars
-    from cleave.cli.shell.shell import Asking
-    from cleave.store.session import StoredSession
 
-T = TypeVar("T")
 NoHistory = Annotated[
     bool,
     typer.Option(
@@ -52,81 +30,40 @@ NoHistory = Annotated[
 ]
 
 
-def shell(
-    ctx: typer.Context,
-    files: Files,
-    schema: SchemaFile = None,
-    table: TableName = None,
-    others: With = None,
-    store: AskedStore = None,
-    contributor: Contributor = None,
-    cloud_only: CloudOnly = False,
-    no_scan: NoScan = False,
-    fetch_limit: FetchLimit = "1GB",
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    strict: Strict = False,
-    endpoint: Endpoint = None,
-    functions: Functions = None,
-    profile: AwsProfile = None,
-    region: Region = None,
-    sign: Sign = False,
-    insecure_http: InsecureHttp = False,
-    min_group: MinGroup = 0,
-    pad: Pad = False,
-    digits: Digits = 9,
-    timeout: Timeout = 600.0,
-    no_history: NoHistory = False,
-) -> None:
-    """Ask one question after the other: the table is read once, the key opened once.
+@with_options
+def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: NoHistory = False) -> None:
+    """Ask one question after the other: files are read once, the key opened once.
 
     SQL up to a semicolon; .help shows the shell's own commands. Where stdin is no terminal its lines are run, and the
     first error ends it with that error's exit code.
     """
-    if "-" in files:
+    if not files and asking.store is None:
+        raise typer.BadParameter("a table is needed: files, or --store")
+    if "-" in (files or ()):
         raise typer.BadParameter("standard input cannot hold both the table and the questions")
     from cleave.cli.shell.cancel import ClearedBars  # noqa: PLC0415 - what --help does without
-    from cleave.cli.shell.shell import Asking  # noqa: PLC0415
-    from cleave.pipeline import Options  # noqa: PLC0415
 
     settings: Settings = ctx.obj
-    if endpoint is None and functions is None:
+    if asking.embedded:
         settings.prepare()
-    first, further = read_tables(files, schema, table, others or (), stored=store is not None)
-    access = access_by(
-        key,
-        passphrase.current(passphrase_fd),
-        *(endpoint, functions, profile, region),
-        sign=sign,
-        insecure_http=insecure_http,
-    )
-    asking = Asking(
-        Options(pad, digits, min_group), timeout, cloud_only=cloud_only, strict=strict, quiet=settings.quiet
-    )
-    bars = ClearedBars(bars_of(settings))
-    where = (store, profile, region)
-    opened = open_session(
-        *(first, access, settings.embedded, bars, further, *where),
-        contributor=contributor,
-        scan=not no_scan,
-        fetch_limit=fetch_limit,
-    )
-    with opened as session:
+    first, further = read_tables(files or (), asking)
+    bars = ClearedBars(lambda: console.progress(quiet=settings.quiet))
+    with asking.session(settings, first, further, bars) as session:
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:
-            _piped(session, asking)
+            _piped(session, asking, settings)
 
 
-def _piped(session: Session | StoredSession, asking: Asking) -> None:
+def _piped(session: Session, asking: Asking, settings: Settings) -> None:
     from cleave.cli.shell.piped import lines_of, run_lines  # noqa: PLC0415
     from cleave.cli.shell.shell import Shell  # noqa: PLC0415
 
-    run_lines(Shell(session, asking, lambda work: work()), lines_of(sys.stdin.buffer))
+    run_lines(Shell(session, asking, lambda work: work(), quiet=settings.quiet), lines_of(sys.stdin.buffer))
 
 
 def _interactive(
-    session: Session | StoredSession, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
+    session: Session, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
 ) -> None:
     from cleave.cli.shell.cancel import Cancellable  # noqa: PLC0415
     from cleave.cli.shell.completion import Sql  # noqa: PLC0415 - prompt_toolkit takes 100 ms
@@ -139,10 +76,8 @@ def _interactive(
     except InputError as error:
         console.say(f"warning: {printable(error.message)}; nothing asked here is kept")
         history = open_history(None)
-    rows = session.rows
     if not settings.quiet:
-        columns = counted(len(session.schema.columns), "column")
-        console.say(f"{printable(session.name)}: {counted(rows, 'row')}, {columns}. .help shows what there is.")
+        console.say(f"{_greeting(session)}. .help shows what there is.")
 
     lasting = process.descendants()  # what embedded services fork from, see cleave_shared.fork_server
 
@@ -154,11 +89,18 @@ def _interactive(
     work = Cancellable(stop)
     try:
         interact(
-            Shell(session, asking, work.run),
-            editor(session.name, Sql(session.schemas), history),
+            Shell(session, asking, work.run, quiet=settings.quiet),
+            editor(session.name or "cleave", Sql(session.schemas), history),
             lambda error: tell(error, debug=settings.debug),
         )
     finally:
         ended = work.end()
     if not ended:  # DuckDB may be at something that no interrupt reaches, and would not let its table go
         process.leave(0)
+
+
+def _greeting(session: Session) -> str:
+    if not session.name:
+        return f"{counted(len(session.schemas), 'table')}: SHOW TABLES"
+    columns = counted(len(session.schema.columns), "column")
+    return f"{printable(session.name)}: {counted(session.rows or 0, 'row')}, {columns}"

@@ -10,8 +10,8 @@ COMMANDS = {
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
     ".timer": ("seconds by stage after each answer", "[on|off]"),
-    ".tables": ("the table, its rows and its columns", ""),
-    ".schema": ("the columns as the schema declares them", ""),
+    ".tables": ("the tables, their rows and columns, as SHOW TABLES", ""),
+    ".schema": ("the columns of a table as its schema declares them, as DESCRIBE", "[TABLE]"),
     ".help": ("this", ""),
     ".exit": ("leave, like Ctrl-D", ""),
 }

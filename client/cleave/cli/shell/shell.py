@@ -5,6 +5,7 @@ Nothing here knows where lines come from; see cleave.cli.shell.interactive and c
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,31 +17,21 @@ from cleave.cli.console import Heading
 from cleave.cli.output import Format
 from cleave.cli.shell.commands import help_text, read_command
 from cleave.printable import printable
-from cleave.session import Session
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.pipeline import Options, Result
+    from cleave.ask.result import Result
+    from cleave.ask.session import Session
+    from cleave.cli.options import Asking
     from cleave.sql.plan import LocalPlan, QueryPlan
-    from cleave.store.session import StoredSession
 
 T = TypeVar("T")
+_ABOUT_TABLES = re.compile(r"SHOW\s+TABLES|(?:DESCRIBE|DESC)\s+(\w+|\"(?:[^\"]|\"\")+\")", re.IGNORECASE)
 
 
 class Left(Exception):  # noqa: N818 - named for what happened
     """`.exit`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How every question is asked."""
-
-    options: Options
-    seconds: float
-    cloud_only: bool
-    strict: bool
-    quiet: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +46,12 @@ class Shell:
     """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
 
     def __init__(
-        self, session: Session | StoredSession, asking: Asking, run: Callable[[Callable[[], object]], object]
+        self, session: Session, asking: Asking, run: Callable[[Callable[[], object]], object], *, quiet: bool = False
     ) -> None:
         self._session = session
         self._asking = asking
+        self._options = asking.options()
+        self._quiet = quiet
         self._run = run
         self._format = Format.TABLE
         self._timer = False
@@ -67,11 +60,14 @@ class Shell:
     def statement(self, sql: str) -> None:
         """Ask and show. Raises what planning and asking raise, Undecided under --strict."""
         session, asking = self._session, self._asking
+        if asked := _ABOUT_TABLES.fullmatch(sql.strip()):
+            console.out(self._schema(_unquoted(asked[1])) if asked[1] else self._tables())
+            return
         started = time.perf_counter()
         plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        answer = self._do(lambda: session.ask(plan, asking.options, asking.seconds, strict=asking.strict))
+        answer = self._do(lambda: session.ask(plan, self._options, asking.timeout, strict=asking.strict))
         seconds = time.perf_counter() - started
-        shown = Shown(self._format, quiet=asking.quiet)
+        shown = Shown(self._format, quiet=self._quiet)
         print_content(answer_content(answer, shown), shown.written)
         tell_about(answer, shown, seconds)
         self._last = Last(sql, plan, answer, seconds)
@@ -94,7 +90,7 @@ class Shell:
             case ".tables":
                 console.out(self._tables())
             case ".schema":
-                console.out(self._schema())
+                console.out(self._schema(argument))
             case ".help":
                 console.out(help_text())
             case ".exit":
@@ -109,14 +105,14 @@ class Shell:
 
         session, asking = self._session, self._asking
         plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        console.out(plan_lines(self._do(lambda: session.describe(plan, asking.options))))
+        console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
 
     def _report(self, path: Path) -> None:
         last = self._last
         if last is None:
             raise InputError("there is no answer yet to report on", hint="ask a question first")
-        description = self._do(lambda: self._session.describe(last.plan, self._asking.options))
-        write_page(path, last.answer, description, last.sql, self._session.name, last.seconds)
+        description = self._do(lambda: self._session.describe(last.plan, self._options))
+        write_page(path, last.answer, description, last.sql, last.plan.table, last.seconds)
         console.say(f"wrote {printable(str(path))}")
 
     def _choose(self, name: str) -> None:
@@ -138,15 +134,22 @@ class Shell:
 
     def _tables(self) -> str:
         session = self._session
-        rows = self._do(lambda: session.rows)
+        schemas = self._do(lambda: session.schemas)
         headings = [Heading("table"), Heading("columns", justify="right"), Heading("rows", justify="right")]
-        cells = [
-            [name, str(len(schema.columns)), f"{rows:,}" if name == session.name else "read here only"]
-            for name, schema in session.schemas.items()
-        ]
-        return console.table(headings, cells)
+        cells = []
+        for name, schema in schemas.items():
+            rows = self._do(lambda name=name: session.rows_of(name))  # type: ignore[misc]
+            cells.append([name, str(len(schema.columns)), "read here only" if rows is None else f"{rows:,}"])
+        return console.table(headings, cells) if cells else "no tables under this key"
 
-    def _schema(self) -> str:
+    def _schema(self, name: str = "") -> str:
+        wanted = (name or self._session.name).lower()
+        schemas = self._do(lambda: self._session.schemas)
+        schema = next((each for known, each in schemas.items() if known.lower() == wanted), None)
+        if schema is None:
+            raise InputError(
+                f"there is no table {name!r}" if name else ".schema: name a table", hint=".tables lists all"
+            )
         headings = [Heading(name) for name in ("column", "kind", "type", "NULL")]
         bounds = [Heading(name, justify="right") for name in ("lower", "upper")]
         rows = [
@@ -157,6 +160,10 @@ class Shell:
                 "yes" if column.nullable else "no",
                 *("" if bound is None else str(bound) for bound in (column.lower, column.upper)),
             ]
-            for column in self._session.schema.columns
+            for column in schema.columns
         ]
         return console.table([*headings, *bounds], rows)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

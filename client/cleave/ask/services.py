@@ -14,7 +14,7 @@ from cleave.transport.deadline import Deadline
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.session import Access
+    from cleave.ask.access import Access
     from cleave.store.locate import Stores
     from cleave.store.manifest import Manifest
     from cleave.transport.base import Transport

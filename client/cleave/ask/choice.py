@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cleave.ask.ways import Cost, Way, Work, cost_of
+from cleave.ask.works import groups_of, least_of_rows, rows_work, work_of
 from cleave.quantities import counted, sized
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
@@ -18,9 +20,7 @@ from cleave.store.kept import KeptTotals
 from cleave.store.rowwise import SummedRows
 from cleave.store.scan import answer_of_scan, most_groups, too_large
 from cleave.store.stored import Stored
-from cleave.store.works import groups_of, least_of_rows, rows_work, work_of
 from cleave.table.schema import Schema
-from cleave.ways import Cost, Way, Work, cost_of
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
@@ -42,18 +42,24 @@ def name_of(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """The ways over one version of the table `name`. `services`: there are some; `scan`: sums of rows may be asked for;
-    `job`: by a job, whatever else there is. `fetch_limit`: bytes of rows that may be fetched.
+    """The ways of questions over one version of the table `name`, which may name `others`.
+
+    `tables`: those that are stored, by name in lower case. `services`: there are some; `scan`: sums of rows may be
+    asked for; `job`: by a job, whatever else there is. `fetch_limit`: bytes of rows that may be fetched.
     """
 
-    stored: Stored
     name: str
+    tables: Mapping[str, Stored]
     others: Mapping[str, Schema]
     services: bool
     elsewhere: bool
     scan: bool
     job: bool
     fetch_limit: int = FETCH_LIMIT
+
+    @property
+    def stored(self) -> Stored:
+        return self.tables[self.name.lower()]
 
     def chosen(self, sql: str, *, cloud_only: bool) -> Plan:
         """Raises QueryRefused, and what reading the list of cells and indexes may."""
@@ -81,7 +87,7 @@ class Chooser:
 
     def _fetched(self, plan: Plan, *, pad: bool = False) -> int:
         """Bytes of rows that are fetched."""
-        return rows_work(self.stored, plan, pad=pad).bytes
+        return rows_work(self.tables, plan, pad=pad).bytes
 
     def plans(self, sql: str) -> list[Plan]:
         """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
@@ -100,7 +106,7 @@ class Chooser:
         return cost_of(self.work(plan, pad=pad), bucket=bucket, elsewhere=self.elsewhere)
 
     def work(self, plan: Plan, *, pad: bool = False) -> Work:
-        return work_of(self.stored, plan, pad=pad, services=self.services)
+        return work_of(self.tables, plan, pad=pad, services=self.services)
 
     def _fewer_bytes(self, base: Plan, sql: str) -> Plan | None:
         """Rows in place of totals that take over four times their bytes. None: totals are read."""

@@ -1,34 +1,71 @@
-"""What each way to answer a question over a stored table reads: exact bytes and requests, before anything is read.
+"""What each way to answer a question over stored tables reads: exact bytes and requests, before anything is read.
 
-The list of cells is read, and where rows of some cells would be fetched the indexes that say where they are stored.
+Lists of cells are read, and where rows of some cells would be fetched the indexes that say where they are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ask.ways import Work
 from cleave.sql.plan import LocalPlan
 from cleave.store.cellwise import StoredPlan
 from cleave.store.pruning import cells_of, cells_of_whole
+from cleave.store.rows import Read
 from cleave.store.scan import answer_of_scan, lanes_of_parts
 from cleave.store.sources import Part
 from cleave.store.stored import Stored
 from cleave.table.duck import identifier
-from cleave.ways import Work
 from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
 
 Cells = NDArray[np.bool_]
-NOTHING = Work()
 
 
-def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services: bool) -> Work:
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Rows that are read of one table: `columns`, of `cells` at least (None: all), in the order they were put if
+    `ordered`.
+    """
+
+    name: str
+    stored: Stored
+    columns: Sequence[str]
+    ordered: bool
+    cells: Cells | None
+
+    def reads(self) -> list[Read]:
+        """Every request for them, of blocks or of an object."""
+        rows = self.stored.rows
+        return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
+
+
+def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool) -> list[Fetch]:
+    """The rows that `plan` reads of each of `tables`, by name in lower case; none for one that only sums answer."""
+    if isinstance(plan, StoredPlan):
+        if not plan.fetches:
+            return []
+        stored = tables[plan.table.lower()]
+        cells, ordered = None if pad else cells_of(stored, plan.where), not all(each.exact for each in plan.local)
+        return [Fetch(plan.table, stored, plan.fetched_columns, ordered, cells)]
+    found = []
+    for name, columns in plan.reads.items():
+        if name.lower() in tables:
+            stored = tables[name.lower()]
+            cells = cells_of_whole(stored, plan) if len(plan.reads) == 1 and not pad else None
+            found.append(Fetch(name, stored, columns, True, cells))
+    return found
+
+
+def work_of(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool, services: bool) -> Work:
     """What answering `plan` reads. `services`: there are some."""
-    work = rows_work(stored, plan, pad=pad)
+    work = rows_work(tables, plan, pad=pad)
     if isinstance(plan, LocalPlan):
         return work
+    stored = tables[plan.table.lower()]
     if plan.scans or plan.parts:
         work += Work([each.bytes for each in stored.secret_to_read])
     if plan.scans:
@@ -38,22 +75,9 @@ def work_of(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool, services
     return work + plain_work(stored) if plan.asks_plain else work
 
 
-def rows_work(stored: Stored, plan: StoredPlan | LocalPlan, *, pad: bool) -> Work:
+def rows_work(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool) -> Work:
     """What `plan` reads of rows."""
-    if isinstance(plan, LocalPlan):
-        columns, ordered = columns_read(stored, plan), True
-        cells = None if pad else cells_of_whole(stored, plan)
-    elif plan.fetches:
-        columns, ordered = plan.fetched_columns, not all(each.exact for each in plan.local)
-        cells = None if pad else cells_of(stored, plan.where)
-    else:
-        return NOTHING
-    return Work([each.bytes for each in stored.rows.reads(stored.rows.needed(columns, ordered=ordered), cells)])
-
-
-def columns_read(stored: Stored, plan: LocalPlan) -> Sequence[str]:
-    """The columns whose rows are fetched. A join may name a column that it does not read, as USING does."""
-    return [each.name for each in stored.schema.columns] if plan.others else plan.columns
+    return Work([read.bytes for each in fetches(tables, plan, pad=pad) for read in each.reads()])
 
 
 def least_of_rows(stored: Stored) -> int:

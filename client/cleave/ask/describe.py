@@ -1,0 +1,158 @@
+"""What a question would send and read, where, how exactly, and what each place would learn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from cleave.ask.ways import Way
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.table.schema import Column
+from cleave_shared.dataclass import dataclass
+from cleave_shared.params import Profile
+
+Destination = Literal["plain", "sensitive", "none"]
+Fate = tuple[str, Destination, int]  # of a column: what becomes of it, who gets it, and how many bytes
+UNASKED = "nothing: it is not asked"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFate:
+    """What becomes of a column of the table; `bytes` are what of it is sent."""
+
+    name: str
+    kind: str
+    type: str
+    fate: str
+    destination: Destination
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedColumn:
+    """A column made for the query: of which arguments, and the bound of its total over all rows."""
+
+    argument: str
+    type: str
+    moment: str
+    exact: bool
+    log2_scale: int
+    bytes: int
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    name: str
+    degree: int
+    modulus_bits: int
+    security_bits: int
+    capacity_bits: int
+    lanes: int
+    keys_uploaded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """To one service; `bytes_down` None: not foreseen."""
+
+    count: int
+    bytes_up: int
+    bytes_down: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What each service learns, in sentences."""
+
+    plain: tuple[str, ...]
+    sensitive: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOutput:
+    """An output that this machine computes, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
+
+    `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
+    `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
+    `dollars`: at list price, of requests and transfer; of a question over files with both services on Lambda.
+    `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
+    table, where its sensitive and its plain half rest; requests are then of objects. `trust`: what the answer is not
+    checked against, where that is more than usual.
+    """
+
+    table: str
+    rows: int
+    local: tuple[LocalOutput, ...]
+    hint: str
+    columns: tuple[ColumnFate, ...]
+    profile: Parameters | None
+    plain: Requests = Requests(0, 0)
+    sensitive: Requests = Requests(0, 0)
+    leakage: Leakage = Leakage((UNASKED,), (UNASKED,))
+    selected_rows: int | None = None
+    groups: int | None = None
+    encrypted: tuple[EncryptedColumn, ...] = ()
+    sets: int = 1
+    places: tuple[str, str] | None = None
+    ways: tuple[Way, ...] = ()
+    dollars: float = 0.0
+    trust: str = ""
+
+
+def description(
+    table: str,
+    rows: int,
+    columns: Sequence[Column],
+    plan: QueryPlan | LocalPlan,
+    fates: Mapping[str, Fate],
+    unread: str,
+    *,
+    profile: Profile | None,
+    lanes: int = 0,
+    **facts: Any,
+) -> Description:
+    """The description of `plan`. `fates`: by column; of all others `unread`. `lanes`: numbers encrypted of a row, or
+    objects read. `facts`: what only the source knows, members of Description.
+    """
+
+    def fate(column: Column) -> ColumnFate:
+        return ColumnFate(column.name, str(column.kind), column.type, *fates.get(column.name, (unread, "none", 0)))
+
+    return Description(
+        table=table,
+        rows=rows,
+        local=_local(plan),
+        hint="" if isinstance(plan, QueryPlan) else plan.hint,
+        columns=tuple(fate(each) for each in columns),
+        profile=Parameters(
+            name=profile.name,
+            degree=profile.degree,
+            modulus_bits=sum(profile.prime_bits),
+            security_bits=min(profile.estimated_bits),
+            capacity_bits=profile.capacity_bits,
+            lanes=lanes,
+            keys_uploaded=0,
+        )
+        if profile
+        else None,
+        sets=len(plan.sets) if isinstance(plan, QueryPlan) and plan.sets is not None else 1,
+        **facts,
+    )
+
+
+def _local(plan: QueryPlan | LocalPlan) -> tuple[LocalOutput, ...]:
+    outputs = [LocalOutput(each.name, each.reason) for each in plan.outputs if each.reason]
+    if isinstance(plan, QueryPlan):
+        shown = {place for final in plan.finals for place in final.local}
+        reasons = dict.fromkeys(each.reason for place, each in enumerate(plan.local) if place not in shown)
+        outputs += [LocalOutput("HAVING or ORDER BY", reason) for reason in reasons]
+    return tuple(outputs)

@@ -1,0 +1,232 @@
+"""Rows of a file or frame on this machine as a source: grouped and encrypted for each question.
+
+Table and services are opened when the first question needs them, and kept. So is a CKKS secret key of the source's own:
+no key file is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from cleave.ask.access import Access
+from cleave.sql.functions import TODAY
+from cleave.transport.base import QUERY_SECONDS
+from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.params import DEFAULT_PROFILE
+
+if TYPE_CHECKING:
+    from cleave.ask.describe import Description
+    from cleave.ask.result import Options
+    from cleave.ask.source import GroupSums, Loaded, Question
+    from cleave.ckks.secret_key import SecretKey
+    from cleave.sql.beside import Planner
+    from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.table.lazy import LazyTable
+    from cleave.table.progress import Bars, Progress
+    from cleave.table.schema import Schema
+    from cleave.table.table import Table
+    from cleave.transport.base import Transport
+    from cleave.transport.deadline import Deadline
+
+T = TypeVar("T")
+_MOST_PLANS = 32
+
+
+class HereSource:
+    """`others` are further tables a question may name; nothing of them is ever sent. `planner` may have begun to plan
+    a question.
+    """
+
+    seconds = QUERY_SECONDS
+
+    def __init__(
+        self,
+        table: LazyTable,
+        access: Access | None = None,
+        embedded: Callable[[], Transport] | None = None,
+        others: Sequence[LazyTable] = (),
+        planner: Planner | None = None,
+    ) -> None:
+        self.name = table.name
+        self._lazy = table
+        self._others = unlike(table.name, others)
+        self._access = access
+        self._planner = planner
+        self._embedded = embedded
+        self._open = contextlib.ExitStack()
+        self._table: Table | None = None
+        self._key: SecretKey | None = None
+        self._services: Transport | None = None
+        self._plans: dict[tuple[str, bool], QueryPlan | LocalPlan] = {}  # the one asked for last comes last
+
+    @property
+    def schemas(self) -> dict[str, Schema]:
+        return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
+
+    @property
+    def asks_embedded(self) -> bool:
+        return self._access is None or not self._access.remote
+
+    def min_group(self, plan: QueryPlan | LocalPlan) -> int:  # noqa: ARG002 - no group is small
+        return 0
+
+    def rows(self, name: str, progress: Progress) -> int | None:
+        return self.read(progress).rows if name == self.name else None
+
+    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+        """The plans of the last questions are kept: only those that read the clock are made anew."""
+        asked = (sql, cloud_only)
+        plan = self._plans.pop(asked, None) or self._planned(sql, cloud_only=cloud_only)
+        if not any(name in sql.lower() for name in TODAY):
+            self._plans[asked] = plan
+            while len(self._plans) > _MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+        return plan
+
+    def ways(self, sql: str) -> list[QueryPlan | LocalPlan]:
+        return [self.plan(sql, cloud_only=False)]
+
+    def _planned(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+        others = {each.name: each.schema for each in self._others}
+        if self._planner is not None:
+            return self._planner.plan(sql, self._lazy.schema, self.name, cloud_only=cloud_only, others=others)
+        from cleave.sql.planner import plan_query  # noqa: PLC0415 - sqlglot takes 60 ms
+
+        return plan_query(sql, self._lazy.schema, self.name, cloud_only=cloud_only, others=others)
+
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:
+        from cleave.ask.here_facts import describe_here  # noqa: PLC0415
+
+        return describe_here(self.read(progress), plan, options)
+
+    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
+        """Read the table."""
+        if self._lazy.under_way and not plan.sends_nothing:
+            from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
+            from cleave.ask.finish import import_finish  # noqa: PLC0415
+
+            import_finish()
+        if self._table is None:
+            with bars() as progress:
+                self.read(progress)
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - nothing here is waited for
+        return work()
+
+    @contextlib.contextmanager
+    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:  # noqa: ARG002 - all rows are here
+        from cleave.ask.result import Usage  # noqa: PLC0415
+        from cleave.ask.source import Loaded  # noqa: PLC0415
+
+        table = self.read(question.progress)
+        yield Loaded(table, Usage(rows=table.rows), unasked())
+
+    @contextlib.contextmanager
+    def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
+        """After an answer that fails a check another key is made."""
+        from cleave.ask.here_sums import encrypted_sums  # noqa: PLC0415
+        from cleave.transport.deadline import Stopped  # noqa: PLC0415
+        from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
+
+        table = self.read(question.progress)
+        if plan.sends_nothing:
+            yield grouped_here(table, plan, question)
+            return
+        key = self._secret()
+        transport = self._connected(question.deadline).begin(question.deadline)
+        try:
+            yield encrypted_sums(table, plan, key, transport, question)
+        except CheckFailed:
+            self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
+            raise
+        except duckdb.InterruptException:
+            question.deadline.check()
+            raise Stopped("the query was stopped") from None
+        finally:
+            transport.stop()
+
+    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:  # noqa: ARG002 - whatever it is
+        raise InputError("a job answers questions over stored tables", hint="leave --job out")
+
+    def stop(self) -> None:
+        if self._table is not None:
+            self._table.connection.interrupt()
+
+    def close(self) -> None:
+        self._table = self._key = self._services = None
+        self._open.close()
+
+    def read(self, progress: Progress) -> Table:
+        """The table with the further ones beside it, read once."""
+        if self._table is None:
+            table = self._open.enter_context(self._lazy.read(progress))
+            for each in self._others:
+                with each.read(progress) as other:
+                    table.add(each.name, other)
+            self._table = table
+        return self._table
+
+    def _secret(self) -> SecretKey:
+        """The source's CKKS key."""
+        from cleave.ckks.secret_key import fresh_key  # noqa: PLC0415 - TenSEAL takes 60 ms
+
+        if self._key is None:
+            self._key = fresh_key(DEFAULT_PROFILE)
+        return self._key
+
+    def _connected(self, deadline: Deadline) -> Transport:
+        from cleave.transport.connect import Target, connect  # noqa: PLC0415
+
+        if self._services is None:
+            # may run a program for credentials
+            target = (self._access and self._access.target) or Target()
+            services = deadline.call(lambda: connect(target, self._embedded))
+            self._open.callback(services.close)
+            self._services = services
+        return self._services
+
+
+def grouped_here(table: Table, plan: QueryPlan, question: Question) -> GroupSums:
+    """The groups of a plan that asks no service, and what is computed here of each."""
+    from cleave.ask.finish import within  # noqa: PLC0415
+    from cleave.ask.result import Usage  # noqa: PLC0415
+    from cleave.ask.source import GroupSums  # noqa: PLC0415
+    from cleave.split import Halves  # noqa: PLC0415
+    from cleave.table.asked import limited  # noqa: PLC0415
+
+    def grouped() -> Halves:
+        with limited(table.connection, question.deadline.left):
+            return Halves(table, plan)
+
+    with question.clock.stage("split"):
+        halves = within(question.deadline, grouped)
+    return GroupSums(
+        plan=plan,
+        keys=halves.keys,
+        counts=halves.counts.tolist(),
+        responses=(),
+        local=halves.local,
+        figures=lambda members, _: [()] * len(members),
+        usage=Usage(rows=table.rows),
+        checks=unasked(),
+        release=halves.close,
+    )
+
+
+def unasked() -> dict[str, str]:
+    """The checks of services that were not asked."""
+    from cleave.ckks.checks import CHECKS  # noqa: PLC0415
+
+    return dict.fromkeys(("plain groups", *CHECKS), "not needed")
+
+
+def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
+    """Raises InputError for tables of the same name, as DuckDB finds names."""
+    taken = {name.lower()}
+    for each in others:
+        if each.name.lower() in taken:
+            raise InputError(f"two tables are called {each.name!r}", hint="--table NAME calls the first otherwise")
+        taken.add(each.name.lower())
+    return tuple(others)

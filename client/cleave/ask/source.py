@@ -1,0 +1,133 @@
+"""What a session needs of a source: what it has, what of a question it can sum, at how many bytes, and the sums.
+
+cleave.ask.here     rows of a file or frame, grouped and encrypted for each question
+cleave.ask.stored   tables in a store: totals, sealed rows, scans
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from cleave_shared.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from cleave.ask.describe import Description
+    from cleave.ask.result import Clock, Options, Usage
+    from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.sql.rejoin import Groups, Texts
+    from cleave.sql.sets import Members
+    from cleave.table.progress import Bars, Progress
+    from cleave.table.schema import Schema
+    from cleave.table.table import Table
+    from cleave.transport.deadline import Deadline
+    from cleave_shared.wire import PlainResponse
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question under way."""
+
+    options: Options
+    progress: Progress
+    deadline: Deadline
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """What a source gives for a plan that was cut.
+
+    `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
+    service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
+    encrypted aggregates of groups that are put together, by the finest groups they are made of. `usage` counts what
+    was asked and read.
+    """
+
+    plan: QueryPlan
+    keys: list[Texts] | None
+    counts: list[int]
+    responses: Sequence[PlainResponse]
+    local: list[Texts]
+    figures: Callable[[Sequence[Members], Groups], Any]
+    usage: Usage
+    checks: dict[str, str]
+    scanned: bool = False
+    release: Callable[[], None] = field(default=lambda: None)  # gives up what is not needed once groups are rejoined
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Rows that a question is answered over as a whole. `usage` counts what was read for them."""
+
+    table: Table
+    usage: Usage
+    checks: dict[str, str]
+
+
+class Source(Protocol):
+    """One thread at a time may use it."""
+
+    @property
+    def name(self) -> str:
+        """The table that a question is over where nothing else is said; "" where there is none."""
+        ...
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """Of every table a question may name; that of `name` comes first."""
+        ...
+
+    def min_group(self, plan: QueryPlan | LocalPlan) -> int:
+        """Rows that every group shown has at least, where the caller does not say."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """What a step may take that is given no time of its own."""
+        ...
+
+    @property
+    def asks_embedded(self) -> bool:
+        """Whether services of this process may be asked that have not been prepared."""
+        ...
+
+    def rows(self, name: str, progress: Progress) -> int | None:
+        """Rows of a table; None where they are not known before a question reads them."""
+        ...
+
+    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+        """Raises QueryRefused."""
+        ...
+
+    def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
+        """Every way to answer a question, each to be asked; what reveals least comes first."""
+        ...
+
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description: ...
+
+    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
+        """What is done before a question's time begins."""
+        ...
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+        """`work` over one version of every table, waiting no longer than `deadline`."""
+        ...
+
+    def load(self, plan: LocalPlan, question: Question) -> AbstractContextManager[Loaded]: ...
+
+    def sums(self, plan: QueryPlan, question: Question) -> AbstractContextManager[GroupSums]: ...
+
+    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        ...
+
+    def stop(self) -> None:
+        """Make what another thread does here fail soon. To be said again until it has."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,359 @@
+"""Tables in a store as a source: totals of cells, sealed rows, scans.
+
+Every answer is over one version of each table that it names: the one that was opened first, until another has taken its
+place and what it stood on is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from cleave.ask.choice import FETCH_LIMIT, Chooser
+from cleave.ask.services import Embedded, Services
+from cleave.ask.source import GroupSums, Loaded, Question
+from cleave.ask.stored_facts import describe_stored
+from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
+from cleave.ask.works import Fetch, fetches
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.whole import tables_named
+from cleave.store.cellwise import StoredPlan
+from cleave.store.contributors import min_group_of
+from cleave.store.memory import Memory
+from cleave.store.scan import CALLS_UNDER_WAY, ScanAnswer, scan
+from cleave.store.storage import StoreError
+from cleave.store.stored import Stored
+from cleave.store.tables import LostError, Opened, Tables
+from cleave.transport.base import QUERY_SECONDS
+from cleave.transport.deadline import Deadline, OutOfTime, Stopped
+from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
+
+if TYPE_CHECKING:
+    from cleave.ask.access import Access
+    from cleave.ask.describe import Description
+    from cleave.ask.result import Options
+    from cleave.ckks.owner_key import OwnerKey
+    from cleave.store.job import Job
+    from cleave.store.locate import Stores
+    from cleave.store.machine import Machine
+    from cleave.table.lazy import LazyTable
+    from cleave.table.progress import Bars, Progress
+    from cleave.table.schema import Schema
+    from cleave.table.table import Table
+    from cleave_shared.wire import PlainResponse
+
+T = TypeVar("T")
+_TRIES = 4
+
+
+def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, OwnerKey]:
+    """The tables under one key, which may be asked its passphrase. Raises KeyFileError."""
+    from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
+
+    key = open_key(access.key, access.passphrase)
+    return Tables(stores, key, memory or Memory()), key
+
+
+class StoredSource:
+    """`others` are further tables a question may name; they are read here."""
+
+    asks_embedded = False
+
+    def __init__(
+        self,
+        name: str | None,
+        stores: Stores,
+        access: Access | None,
+        others: Sequence[LazyTable] = (),
+        memory: Memory | None = None,
+        seconds: float | None = None,
+        contributor: str | None = None,
+        embedded: Embedded | None = None,
+        *,
+        scan: bool = True,
+        machine: Machine | None = None,
+        fetch_limit: int = FETCH_LIMIT,
+    ) -> None:
+        """`name`: the table that questions are over; None: those that each question names.
+
+        `seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
+        `contributor`: whose rows of the table alone are asked.
+        `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
+        `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
+        `machine`: makes the calls of scans, which then go on when this process ends.
+        `fetch_limit`: bytes of rows that a question may fetch.
+        """
+        if access is None:
+            raise KeyFileError("a stored table is asked under its key, and none was named")
+        if contributor is not None and name is None:
+            raise InputError("rows of a contributor are asked of one table", hint="name the table")
+        self.name = name or ""
+        self.seconds = seconds or QUERY_SECONDS
+        self._contributor = contributor
+        self._scan = scan
+        self._machine = machine
+        self._fetch_limit = fetch_limit
+        self._others = tuple(others)
+        self._stores = stores
+        self._open = contextlib.ExitStack()
+        self._open.callback(stores.close)
+        self._services = Services(access, stores, embedded)
+        self._open.callback(self._services.close)
+        self._table: Table | None = None  # that DuckDB is at work on
+        self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
+        self._asked = False
+        try:
+            self._tables, self._key = open_tables(stores, access, memory)
+            self._open.callback(self._let_go)
+            if name is not None:
+                self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
+        except BaseException:
+            self._open.close()
+            raise
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """Of all tables in the store where none was named; this reads the manifest of each."""
+        if not self.name:
+            for opened in self._tables.all():
+                if opened.manifest.table.lower() not in self._held:
+                    self._hold(opened.manifest.table, opened)
+        stored = {
+            self.name if lower == self.name.lower() else each.manifest.table: each.schema
+            for lower, each in self._held.items()
+        }
+        return stored | {each.name: each.schema for each in self._others}
+
+    def min_group(self, plan: QueryPlan | LocalPlan) -> int:
+        """The largest of the tables that are asked."""
+        return max((min_group_of(each.manifest) for each in self._of(plan).values()), default=0)
+
+    def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - manifests tell
+        held = self._held.get(name.lower())
+        return held.manifest.rows if held else None
+
+    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+        """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
+        cells may.
+        """
+        return self.chooser(self._named(sql)).chosen(sql, cloud_only=cloud_only)
+
+    def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
+        return self.chooser(self._named(sql)).plans(sql)
+
+    def chooser(self, names: Sequence[str] = ()) -> Chooser:
+        """Over the first of `names`, or the table that was named; the others may be joined."""
+        first, *joined = names or [self.name]
+        tables = {name.lower(): self._held[name.lower()] for name in (first, *joined)}
+        return Chooser(
+            first,
+            tables,
+            {name: tables[name.lower()].schema for name in joined} | {each.name: each.schema for each in self._others},
+            services=self._services.there,
+            elsewhere=self._services.elsewhere,
+            scan=self._scan,
+            job=self._machine is not None,
+            fetch_limit=self._fetch_limit,
+        )
+
+    def _named(self, sql: str) -> list[str]:
+        """The stored tables that a question is over, which are open then.
+
+        Raises QueryRefused where there are none, InputError for a name that is a file's as well.
+        """
+        try:
+            named = tables_named(sql)
+        except QueryRefused:
+            if self.name:
+                return [self.name]  # planning it tells more
+            raise
+        files = {each.name.lower() for each in self._others}
+        found = [self.name] if self.name else []
+        for name in named:
+            stored = self._find(name)
+            if stored and name.lower() in files:
+                raise InputError(
+                    f"{name!r} is the name of a stored table and of a file",
+                    hint="rename the file, or give it another name with `table` in its schema",
+                )
+            if stored and name.lower() not in map(str.lower, found):
+                found.append(name)
+            if not (stored or self.name or name.lower() in files):
+                raise QueryRefused(
+                    f"there is no table {name!r} in {self._stores.sensitive.location}",
+                    hint="`cleave ls` lists the stored tables; --with FILE adds a file",
+                )
+        if not found:
+            raise QueryRefused("the question names no stored table", hint="leave --store out to ask files alone")
+        return found
+
+    def _find(self, name: str) -> Stored | None:
+        if name.lower() not in self._held and (opened := self._tables.find(name)) is not None:
+            self._hold(name, opened)
+        return self._held.get(name.lower())
+
+    def _hold(self, name: str, opened: Opened) -> None:
+        whose = self._contributor if name == self.name else None
+        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose)
+
+    def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
+        """The stored tables that `plan` is over, its own first."""
+        named = [plan.table, *(plan.reads if isinstance(plan, LocalPlan) else ())]
+        return {name.lower(): self._held[name.lower()] for name in named if name.lower() in self._held}
+
+    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
+
+    def _job(self, plan: QueryPlan | LocalPlan) -> Job:
+        from cleave.store.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
+
+        if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
+            raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
+        folder = self._tables.folder(plan.table)
+        return job_of(self._stores.sensitive, folder, self._held[plan.table.lower()], self._machine, plan.sql)
+
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+        mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
+        ways = self._chooser_of(mine).ways(mine, pad=options.pad)
+        return describe_stored(self._of(mine), mine, options, ways, services=self._services.there)
+
+    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
+        if self._asked:
+            self._tables.count_anew()  # the first question's count has what opening the table read
+        self._asked = True
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+        """What `work` comes to, over newer versions where they have taken the place of those that are asked, whose
+        objects are gone.
+        """
+        self._stores.limit(deadline)
+        try:
+            for _ in range(_TRIES):
+                try:
+                    return work()
+                except (LostError, ServiceError) as error:  # services tell what they did not find in their own words
+                    if isinstance(error, OutOfTime | Stopped) or not self._renewed():
+                        raise
+            raise StoreError("tables are changed faster than they can be read", hint="ask again")
+        finally:
+            self._stores.limit(None)
+
+    def _renewed(self) -> bool:
+        """Open the newer versions that there are; whether there is one. Raises StoreError for one of another schema."""
+        newer = [name for name, each in self._held.items() if self._tables.replaced(each.opened)]
+        for lower in newer:
+            old = self._held[lower]
+            name = old.manifest.table
+            self._hold(self.name if lower == self.name.lower() else name, self._tables.open(name))
+            new = self._held[lower]
+            if new.schema.hash() != old.schema.hash() or new.manifest.by != old.manifest.by:
+                raise StoreError(
+                    f"table {name!r} was replaced with a different schema while this query ran", hint="run it again"
+                )
+            old.close()
+        return bool(newer)
+
+    @contextlib.contextmanager
+    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
+        """The columns that the question reads, of every table one relation."""
+        if self._machine:
+            self._job(plan)
+        self._require_within(plan, question)
+        tables = self._of(plan)
+        first, *joined = fetches(tables, plan, pad=question.options.pad)
+        with contextlib.ExitStack() as stack:
+            with question.clock.stage("rows"):
+                table = stack.enter_context(self._relation(first, question))
+                stack.callback(self._at_work, None)
+                self._at_work(table)
+                for each in joined:
+                    self._relation(each, question, table)
+                for file in self._others:
+                    if file.name in plan.reads:
+                        with file.read(question.progress) as other:
+                            table.add(file.name, other)
+            question.deadline.check()
+            rows = sum(each.manifest.rows for each in tables.values())
+            yield Loaded(table, replace(usage_of(first.stored), rows=rows), checks_of(first.stored))
+
+    def _relation(self, fetch: Fetch, question: Question, beside: Table | None = None) -> Table:
+        """The rows of `fetch` in a database of their own, or in that of table `beside`."""
+        return fetch.stored.rows.table(
+            fetch.columns,
+            ordered=fetch.ordered,
+            progress=question.progress,
+            cells=fetch.cells,
+            deadline=question.deadline,
+            into=beside.beside(fetch.name, fetch.stored.schema.only(fetch.columns)) if beside else None,
+        )
+
+    @contextlib.contextmanager
+    def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
+        mine = self._mine(plan)
+        self._require_within(mine, question)
+        stored, deadline = self._held[mine.table.lower()], question.deadline
+        job = self._job(mine) if self._machine else None
+        stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
+
+        def ask_scan(plan: StoredPlan) -> ScanAnswer:
+            if remote is None:
+                raise TypeError("a plan that asks the services, where there are none")
+            if job is not None:
+                from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
+
+                return scan_by_job(remote, self._stores.sensitive, stored, plan, job, question.progress, deadline)
+            least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
+            return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
+
+        try:
+            ask_plain = remote.aggregate if remote else _no_plain
+            yield stored_sums(stored, mine, question, self._at_work, ask_plain, ask_scan)
+        finally:
+            stored.stop()
+            stored.remote = None
+
+    def _require_within(self, plan: StoredPlan | LocalPlan, question: Question) -> None:
+        if question.options.pad:  # more rows than the plan was chosen by
+            self._chooser_of(plan).require_within(plan, pad=True)
+
+    def _mine(self, plan: QueryPlan) -> StoredPlan:
+        """`plan`, made anew where a newer version of the table keeps other totals."""
+        if not isinstance(plan, StoredPlan):
+            raise TypeError("a plan over files is not one over a stored table")
+        if plan.measures == self._held[plan.table.lower()].manifest.measures:
+            return plan
+        again = self._chooser_of(plan).chosen(plan.sql, cloud_only=not plan.fetches)
+        if not isinstance(again, StoredPlan):
+            raise StoreError(f"table {plan.table!r} was changed meanwhile", hint="ask again")
+        return again
+
+    def _chooser_of(self, plan: StoredPlan | LocalPlan) -> Chooser:
+        named = plan.reads if isinstance(plan, LocalPlan) else ()
+        joined = [name for name in named if name.lower() in self._held and name.lower() != plan.table.lower()]
+        return self.chooser([plan.table, *joined])
+
+    def _at_work(self, table: Table | None) -> None:
+        """What `stop` interrupts."""
+        self._table = table
+
+    def stop(self) -> None:
+        for each in list(self._held.values()):
+            each.stop()
+        if self._table is not None:
+            self._table.connection.interrupt()
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _let_go(self) -> None:
+        """Of whichever versions are asked by then."""
+        for each in self._held.values():
+            each.close()
+
+
+def _no_plain(plan: QueryPlan) -> Sequence[PlainResponse]:
+    raise TypeError(f"a plan that asks the plain service of {plan.table!r}, where there is none")

@@ -1,0 +1,158 @@
+"""Sums over a stored table: groups of its cells, their totals, what the plain service says, and what is computed from
+rows fetched for it; all of them by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from cleave.ask.finish import within
+from cleave.ask.result import Usage
+from cleave.ask.source import GroupSums, Question
+from cleave.ask.works import Fetch, fetches
+from cleave.split import Halves
+from cleave.sql.plan import QueryPlan
+from cleave.sql.rejoin import Groups, Texts, places_of
+from cleave.store.cellwise import Selection, StoredPlan, Sums, figures_of
+from cleave.store.lanes import Integers
+from cleave.store.scan import ScanAnswer
+from cleave.store.sources import Part
+from cleave.store.stored import Stored
+from cleave.table.asked import limited
+from cleave.table.table import Table
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
+from cleave_shared.wire import PlainResponse
+
+AskPlain = Callable[[QueryPlan], Sequence[PlainResponse]]
+AskScan = Callable[[StoredPlan], ScanAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What the rows that a question selects tell: their groups, and what is computed here of each."""
+
+    keys: list[Texts]
+    counts: list[int]
+    local: list[Texts]
+
+
+def stored_sums(
+    stored: Stored,
+    plan: StoredPlan,
+    question: Question,
+    seen: Callable[[Table | None], None],
+    ask_plain: AskPlain,
+    ask_scan: AskScan | None = None,
+) -> GroupSums:
+    """`seen` is given the table that DuckDB is at work on. Raises CheckFailed where two sources report other groups."""
+    selection = _selection(stored, plan) if plan.over_cells else None
+    (fetch,) = fetches({plan.table.lower(): stored}, plan, pad=question.options.pad) or (None,)
+    with question.clock.stage("rows"):
+        rows = _grouped(fetch, plan, question, seen) if fetch else None
+    with question.clock.stage("ask"):
+        scanned = ask_scan(plan) if ask_scan and plan.scans else None
+        responses, totals = ([scanned.response], {}) if scanned else _asked(stored, plan, ask_plain)
+    if selection and rows:
+        same = places_of(plan.key_types, selection.keys, rows.keys) == list(range(len(rows.keys)))
+        if not same or selection.counts != rows.counts:
+            raise CheckFailed("stored", "the rows of a segment are not those that are counted in its cells")
+    known = selection or rows
+
+    def figures(members: Sequence[tuple[int, ...]], groups: Groups) -> Sequence[object]:
+        measures = stored.manifest.measures
+        if selection and plan.encrypted:
+            return selection.figures(totals, measures, members)
+        if scanned and plan.encrypted:
+            return figures_of(plan, _in_order(plan, groups, scanned), measures, members)
+        return [()] * len(members)
+
+    return GroupSums(
+        plan=plan,
+        keys=known.keys if known else None,
+        counts=known.counts if known else [],
+        responses=responses,
+        local=rows.local if rows else [],
+        figures=figures,
+        usage=usage_of(stored),
+        checks=checks_of(stored),
+        scanned=scanned is not None,
+    )
+
+
+def usage_of(stored: Stored) -> Usage:
+    """What was read and asked so far."""
+    asked = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
+    return Usage(
+        profile=stored.manifest.profile,
+        key_id=stored.key_id,
+        rows=stored.manifest.rows,
+        sensitive_requests=stored.remote.sums_asked if stored.remote else 0,
+        requests=asked.requests if asked else 0,
+        bytes_sent=asked.sent if asked else 0,
+        bytes_received=asked.received if asked else 0,
+        objects_read=stored.tables.objects_read,
+        bytes_read=stored.tables.bytes_read,
+    )
+
+
+def checks_of(stored: Stored) -> dict[str, str]:
+    """The checks that all that was read of the store passed."""
+    asked = stored.remote is not None and stored.remote.sums_asked
+    return dict.fromkeys(("head", "stored", "sentinel"), "passed") | {"totals": "passed" if asked else "not needed"}
+
+
+def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sums]:
+    """A scan's sums by argument, in the order of `groups`. Raises CheckFailed where they are not of these groups."""
+    told: list[Texts] = [()]
+    if plan.keys:
+        told = list(zip(*(column.values for column in scanned.response.keys), strict=True))
+    places = places_of(plan.key_types, groups.keys, told)
+    if sorted(places) != list(range(len(told))):
+        raise CheckFailed("plain groups", "the groups that were scanned are not those of the answer")
+    return [{part: [entries[place] for place in places] for part, entries in each.items()} for each in scanned.sums]
+
+
+def _asked(
+    stored: Stored, plan: StoredPlan, ask_plain: AskPlain
+) -> tuple[Sequence[PlainResponse], Mapping[Part, Integers]]:
+    """What the plain service says, and beside it the totals: of both halves at once, and both in before one is judged.
+
+    Nothing forks meanwhile: rows were fetched before.
+    """
+    with ThreadPoolExecutor(1, "plain") as pool:
+        plain = pool.submit(ask_plain, plan) if plan.asks_plain else None
+        try:
+            totals = stored.totals(plan.parts) if plan.over_cells and plan.encrypted else {}
+        except CheckFailed:
+            raise
+        except BaseException:
+            stored.stop()  # else the other half would be waited for
+            raise
+        return plain.result() if plain else [], totals
+
+
+def _selection(stored: Stored, plan: StoredPlan) -> Selection:
+    return Selection(stored.cell_table(plan.cell_columns) if plan.tells_cells_apart else None, stored.cells.rows, plan)
+
+
+def _grouped(fetch: Fetch, plan: StoredPlan, question: Question, seen: Callable[[Table | None], None]) -> _Rows:
+    deadline = question.deadline
+    fetched = fetch.stored.rows.table(
+        fetch.columns, ordered=fetch.ordered, progress=question.progress, cells=fetch.cells, deadline=deadline
+    )
+    with fetched as table:
+        seen(table)
+
+        def grouped() -> _Rows:
+            with limited(table.connection, deadline.left):
+                halves = Halves(table, replace(plan, arguments=(), plain=(), plain_columns=()))
+            return _Rows(halves.keys, halves.counts.tolist(), halves.local)
+
+        try:
+            deadline.check()
+            return within(deadline, grouped)
+        finally:
+            seen(None)

@@ -1,0 +1,53 @@
+"""Plans answered without a session, as tests of one step put them."""
+
+from __future__ import annotations
+
+from cleave.ask.finish import finished, finished_whole, require_no_min_group
+from cleave.ask.here import HereSource, grouped_here, unasked
+from cleave.ask.here_sums import encrypted_sums
+from cleave.ask.result import DEFAULTS, Clock, Options, Result, Usage
+from cleave.ask.session import Session
+from cleave.ask.source import Loaded, Question
+from cleave.ckks.secret_key import SecretKey
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.table.progress import Progress, Silent
+from cleave.table.table import Table
+from cleave.transport.base import QUERY_SECONDS, Transport
+from cleave.transport.deadline import Deadline
+
+
+def question_of(
+    options: Options = DEFAULTS, deadline: Deadline | None = None, progress: Progress | None = None
+) -> Question:
+    return Question(options, progress or Silent(), deadline or Deadline(QUERY_SECONDS), Clock())
+
+
+def run_query(
+    table: Table,
+    plan: QueryPlan,
+    key: SecretKey,
+    transport: Transport,
+    progress: Progress,
+    options: Options = DEFAULTS,
+    deadline: Deadline | None = None,
+) -> Result:
+    """Answer `plan` over `table` through `transport`, whose deadline is `deadline`."""
+    question = question_of(options, deadline, progress)
+    return finished(encrypted_sums(table, plan, key, transport, question), question)
+
+
+def run_local(
+    table: Table, plan: QueryPlan | LocalPlan, options: Options = DEFAULTS, deadline: Deadline | None = None
+) -> Result:
+    """Answer a plan that sends nothing."""
+    question = question_of(options, deadline)
+    if isinstance(plan, QueryPlan):
+        return finished(grouped_here(table, plan, question), question)
+    require_no_min_group(plan, options.min_group)
+    return finished_whole(Loaded(table, Usage(rows=table.rows), unasked()), plan, question)
+
+
+def table_of(session: Session) -> Table:
+    """The table of a session over files, which is read."""
+    assert isinstance(session.source, HereSource)
+    return session.source.read(Silent())

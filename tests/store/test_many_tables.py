@@ -1,0 +1,275 @@
+"""Questions over several stored tables: which they name, what is read of each, and that answers are DuckDB's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import cleave
+from cleave.ask import choice
+from cleave.ask.access import Access
+from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
+from cleave.cli.plan import plan_lines
+from cleave.local.embedded import embedded_services
+from cleave.sql.plan import LocalPlan
+from cleave.store import put as putting
+from cleave.store.memory import Memory
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.progress import Silent
+from cleave_shared.errors import InputError, QueryRefused
+from tests.cli.runner import Cli
+from tests.conftest import no_passphrase
+from tests.store.trial import World, check
+
+KINDS = {
+    "visits": {
+        "id": ("plain", "INTEGER"),
+        "ward": ("plain", "VARCHAR"),
+        "doctor": ("sealed", "INTEGER"),
+        "bill": ("encrypted", "DECIMAL(9,2)"),
+        "note": ("sealed", "VARCHAR"),
+    },
+    "wards": {"ward": ("plain", "VARCHAR"), "region": ("sealed", "VARCHAR"), "beds": ("encrypted", "INTEGER")},
+    "doctors": {"doctor": ("sealed", "INTEGER"), "name": ("sealed", "VARCHAR"), "chief": ("sealed", "INTEGER")},
+}
+MADE = {
+    "visits": "SELECT i::INTEGER AS id, 'w' || i % 7 AS ward, (i * 31) % 11 AS doctor, "
+    "((i * 7919) % 90000 / 100)::DECIMAL(9,2) AS bill, 'note ' || i % 13 AS note FROM range(500) r(i)",
+    "wards": "SELECT 'w' || i AS ward, CASE WHEN i % 2 = 0 THEN 'north' ELSE 'south' END AS region, "
+    "(i * 5 + 3)::INTEGER AS beds FROM range(6) r(i)",
+    "doctors": "SELECT i::INTEGER AS doctor, 'Dr ' || i AS name, nullif(i // 3, 0)::INTEGER AS chief "
+    "FROM range(11) r(i)",
+}
+BY = {"visits": ["ward"], "wards": [], "doctors": []}
+
+
+class Place:
+    """Three stored tables, the files they were made of, and the tables in DuckDB."""
+
+    def __init__(self, world: World, folder: Path, key_file: Path) -> None:
+        self.world, self.folder, self.key_file = world, folder, key_file
+        self.oracle = duckdb.connect()
+        for name, sql in MADE.items():
+            self.oracle.execute(f"CREATE TABLE {name} AS {sql}")
+            with self.file(name).read(None) as table:
+                putting.put(world.tables, world.stores, world.key, table, name, BY[name], Silent())
+
+    def file(self, name: str, of: str | None = None) -> LazyTable:
+        path = self.folder / f"{name}.csv"
+        self.oracle.execute(f"COPY {of or name} TO '{path}' (HEADER)")
+        path.with_suffix(".schema.toml").write_text(
+            "".join(
+                f'[columns.{column}]\nkind = "{kind}"\ntype = "{type_}"\nlower = 0\nupper = 1000\nnullable = true\n'
+                if "CHAR" not in type_
+                else f'[columns.{column}]\nkind = "{kind}"\ntype = "{type_}"\n'
+                for column, (kind, type_) in KINDS[of or name].items()
+            )
+        )
+        return of_files([path], name=name)
+
+    def session(self, name: str | None = None, *others: LazyTable, limit: int = FETCH_LIMIT) -> Session:
+        access, memory = Access(self.key_file, no_passphrase), Memory(self.folder / "tables.json")
+        return Session(
+            StoredSource(
+                *(name, self.world.stores, access, others),
+                memory=memory,
+                embedded=embedded_services,
+                fetch_limit=limit,
+            )
+        )
+
+
+@pytest.fixture
+def kind() -> str:
+    """A folder: where rows come from makes no difference here."""
+    return "folder"
+
+
+@pytest.fixture
+def totals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Totals are read however few rows there are."""
+    monkeypatch.setattr(choice, "TOTALS_BYTES", 1e9)
+
+
+@pytest.fixture
+def cli(key_file: Path, tmp_path: Path) -> Cli:
+    return Cli(environment={"CLEAVE_KEY": str(key_file), "XDG_STATE_HOME": str(tmp_path / "state")})
+
+
+@pytest.fixture
+def place(world: World, tmp_path: Path, key_file: Path) -> Place:
+    return Place(world, tmp_path, key_file)
+
+
+@pytest.fixture
+def ask(place: Place) -> Iterator[Callable[[str], None]]:
+    """Ask stored tables that the question names, and compare with DuckDB."""
+    with place.session() as session:
+
+        def compared(sql: str) -> None:
+            found = session.ask(session.plan(sql)).result
+            check(found.rows, found.bounds, place.oracle.execute(sql).fetchall())
+
+        yield compared
+
+
+JOINS = [
+    "SELECT region, SUM(bill), COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region",
+    "SELECT region, MEDIAN(bill) FROM visits NATURAL JOIN wards GROUP BY region ORDER BY region",
+    "SELECT v.id, w.beds FROM visits v LEFT JOIN wards w ON w.ward = v.ward WHERE v.bill > 850 ORDER BY v.id",
+    "SELECT d.name, c.name FROM doctors d LEFT JOIN doctors c ON c.doctor = d.chief ORDER BY d.doctor",
+    "WITH most AS (SELECT doctor, MAX(bill) AS bill FROM visits GROUP BY doctor), far AS (SELECT * FROM wards) "
+    "SELECT name, bill, (SELECT SUM(beds) FROM far) FROM most JOIN doctors USING (doctor) ORDER BY name",
+    "SELECT name, region, SUM(bill) FROM visits JOIN wards USING (ward) JOIN doctors USING (doctor) "
+    "GROUP BY ALL ORDER BY ALL",
+    "SELECT ward FROM visits UNION SELECT ward FROM wards ORDER BY 1",
+    "SELECT COUNT(*) FROM visits WHERE doctor IN (SELECT doctor FROM doctors WHERE chief = 2)",
+    "SELECT COUNT(w) FROM wards w, doctors",
+    "SELECT hash(w) = hash(x) FROM wards w JOIN wards x USING (ward)",
+    "SELECT a, MAX(q) FROM visits AS v(a0, a, a2, q) JOIN wards ON a = ward GROUP BY a ORDER BY a",
+]
+
+
+@pytest.mark.parametrize("sql", JOINS)
+def test_joins_are_answered_as_duckdb_answers(ask: Callable[[str], None], sql: str) -> None:
+    ask(sql)
+
+
+def test_only_the_columns_that_are_named_are_read(place: Place) -> None:
+    sql = "SELECT region, SUM(bill) FROM visits JOIN wards USING (ward) GROUP BY region"
+    with place.session() as session:
+        plan = session.plan(sql)
+        assert isinstance(plan, LocalPlan)
+        assert plan.reads == {"visits": ("ward", "bill"), "wards": ("ward", "region")}
+        described = session.describe(plan)
+        assert {each.name for each in described.columns if each.fate.startswith("fetched")} == {
+            *("visits.ward", "visits.bill", "wards.ward", "wards.region")
+        }
+        assert described.rows == 506
+        assert len(plan_lines(described).splitlines()) == 6
+        session.ask(session.plan("SELECT MEDIAN(chief) FROM doctors"))  # whose count has what opening a table read
+        usage = session.ask(plan).usage
+        assert (usage.objects_read, usage.bytes_read) == (
+            described.sensitive.count + described.plain.count,
+            (described.sensitive.bytes_down or 0) + (described.plain.bytes_down or 0),
+        )
+
+
+@pytest.mark.usefixtures("totals")
+def test_totals_answer_a_question_over_one_of_the_tables(place: Place) -> None:
+    with place.session() as session:
+        answer = session.ask(session.plan("SELECT ward, SUM(bill) FROM visits GROUP BY ward ORDER BY ward"))
+        assert [each.source for each in answer.result.columns] == ["key", "encrypted"]
+        expected = place.oracle.execute("SELECT ward, SUM(bill) FROM visits GROUP BY ward ORDER BY ward").fetchall()
+        check(answer.result.rows, answer.result.bounds, expected)
+
+
+def test_files_join_stored_tables(place: Place) -> None:
+    place.oracle.execute("CREATE TABLE people AS FROM doctors")
+    with place.session(None, place.file("people", of="doctors")) as session:
+        joined = "visits JOIN people USING (doctor) JOIN wards USING (ward)"
+        sql = f"SELECT people.name, COUNT(*) FROM {joined} GROUP BY 1 ORDER BY 1"
+        answer = session.ask(session.plan(sql)).result
+        check(answer.rows, answer.bounds, place.oracle.execute(sql).fetchall())
+
+
+def test_a_table_that_was_named_joins_others_of_the_store(place: Place) -> None:
+    with place.session("visits") as session:
+        sql = "SELECT region, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region"
+        answer = session.ask(session.plan(sql)).result
+        check(answer.rows, answer.bounds, place.oracle.execute(sql).fetchall())
+
+
+def test_a_name_of_a_table_and_a_file_is_refused(place: Place) -> None:
+    sql = "SELECT COUNT(*) FROM visits JOIN wards USING (ward)"
+    for name in (None, "visits"):
+        with place.session(name, place.file("wards")) as session, pytest.raises(InputError, match="'wards'") as refused:
+            session.plan(sql)
+        assert "rename the file" in str(refused.value.hint)
+
+
+def test_tables_that_there_are_not_are_refused(place: Place) -> None:
+    with place.session() as session:
+        with pytest.raises(QueryRefused, match="no table 'nowhere'"):
+            session.plan("SELECT * FROM visits JOIN nowhere USING (ward)")
+        with pytest.raises(QueryRefused, match="names no stored table"):
+            session.plan("SELECT 1")
+        with pytest.raises(QueryRefused, match=r"no table 'visits\.csv'"):
+            session.plan("SELECT * FROM 'visits.csv'")
+
+
+def test_rows_of_all_tables_count_towards_the_limit(place: Place) -> None:
+    sql = "SELECT region, SUM(bill) FROM visits JOIN wards USING (ward) GROUP BY region"
+    with place.session() as session:
+        way = session.describe(session.plan(sql)).ways[0]
+        assert way.cost is not None
+        most = way.cost.bytes
+    with place.session(limit=most) as session:
+        session.ask(session.plan(sql))
+    with place.session(limit=most - 1) as session, pytest.raises(QueryRefused, match="it would fetch"):
+        session.plan(sql)
+    with place.session() as session, pytest.raises(QueryRefused):
+        session.plan(sql, cloud_only=True)
+
+
+def test_one_version_of_each_table_answers_a_statement(place: Place) -> None:
+    """Where one was replaced and swept since, the whole statement is answered over the newer versions."""
+    sql = "SELECT COUNT(*), SUM(beds) FROM visits JOIN wards USING (ward)"
+    world = place.world
+    with place.session() as session:
+        plan = session.plan(sql)
+        with place.file("visits").read(None) as rows:
+            opened = putting.append(world.tables, world.stores, world.key, rows, "visits", Silent(), again=True)
+        before = session.ask(plan).result.rows
+        assert before == [list(place.oracle.execute(sql).fetchone() or ())]  # the version it was opened at
+        with place.file("wards").read(None) as rows:
+            wards = putting.put(world.tables, world.stores, world.key, rows, "wards", [], Silent(), replace=True)
+        for each in (opened, wards):
+            world.tables.sweep(each)
+        assert session.ask(plan).result.rows == [[2 * int(value) for value in before[0]]]
+
+
+@pytest.mark.usefixtures("totals")
+def test_commands_name_no_table(place: Place, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = place.world
+    store = f"{world.stores.sensitive.location},{world.stores.plain.location}"
+    sql = "SELECT region, COUNT(*) AS n FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region"
+    expected = "region,n\n" + "".join(f"{a},{b}\n" for a, b in place.oracle.execute(sql).fetchall())
+    asked = cli.run("query", sql, "--store", store, "--format", "csv")
+    assert asked.stdout == expected, asked.output
+    (place.folder / "question.sql").write_text(sql)
+    cli.environment["CLEAVE_STORE"] = store
+    assert cli.run("query", sql, "--format", "csv").stdout == expected
+    assert cli.run("query", "--sql-file", place.folder / "question.sql", "--format", "csv").stdout == expected
+    assert "visits, wards" in cli.run("plan", sql).stdout
+    assert "encrypted" in cli.run("query", "visits", "SELECT SUM(bill) FROM visits").stdout
+    file = cli.run("query", place.folder / "visits.csv", "SELECT COUNT(*) AS n FROM visits", "--format", "csv")
+    assert (file.stdout, "nothing" in file.stderr.lower() or "request" in file.stderr) == ("n\n500\n", True)
+    typed = cli.run("shell", typed=f"SHOW TABLES;\nDESCRIBE wards;\n{sql};\n").stdout
+    assert all(word in typed for word in ("visits", "doctors", "500", "beds", "north"))
+    monkeypatch.chdir(place.folder)
+    Path("visits").write_text("")
+    assert "'visits' is a file here" in cli.fails(3, "query", "visits", "SELECT SUM(bill) FROM visits")
+
+
+@pytest.mark.usefixtures("totals")
+def test_python_names_no_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = place.world
+    store = f"{world.stores.sensitive.location},{world.stores.plain.location}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(place.folder / "state"))
+    sql = "SELECT region, SUM(bill) AS bill FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region"
+    with ExitStack() as stack:
+        connection = stack.enter_context(cleave.connect(store=store, key=place.key_file))
+        assert connection.execute(sql).fetchall() == place.oracle.execute(sql).fetchall()
+        assert connection.execute("SELECT SUM(beds) FROM wards").sources == ("encrypted",)
+    assert cleave.query(None, sql, store=store, key=place.key_file).rows == place.oracle.execute(sql).fetchall()
+    with pytest.raises(InputError, match="nothing to ask"):
+        cleave.query(None, sql)
+    with pytest.raises(TypeError, match="no argument 'tabel'"):
+        cleave.query("visits", sql, tabel="t")  # type: ignore[call-arg]
