@@ -20,7 +20,7 @@ from cleave.store.locate import open_store, open_stores
 from cleave.store.s3 import Bucket
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError
-from tests.store.conftest import BUCKET, aws_session
+from tests.store.conftest import BUCKET, aws_session, aws_session_in
 
 CONTENT = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -64,9 +64,7 @@ def test_links_lead_below_the_base_and_read_and_write_once(storage: Storage) -> 
 @pytest.mark.parametrize("prefix", ["", "some/prefix", "odd prefix+~"])
 def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str, base: str, prefix: str) -> None:
     """A service that was given that host takes no other, and S3 redirects from others."""
-    session = aws_session()
-    session.set_config_variable("region", region)
-    opened = Bucket(session, bucket, prefix)
+    opened = Bucket(aws_session_in(region), bucket, prefix)
     assert opened.base == base
     write = opened.put_link("results/x", 60)
     assert write.startswith(base)
