@@ -123,7 +123,7 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
     return False
 
 
-@pytest.mark.parametrize("step", sampled(6, 2, 1))  # writes; CLEAVE_CAMPAIGN
+@pytest.mark.parametrize("step", sampled(10, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize(
     ("work", "before", "after"),

@@ -63,7 +63,7 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def segments() -> Segments:
-    return Segments(fresh_key(DEFAULT_PROFILE))
+    return Segments(fresh_key(DEFAULT_PROFILE), 2)
 
 
 class Cloud:

@@ -130,6 +130,7 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
             compare(world, table, columns, "true", ordered=ordered)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("where", SELECTIONS)
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("columns", [NAMES, ["bill", "x"], ["ward"]], ids=" ".join)

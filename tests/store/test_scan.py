@@ -31,6 +31,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", list(QUESTIONS))
 def test_scans_answer_as_duckdb_does(world: World, sql: str) -> None:
     world.put("insured", scan=True)
@@ -123,6 +124,7 @@ def _harmed(name: str, rng: random.Random, reply: Any) -> Any:
     return reply.model_copy(update={"filters": [[each[:1] for each in reply.numbers]]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fault", ["a count", "a row's group", "a row set lost", "a row set cut off", "a filter nobody asked for"]
 )

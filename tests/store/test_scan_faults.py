@@ -154,6 +154,7 @@ class Harmful:
 WIRE = ("request flipped", "request cut", "answer flipped", "answer cut", "answer another's", "no answer")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", WIRE)
 def test_what_travels_is_damaged(world: World, kind: str) -> None:
     rng, kept = random.Random(kind), list[Response]()
@@ -208,6 +209,7 @@ SERVICE: dict[str, Callable[[str, random.Random, pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SERVICE)
 def test_the_service_does_otherwise(world: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(kind)
