@@ -74,7 +74,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk() -> None:
-    """What a test writes need not outlive this machine's power. Tests that look at it give `os` an fsync of their own."""
+    """What a test writes need not outlive the machine's power. Who looks at fsync gives `os` one of its own."""
     os.fsync = lambda _: None
 
 
