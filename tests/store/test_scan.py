@@ -11,6 +11,7 @@ import pytest
 from cleave.pipeline import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
+from tests.functional.processes import HANGS
 from tests.store.campaign import FACTOR
 from tests.store.scan_asking import Harm, Replayed, Services, ask_by_scan, scan_plan
 from tests.store.trial import World, check, truth
@@ -171,7 +172,7 @@ def test_a_call_that_fails_waits_for_no_other(world: World) -> None:
             asked.release()
             if first:
                 raise ServiceError("a service that is gone")
-            if not let_go.wait(20):
+            if not let_go.wait(HANGS):
                 late.append(name)
         return reply
 

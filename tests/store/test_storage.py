@@ -20,6 +20,7 @@ from cleave.store.locate import open_store, open_stores
 from cleave.store.s3 import Bucket
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError
+from tests.functional.processes import HANGS
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
 
 CONTENT = bytes(range(256)) * 20
@@ -131,7 +132,7 @@ def test_of_many_writers_one_wins(open_again: Callable[[], Storage]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANGS)
     assert len(won) == 1
     assert stores[0].read("t/head") == b"%d" % won[0]
 
@@ -173,7 +174,7 @@ def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
 
 def test_a_link_gives_one_object(storage: Storage) -> None:
     storage.write("t/o/a", CONTENT)
-    with urllib.request.urlopen(storage.link("t/o/a", 60), timeout=10) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(storage.link("t/o/a", 60), timeout=HANGS) as answer:  # noqa: S310 - our own
         assert answer.read() == CONTENT
 
 
