@@ -27,7 +27,6 @@ import pytest
 import cleave
 from cleave.api import bars
 from cleave.cli import console
-from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
@@ -274,9 +273,8 @@ def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatc
     assert os.environ["CLEAVE_PASSPHRASE"]  # the user's own: the command alone takes it away
 
 
-def test_services_elsewhere() -> None:
-    with served("--quiet") as (url, _):
-        assert cleave.query(PATIENTS, WARDS, endpoint=url).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
+def test_services_elsewhere(service: str) -> None:
+    assert cleave.query(PATIENTS, WARDS, endpoint=service).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
 
 
 def test_it_works_in_threads_beside_a_running_loop() -> None:

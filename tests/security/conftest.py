@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from tests.cli.runner import cli
 from tests.functional.conftest import lines
-from tests.functional.serving import served
 from tests.security.canaries import PASSPHRASE, Canaries, KeyTraces, canaries
 
 __all__ = ["cli", "lines"]
@@ -45,13 +43,6 @@ def wrapped(wrapped_key: tuple[Path, OwnerKey], monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="session")
 def table() -> Canaries:
     return canaries()
-
-
-@pytest.fixture(scope="session")
-def service() -> Iterator[str]:
-    """The URL of `cleave serve` in a process of its own; its log is looked at by tests that start their own."""
-    with served("--quiet") as (url, _):
-        yield url
 
 
 @dataclass(frozen=True)
