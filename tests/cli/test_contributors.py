@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,21 @@ PAGE = (Path(__file__).parents[2] / "docs" / "contributors.md").read_text()
 BLOCKS = re.findall(r"^```(text|console) (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@dataclass
+class Plays:
+    """Where the page is played (on each machine, what is known of a store goes by its path), and what plays left."""
+
+    root: Path
+    done: dict[str | None, tuple[Path, str]] = field(default_factory=dict)  # with the owner's fingerprint
+
+
 class Parties:
     """Folders of the parties, each with what only that party has."""
 
-    def __init__(self, cli: Cli, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cli: Cli, plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cli = cli
-        self.root = root
+        self.root = plays.root
+        self.played = plays.done
         self.fingerprint = ""  # of the owner's key, once it is exported
         self._monkeypatch = monkeypatch
 
@@ -50,8 +61,18 @@ class Parties:
             words[words.index("$FINGERPRINT")] = read_public_key(self.root / "west/west.pub.json").fingerprint
         return words
 
-    def play(self, until: str | None = None, store: str = "../store") -> None:
-        """The page's blocks in order, as far as the command that begins with `until`."""
+    def play(self, until: str | None = None) -> None:
+        """The page's blocks in order, as far as the command that begins with `until`; once, and then copied."""
+        if until in self.played:
+            left, self.fingerprint = self.played[until]
+            shutil.copytree(left, self.root, dirs_exist_ok=True)
+            return
+        self.follow(until)
+        left = self.root.with_name(f"{self.root.name}-after-{len(self.played)}")
+        shutil.copytree(self.root, left)
+        self.played[until] = left, self.fingerprint
+
+    def follow(self, until: str | None = None, store: str = "../store") -> None:
         for kind, where, text in BLOCKS:
             if kind == "text":
                 (self.root / where).parent.mkdir(exist_ok=True)
@@ -66,9 +87,17 @@ class Parties:
                     assert printed.strip() == shown.strip(), line
 
 
+@pytest.fixture(scope="module")
+def plays(tmp_path_factory: pytest.TempPathFactory) -> Plays:
+    return Plays(tmp_path_factory.mktemp("parties") / "root")
+
+
 @pytest.fixture
-def parties(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parties:
-    return Parties(cli, tmp_path, monkeypatch)
+def parties(cli: Cli, plays: Plays, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
+    plays.root.mkdir()
+    yield Parties(cli, plays, monkeypatch)
+    monkeypatch.undo()  # out of the folder
+    shutil.rmtree(plays.root)
 
 
 WEST = "--store ../store --key key.json"
@@ -201,7 +230,7 @@ def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
         "AWS_REGION": "us-east-1",
     }
     store = f"s3://{BUCKET}/shared/sensitive,s3://{BUCKET}/shared/plain"
-    parties.play(store=store)
+    parties.follow(store=store)
     parties.run("west", "cleave key new --key new.json --no-passphrase")
     parties.run("west", f"cleave key rotate stays --new-key new.json --key key.json --store {store}")
     assert "14 rows" in parties.run("west", f"cleave show stays --key new.json --store {store}")
