@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import inspect
 import math
 import os
 import resource
@@ -438,6 +439,25 @@ cleave.example  # E
 """
 
 
+def test_what_is_public_has_types() -> None:
+    public = [getattr(cleave, name) for name in cleave.__all__]
+    functions = [each for each in public if inspect.isfunction(each)]
+    functions += [
+        each for kind in public if isinstance(kind, type) for name, each in vars(kind).items() if is_public(name, each)
+    ]
+    assert len(functions) > 30
+    for each in functions:
+        signature = inspect.signature(each)
+        given = [parameter for name, parameter in signature.parameters.items() if name != "self"]
+        assert all(parameter.annotation is not parameter.empty for parameter in given), each
+        assert signature.return_annotation is not signature.empty, each
+
+
+def is_public(name: str, member: object) -> bool:
+    return inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith("cleave")
+
+
+@pytest.mark.slow
 def test_a_users_program_is_type_checked(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
     sample.write_text(SAMPLE)

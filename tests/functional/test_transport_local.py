@@ -153,6 +153,7 @@ def test_each_service_shows_its_own_openapi(service: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.sampled(2)
 def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
     with served() as (base, process):
         assert httpx.get(f"{base}/v1/health", trust_env=False, timeout=120).status_code == 200
