@@ -7,12 +7,12 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from cleave.ckks.public_key import read_public_key
+from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
 
@@ -22,21 +22,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "contributors.md").read_text()
 BLOCKS = re.findall(r"^```(text|console) (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@dataclass
-class Plays:
-    """Where the page is played (on each machine, what is known of a store goes by its path), and what plays left."""
-
-    root: Path
-    done: dict[str | None, tuple[Path, str]] = field(default_factory=dict)  # with the owner's fingerprint
-
-
 class Parties:
     """Folders of the parties, each with what only that party has."""
 
-    def __init__(self, cli: Cli, plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cli = cli
-        self.root = plays.root
-        self.played = plays.done
+        self.prepared = prepared
+        self.root = prepared.root
         self.fingerprint = ""  # of the owner's key, once it is exported
         self._monkeypatch = monkeypatch
 
@@ -63,16 +55,10 @@ class Parties:
 
     def play(self, until: str | None = None) -> None:
         """The page's blocks in order, as far as the command that begins with `until`; once, and then copied."""
-        if until in self.played:
-            left, self.fingerprint = self.played[until]
-            shutil.copytree(left, self.root, dirs_exist_ok=True)
-            return
-        self.follow(until)
-        left = self.root.with_name(f"{self.root.name}-after-{len(self.played)}")
-        shutil.copytree(self.root, left)
-        self.played[until] = left, self.fingerprint
+        self.fingerprint = self.prepared.bring(f"until {until}", lambda: self.follow(until))
 
-    def follow(self, until: str | None = None, store: str = "../store") -> None:
+    def follow(self, until: str | None = None, store: str = "../store") -> str:
+        """The same at each call. Returns the fingerprint of the owner's key."""
         for kind, where, text in BLOCKS:
             if kind == "text":
                 (self.root / where).parent.mkdir(exist_ok=True)
@@ -81,23 +67,18 @@ class Parties:
             for part in text.removeprefix("$ ").split("\n$ "):
                 line, _, shown = part.partition("\n")
                 if until is not None and line.startswith(until):
-                    return
+                    return self.fingerprint
                 printed = self.run(where, line.replace("../store", store).replace("$FINGERPRINT", self.fingerprint))
                 if shown:
                     assert printed.strip() == shown.strip(), line
-
-
-@pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> Plays:
-    return Plays(tmp_path_factory.mktemp("parties") / "root")
+        return self.fingerprint
 
 
 @pytest.fixture
-def parties(cli: Cli, plays: Plays, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
-    plays.root.mkdir()
-    yield Parties(cli, plays, monkeypatch)
-    monkeypatch.undo()  # out of the folder
-    shutil.rmtree(plays.root)
+def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
+    with prepared.used():
+        yield Parties(cli, prepared, monkeypatch)
+        monkeypatch.undo()  # out of the folder
 
 
 WEST = "--store ../store --key key.json"
