@@ -13,7 +13,9 @@ from cleave.sql.planner import plan_query
 from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.kept import KeptTotals
 from cleave.store.stored import Stored
+from cleave.transport.deadline import Deadline
 from tests.answering import question_of
+from tests.functional.processes import HANGS
 
 
 def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
@@ -25,7 +27,7 @@ def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan
 
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
     """`cloud_only`: no row is read for it."""
-    plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options)
+    plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options, Deadline(HANGS))
     return finished(stored_sums(stored, plan, question, lambda _: None, lambda _: ()), question)
 
 

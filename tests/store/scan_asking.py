@@ -18,6 +18,7 @@ from cleave.store.rowwise import SummedRows
 from cleave.store.scan import scan
 from cleave.store.stored import Stored
 from cleave.table.progress import Silent
+from cleave.transport.deadline import Deadline
 from cleave_services.links import Links
 from cleave_services.plain.calls import select_stored
 from cleave_services.sensitive.scan_stored import answer_scan
@@ -26,6 +27,7 @@ from cleave_shared.errors import QueryRefused
 from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import Linked
 from tests.answering import question_of
+from tests.functional.processes import HANGS
 
 Asked = TypeVar("Asked", SelectRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
@@ -109,7 +111,7 @@ def ask_by_scan(
 
 
 def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
-    question = question_of(options)
+    question = question_of(options, Deadline(HANGS))
     sums = stored_sums(
         *(stored, plan, question, lambda _: None, lambda _: ()),
         lambda plan: scan(services, stored, plan, Silent()),
