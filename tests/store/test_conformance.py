@@ -51,35 +51,19 @@ class StoredTables:
         self._access = Access(key_file, no_passphrase)
         self._open = open_
         self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
-        self._sessions: dict[tuple[str, ...], Session] = {}
+        self._sessions: dict[str | None, Session] = {}
         self._opened: dict[str, Stored] = {}
         for name, lazy in self._files.items():
             tables, key = open_tables(self.stores(), self._access, self._memory())
             with lazy.read(None) as table:
                 put(tables, self.stores(), key, table, name, None, Silent(), scan=scan)
 
-    def joined(self) -> Session:
-        """Over all tables of the store, by the names that a question has for them."""
-        if () not in self._sessions:
-            source = StoredSource(None, self.stores(), self._access, memory=self._memory(), embedded=embedded_services)
-            self._sessions[()] = self._open.enter_context(Session(source))
-        return self._sessions[()]
-
-    def session(self, name: str, *others: str) -> Session:
-        if (name, *others) not in self._sessions:
-            further = [self._files[other] for other in others]
-            session = Session(
-                StoredSource(
-                    name,
-                    self.stores(),
-                    self._access,
-                    others=further,
-                    memory=self._memory(),
-                    embedded=embedded_services,
-                )
-            )
-            self._sessions[name, *others] = self._open.enter_context(session)
-        return self._sessions[name, *others]
+    def session(self, name: str | None) -> Session:
+        """Over a table, or None: those of the store that a question names."""
+        if name not in self._sessions:
+            source = StoredSource(name, self.stores(), self._access, memory=self._memory(), embedded=embedded_services)
+            self._sessions[name] = self._open.enter_context(Session(source))
+        return self._sessions[name]
 
     def stores(self) -> Stores:
         return Stores(Folder(self._folder / "sensitive"), Folder(self._folder / "plain"))
@@ -104,13 +88,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 
 @pytest.mark.parametrize("query", one_of_each(QUERIES))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
-    session = stored.session(query.table, *([query.other] if query.other else []))
+    session = stored.session(query.table)
     check(stored, query, session.ask(session.plan(query.sql)).result)
 
 
 @pytest.mark.parametrize("query", [each for each in QUERIES if each.other], ids=lambda each: each.name)
 def test_tables_of_the_store_are_joined(stored: StoredTables, query: Query) -> None:
-    session = stored.joined()
+    session = stored.session(None)
     check(stored, query, session.ask(session.plan(query.sql)).result)
 
 
