@@ -42,6 +42,21 @@ def run(script: str, *words: object, **environment: str) -> subprocess.Completed
     )
 
 
+def test_a_passphrase_is_not_for_children() -> None:
+    done = run(
+        """
+from cleave.cli import passphrase, process
+from cleave_shared import children
+process.protect()
+with children.fork(lambda channel: channel.send([b"%d" % len(passphrase._taken)])) as child:
+    assert child.receive(120) == [b"0"]
+assert passphrase.current(None) == b"canary"
+""",
+        CLEAVE_PASSPHRASE="canary",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
 def ask(key_file: Path) -> list[object]:
     return ["--quiet", "query", SAMPLES / "patients.csv", "--key", key_file]
