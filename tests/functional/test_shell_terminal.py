@@ -251,7 +251,7 @@ def test_ctrl_c_at_the_passphrase_leaves(stored: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("busy", [False, True])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], number: int, busy: bool) -> None:
     terminal = start()
     if busy:
