@@ -17,7 +17,6 @@ from cleave.cli import console
 from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
 from cleave.cli.asked import Operation, Words, read_question
 from cleave.cli.contributors import contributor_commands
-from cleave.cli.early import begin
 from cleave.cli.group import Group, Serve, Settings, narrowed
 from cleave.cli.key import Json, key_commands
 from cleave.cli.key_sharing import contributor as new_contributor
@@ -33,7 +32,6 @@ from cleave.printable import printable
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
-    from cleave.sql.beside import Planner
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
@@ -49,13 +47,11 @@ def create_cli(
     serve_locally: Serve,
     prepare: Callable[[], None] = lambda: None,
     words: Sequence[str] = (),
-    planner: Planner | None = None,
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
     `prepare` is called where embedded services will be asked, before this process has a second thread. Of `words` that
-    begin with a command's name only that command is made: typer takes 30 ms for all of them. `planner` plans what
-    `query` and `plan` ask of files.
+    begin with a command's name only that command is made: typer takes 30 ms for all of them.
     """
     app = typer.Typer(
         cls=Group,
@@ -75,7 +71,7 @@ def create_cli(
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet, planner=planner)
+        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
     app.command()(schema)
@@ -108,8 +104,6 @@ def plan(
     """
     settings: Settings = ctx.obj
     asked = read_question(words, sql_file, op, asking)
-    if settings.planner is not None:
-        begin(settings.planner, asked, cloud_only=asking.cloud_only)
     asked = asked.begun()
     from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415
 
@@ -159,8 +153,6 @@ def query(
     started = time.perf_counter()
     settings: Settings = ctx.obj
     asked = read_question(words, sql_file, op, asking)
-    if settings.planner is not None:
-        begin(settings.planner, asked, cloud_only=asking.cloud_only)
     if asking.embedded:
         settings.prepare()
     asked = asked.begun()

@@ -18,7 +18,6 @@ from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
-    from cleave.sql.beside import Planner
 
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
@@ -47,7 +46,6 @@ class Settings:
     prepare: Callable[[], None]
     debug: bool
     quiet: bool
-    planner: Planner | None = None
 
 
 class Group(TyperGroup):

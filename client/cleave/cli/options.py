@@ -198,7 +198,7 @@ class Asking:
             self._require_no_store(machine)
             from cleave.ask.here import HereSource  # noqa: PLC0415
 
-            return Session(HereSource(table, access, settings.embedded, others, settings.planner), bars)
+            return Session(HereSource(table, access, settings.embedded, others), bars)
         from cleave.ask.opening import Store, open_stored  # noqa: PLC0415
 
         asked = Store(
