@@ -41,7 +41,7 @@ def _all_stored(path: Path) -> LazyTable:
 
 
 class StoredTables:
-    """The tables put into one store, each asked through one session."""
+    """Tables in one store, each put when it is first wanted and asked through one session."""
 
     def __init__(
         self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack, *, scan: bool = False
@@ -53,13 +53,21 @@ class StoredTables:
         self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
         self._sessions: dict[str | None, Session] = {}
         self._opened: dict[str, Stored] = {}
-        for name, lazy in self._files.items():
-            tables, key = open_tables(self.stores(), self._access, self._memory())
-            with lazy.read(None) as table:
-                put(tables, self.stores(), key, table, name, None, Silent(), scan=scan)
+        self._scan = scan
+        self._there: set[str] = set()
 
-    def session(self, name: str | None) -> Session:
-        """Over a table, or None: those of the store that a question names."""
+    def _put(self, name: str) -> None:
+        if name not in self._there:
+            tables, key = open_tables(self.stores(), self._access, self._memory())
+            with self._files[name].read(None) as table:
+                put(tables, self.stores(), key, table, name, None, Silent(), scan=self._scan)
+            self._there.add(name)
+
+    def session(self, query: Query, *, named: bool = True) -> Session:
+        """Over the tables of `query`: its own is named, or none is."""
+        for each in filter(None, (query.table, query.other)):
+            self._put(each)
+        name = query.table if named else None
         if name not in self._sessions:
             source = StoredSource(name, self.stores(), self._access, memory=self._memory(), embedded=embedded_services)
             self._sessions[name] = self._open.enter_context(Session(source))
@@ -70,6 +78,7 @@ class StoredTables:
 
     def table(self, name: str) -> Stored:
         if name not in self._opened:
+            self._put(name)
             tables, key = open_tables(self.stores(), self._access, self._memory())
             self._opened[name] = Stored(tables, tables.open(name), key)
         return self._opened[name]
@@ -88,13 +97,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 
 @pytest.mark.parametrize("query", one_of_each(QUERIES))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
-    session = stored.session(query.table)
+    session = stored.session(query)
     check(stored, query, session.ask(session.plan(query.sql)).result)
 
 
 @pytest.mark.parametrize("query", [each for each in QUERIES if each.other], ids=lambda each: each.name)
 def test_tables_of_the_store_are_joined(stored: StoredTables, query: Query) -> None:
-    session = stored.session(None)
+    session = stored.session(query, named=False)
     check(stored, query, session.ask(session.plan(query.sql)).result)
 
 

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.access import Access
+from cleave.ask.source import GroupSums, Loaded, Question, Source
 from cleave.sql.functions import TODAY
-from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Options
-    from cleave.ask.source import GroupSums, Loaded, Question
     from cleave.ckks.secret_key import SecretKey
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.lazy import LazyTable
@@ -33,10 +32,8 @@ T = TypeVar("T")
 _MOST_PLANS = 32
 
 
-class HereSource:
+class HereSource(Source):
     """`others` are further tables a question may name; nothing of them is ever sent."""
-
-    seconds = QUERY_SECONDS
 
     def __init__(
         self,
@@ -49,6 +46,7 @@ class HereSource:
         self._lazy = table
         self._others = unlike(table.name, others)
         self._access = access
+        self.asks_embedded = access is None or not access.remote
         self._embedded = embedded
         self._open = contextlib.ExitStack()
         self._table: Table | None = None
@@ -59,13 +57,6 @@ class HereSource:
     @property
     def schemas(self) -> dict[str, Schema]:
         return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
-
-    @property
-    def asks_embedded(self) -> bool:
-        return self._access is None or not self._access.remote
-
-    def min_group(self, plan: QueryPlan | LocalPlan) -> int:  # noqa: ARG002 - no group is small
-        return 0
 
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
@@ -79,9 +70,6 @@ class HereSource:
             while len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
         return plan
-
-    def ways(self, sql: str) -> list[QueryPlan | LocalPlan]:
-        return [self.plan(sql, cloud_only=False)]
 
     def _planned(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         others = {each.name: each.schema for each in self._others}
@@ -105,13 +93,9 @@ class HereSource:
             with bars() as progress:
                 self.read(progress)
 
-    def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - nothing here is waited for
-        return work()
-
     @contextlib.contextmanager
     def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:  # noqa: ARG002 - all rows are here
         from cleave.ask.result import Usage  # noqa: PLC0415
-        from cleave.ask.source import Loaded  # noqa: PLC0415
 
         table = self.read(question.progress)
         yield Loaded(table, Usage(rows=table.rows), unasked())
@@ -139,9 +123,6 @@ class HereSource:
             raise Stopped("the query was stopped") from None
         finally:
             transport.stop()
-
-    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:  # noqa: ARG002 - whatever it is
-        raise InputError("a job answers questions over stored tables", hint="leave --job out")
 
     def stop(self) -> None:
         if self._table is not None:
@@ -185,7 +166,6 @@ def grouped_here(table: Table, plan: QueryPlan, question: Question) -> GroupSums
     """The groups of a plan that asks no service, and what is computed here of each."""
     from cleave.ask.finish import within  # noqa: PLC0415
     from cleave.ask.result import Usage  # noqa: PLC0415
-    from cleave.ask.source import GroupSums  # noqa: PLC0415
     from cleave.split import Halves  # noqa: PLC0415
     from cleave.table.asked import limited  # noqa: PLC0415
 

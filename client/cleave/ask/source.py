@@ -11,7 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -70,31 +72,25 @@ class Loaded:
 
 
 class Source(Protocol):
-    """One thread at a time may use it."""
+    """One thread at a time may use it.
 
-    @property
-    def name(self) -> str:
-        """The table that a question is over where nothing else is said; "" where there is none."""
-        ...
+    `name`: the table that a question is over where nothing else is said; "" where there is none. `seconds`: what a step
+    may take that is given no time of its own. `asks_embedded`: services of this process may be asked that have not
+    been prepared.
+    """
+
+    name: str
+    seconds: float = QUERY_SECONDS
+    asks_embedded: bool = False
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
         """Of every table a question may name; that of `name` comes first."""
         ...
 
-    def min_group(self, plan: QueryPlan | LocalPlan) -> int:
+    def min_group(self, plan: QueryPlan | LocalPlan) -> int:  # noqa: ARG002 - no group is small
         """Rows that every group shown has at least, where the caller does not say."""
-        ...
-
-    @property
-    def seconds(self) -> float:
-        """What a step may take that is given no time of its own."""
-        ...
-
-    @property
-    def asks_embedded(self) -> bool:
-        """Whether services of this process may be asked that have not been prepared."""
-        ...
+        return 0
 
     def rows(self, name: str, progress: Progress) -> int | None:
         """Rows of a table; None where they are not known before a question reads them."""
@@ -106,7 +102,7 @@ class Source(Protocol):
 
     def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""
-        ...
+        return [self.plan(sql, cloud_only=False)]
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description: ...
 
@@ -114,17 +110,17 @@ class Source(Protocol):
         """What is done before a question's time begins."""
         ...
 
-    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - files are not waited for
         """`work` over one version of every table, waiting no longer than `deadline`."""
-        ...
+        return work()
 
     def load(self, plan: LocalPlan, question: Question) -> AbstractContextManager[Loaded]: ...
 
     def sums(self, plan: QueryPlan, question: Question) -> AbstractContextManager[GroupSums]: ...
 
-    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
-        ...
+        raise InputError("a job answers questions over stored tables", hint="leave --job out")
 
     def stop(self) -> None:
         """Make what another thread does here fail soon. To be said again until it has."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser
 from cleave.ask.services import Embedded, Services
-from cleave.ask.source import GroupSums, Loaded, Question
+from cleave.ask.source import GroupSums, Loaded, Question, Source
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
@@ -57,10 +57,8 @@ def open_tables(stores: Stores, access: Access, memory: Memory | None = None) ->
     return Tables(stores, key, memory or Memory()), key
 
 
-class StoredSource:
+class StoredSource(Source):
     """`others` are further tables a question may name; they are read here."""
-
-    asks_embedded = False
 
     def __init__(
         self,

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.access import DEFAULT_KEY, LONGEST_TIMEOUT
+from cleave.ask.access import LONGEST_TIMEOUT
 from cleave.cli import console
 from cleave.cli.console import Heading
 from cleave.cli.group import Settings
-from cleave.cli.key import Json, KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region, Timeout
-from cleave.cli.place import Name, Store, opened_tables
+from cleave.cli.key import Json
+from cleave.cli.options import Name, StoreOptions, Timeout, with_options
 from cleave.printable import printable
 from cleave.quantities import counted
 
@@ -29,7 +28,7 @@ def contributor_commands() -> typer.Typer:
         help="Let others add rows to a stored table, and take them in.", rich_markup_mode=None, no_args_is_help=True
     )
     for command in (add, ls, collect, remove):
-        commands.command()(command)
+        commands.command()(with_options(command))
     return commands
 
 
@@ -37,7 +36,7 @@ def add(
     ctx: typer.Context,
     name: Name,
     contributor: Who,
-    store: Store,
+    at: StoreOptions,
     contributor_key: Annotated[
         Path,
         typer.Option(
@@ -47,10 +46,6 @@ def add(
             show_default=False,
         ),
     ],
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """Register a contributor, whose signed rows can then be collected. Export the public key after that."""
     from cleave.store.contribution import folder_of  # noqa: PLC0415
@@ -58,7 +53,7 @@ def add(
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
 
     public = read_contributor_key(contributor_key)
-    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with at.opened() as (_, tables, _):
         opened = register(tables, name, contributor, public)
         tables.sweep(opened)
     if not ctx.obj.quiet:
@@ -68,17 +63,13 @@ def add(
 
 def ls(
     name: Name,
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
+    at: StoreOptions,
     as_json: Json = False,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """List the contributors of a table, and what of theirs waits to be taken in."""
     from cleave.store.collect import news  # noqa: PLC0415
 
-    with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+    with at.opened() as (stores, tables, secret):
         manifest = tables.open(name).manifest
         waiting = {each.name: len(news(stores, secret, manifest, each).added) for each in manifest.contributors}
     if as_json:
@@ -95,15 +86,11 @@ def ls(
 def collect(
     ctx: typer.Context,
     name: Name,
-    store: Store,
+    at: StoreOptions,
     contributors: Annotated[
         list[str] | None,
         typer.Argument(metavar="[CONTRIBUTOR]...", help="Whose rows; all contributors' if none is named."),
     ] = None,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
     timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Add what contributors have put to the table, and remove what they replaced.
@@ -114,7 +101,7 @@ def collect(
     from cleave.store.collect import collect as take  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret),
+        at.opened(timeout) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened, found = take(tables, stores, secret, name, progress, contributors or ())
@@ -131,17 +118,13 @@ def remove(
     ctx: typer.Context,
     name: Name,
     contributor: Who,
-    store: Store,
+    at: StoreOptions,
     keep_rows: Annotated[bool, typer.Option("--keep-rows", help="Leave the rows that were taken in.")] = False,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """Take nothing more of a contributor's, and its rows out of the table."""
     from cleave.store.contributors import remove as take_out  # noqa: PLC0415
 
-    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with at.opened() as (_, tables, _):
         opened = take_out(tables, name, contributor, keep_rows=keep_rows)
         tables.sweep(opened)
     if not ctx.obj.quiet:

@@ -10,8 +10,7 @@ import typer
 from cleave.ask.access import DEFAULT_IDENTITY, DEFAULT_KEY
 from cleave.cli import console, passphrase
 from cleave.cli.key import KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region
-from cleave.cli.place import Name, Store, opened_tables
+from cleave.cli.options import AwsProfile, Name, Region, Store, StoreOptions
 from cleave.printable import printable
 from cleave.quantities import counted
 
@@ -53,7 +52,7 @@ def export(
             raise typer.BadParameter("--table goes with --store")
         from cleave.store.invitation import invite  # noqa: PLC0415
 
-        with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret):
+        with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (_, tables, secret):
             invitation = invite(tables.open(table).manifest).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
@@ -85,7 +84,7 @@ def copy(
         given = supplied
     elif describe_key(key).wrapped:
         given = supplied()  # once, for opening and for wrapping
-    with opened_tables(store, key, given, profile, region) as (_, tables, _):
+    with StoreOptions(store, key, None, profile, region).opened(given=given) as (_, tables, _):
         floors = tables.versions()
     copy_key(key, output, given, floors)
     if not ctx.obj.quiet:
@@ -149,7 +148,7 @@ def rotate(
     from cleave.store.tables import Tables  # noqa: PLC0415
 
     describe_key(new_key)  # a missing one is told before anything is asked for
-    with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+    with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (stores, tables, secret):
         other = open_key(new_key, passphrase.current_new(new_passphrase_fd))
         new = Keyed(Tables(stores, other, Memory()), other)
         with console.progress(quiet=ctx.obj.quiet) as progress:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from cleave.ask.access import DEFAULT_KEY, LONGEST_TIMEOUT, Access
+from cleave.ask.access import DEFAULT_KEY, LONGEST_TIMEOUT, STORE_VARIABLE, Access
 from cleave.cli import console, passphrase
 from cleave.cli.group import Settings
 from cleave.cli.key import KeyPath, PassphraseFd
-from cleave.cli.place import AskedStore, Contributor
 from cleave.table.progress import Bars
 
 if TYPE_CHECKING:
     from cleave.ask.result import Options
     from cleave.ask.session import Session
+    from cleave.ckks.owner_key import OwnerKey
+    from cleave.store.locate import Stores
+    from cleave.store.tables import Tables
     from cleave.table.lazy import LazyTable
 
 
@@ -60,6 +63,36 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PLACE[,PLACE]",
+        envvar=STORE_VARIABLE,
+        help="Where stored tables rest: a folder or s3://bucket/prefix; with a comma, the plain half's place apart.",
+        show_default=False,
+    ),
+]
+AskedStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PLACE[,PLACE]",
+        envvar=STORE_VARIABLE,
+        help="Ask stored tables, which rest there: that of the name given, or those that the question names.",
+        show_default=False,
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The stored table.", show_default=False)]
+Contributor = Annotated[
+    str | None,
+    typer.Option(
+        "--contributor",
+        metavar="NAME",
+        help="Of a stored table, one contributor's rows alone; those of its owner by the name owner.",
+        show_default=False,
+    ),
+]
 AwsProfile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="AWS profile to sign with.")]
 Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="AWS region to sign for.")]
 SchemaFile = Annotated[
@@ -75,6 +108,42 @@ Timeout = Annotated[
         help="Give up after so long, connections and repetitions included.",
     ),
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreOptions:
+    """Where stored tables rest and the key they are under: what every command of theirs takes."""
+
+    store: Store
+    key: KeyPath = DEFAULT_KEY
+    passphrase_fd: PassphraseFd = None
+    profile: AwsProfile = None
+    region: Region = None
+
+    @contextlib.contextmanager
+    def opened(
+        self, seconds: float | None = None, given: bytes | None = None
+    ) -> Iterator[tuple[Stores, Tables, OwnerKey]]:
+        """The tables of the key. Every call to the store ends `seconds` from now; None: each by itself only.
+
+        `given`: the passphrase, where it was asked before.
+        """
+        from cleave.ask.opening import open_place  # noqa: PLC0415
+        from cleave.ask.stored import open_tables  # noqa: PLC0415
+        from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+
+        describe_key(self.key)  # a missing key is reported before a store is asked
+        stores = open_place(self.store, self.profile, self.region)
+        try:
+            access = Access(self.key, passphrase.current(self.passphrase_fd) if given is None else given)
+            tables, secret = open_tables(stores, access)
+            if seconds is not None:
+                from cleave.transport.deadline import Deadline  # noqa: PLC0415
+
+                stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
+            yield stores, tables, secret
+        finally:
+            stores.close()
 
 
 @dataclasses.dataclass(frozen=True)

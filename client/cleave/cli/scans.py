@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from cleave.ask.access import DEFAULT_KEY
 from cleave.cli import console
-from cleave.cli.key import KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region
-from cleave.cli.place import Name, Store, opened_tables
+from cleave.cli.options import Name, StoreOptions, with_options
 from cleave.printable import printable
 from cleave.quantities import sized
 
@@ -19,25 +16,21 @@ def scan_commands() -> typer.Typer:
         rich_markup_mode=None,
         no_args_is_help=True,
     )
-    commands.command()(add)
-    commands.command()(drop)
+    commands.command()(with_options(add))
+    commands.command()(with_options(drop))
     return commands
 
 
 def add(
     ctx: typer.Context,
     name: Name,
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
+    at: StoreOptions,
 ) -> None:
     """Encrypt the rows for scans, as `cleave put --scan` does: services then add up rows by any plain column."""
     from cleave.store.scans import add_scan  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, _),
+        at.opened() as (stores, tables, _),
         console.progress(quiet=ctx.obj.quiet) as progress,
     ):
         opened = add_scan(tables, stores, name, progress)
@@ -48,16 +41,12 @@ def add(
 def drop(
     ctx: typer.Context,
     name: Name,
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
+    at: StoreOptions,
 ) -> None:
     """Delete the rows for scans; the table keeps everything else."""
     from cleave.store.scans import drop_scan  # noqa: PLC0415
 
-    with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, _):
+    with at.opened() as (_, tables, _):
         opened = drop_scan(tables, name)
         tables.sweep(opened)
     _say(ctx, name, opened.manifest.bytes)

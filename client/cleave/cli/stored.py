@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.access import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT
+from cleave.ask.access import DEFAULT_IDENTITY, LONGEST_TIMEOUT
 from cleave.cli import console
 from cleave.cli.asked import Files
 from cleave.cli.console import Heading
 from cleave.cli.contributing import Fingerprint, IdentityFile, PublicKeyFile, contribute
 from cleave.cli.contributors import contributors_table
 from cleave.cli.group import Settings
-from cleave.cli.key import Json, KeyPath, PassphraseFd
-from cleave.cli.options import AwsProfile, Region, SchemaFile, Timeout
-from cleave.cli.place import Contributor, Name, Store, opened_tables
+from cleave.cli.key import Json
+from cleave.cli.options import Contributor, Name, SchemaFile, StoreOptions, Timeout, with_options
 from cleave.printable import printable
 from cleave.quantities import counted, sized
 from cleave_shared.errors import CheckFailed
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 def add_stored_commands(app: typer.Typer) -> None:
     for command in (put, ls, show, pull, derive, verify, drop):
-        app.command()(command)
+        app.command()(with_options(command))
 
 
 def put(
     ctx: typer.Context,
     files: Files,
     table: Annotated[str, typer.Option("--table", metavar="NAME", help="What the stored table is called.")],
-    store: Store,
+    at: StoreOptions,
     by: Annotated[
         str | None,
         typer.Option(
@@ -72,10 +71,6 @@ def put(
     identity: IdentityFile = DEFAULT_IDENTITY,
     fingerprint: Fingerprint = None,
     schema: SchemaFile = None,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """Store a table: its sensitive half sealed, its plain half in the same or in another place.
 
@@ -86,7 +81,7 @@ def put(
         if append or by is not None or scan or drop_contributors:
             raise typer.BadParameter("--public-key goes by what its owner's table was put with: leave the others out")
         who = public_key, identity, fingerprint
-        contribute(ctx.obj, files, table, store, *who, schema, profile, region, replace=replace, again=again)
+        contribute(ctx.obj, files, table, at.store, *who, schema, at.profile, at.region, replace=replace, again=again)
         return
     if again and not append:
         raise typer.BadParameter("--again goes with --append or --public-key")
@@ -103,7 +98,7 @@ def put(
     say = console.saying(quiet=settings.quiet)
     unread = of_files(files, schema, table)
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        at.opened() as (stores, tables, secret),
         unread.stream() as rows,
         console.progress(quiet=settings.quiet) as progress,
     ):
@@ -134,16 +129,12 @@ def put(
 
 
 def ls(
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
+    at: StoreOptions,
     as_json: Json = False,
-    profile: AwsProfile = None,
-    region: Region = None,
     timeout: Timeout = 600.0,
 ) -> None:
     """List the tables that this key has in a store."""
-    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (_, tables, _):
+    with at.opened(timeout) as (_, tables, _):
         found = [each.manifest for each in tables.all()]
     if as_json:
         console.out(json.dumps([_facts(each) for each in found]))
@@ -170,19 +161,15 @@ def ls(
 
 def show(
     name: Name,
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
+    at: StoreOptions,
     as_json: Json = False,
-    profile: AwsProfile = None,
-    region: Region = None,
     timeout: Timeout = 600.0,
 ) -> None:
     """Show what a stored table consists of, and what each party can see of it."""
     from cleave.store.cells import load_cells  # noqa: PLC0415
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
 
-    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret):
+    with at.opened(timeout) as (stores, tables, secret):
         opened = tables.open(name)
         cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, "cells", opened.manifest.cells)).rows)
         places = (stores.sensitive.location, stores.plain.location)
@@ -225,16 +212,12 @@ def show(
 def pull(
     ctx: typer.Context,
     name: Name,
-    store: Store,
+    at: StoreOptions,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="FILE", help="A new file: .csv or .parquet.", show_default=False),
     ],
     contributor: Contributor = None,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """Write a stored table into a file, rows in the order they were put."""
     settings: Settings = ctx.obj
@@ -243,7 +226,7 @@ def pull(
 
     check_output(output)
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret),
+        at.opened() as (_, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         stored = Stored(tables, tables.open(name), secret, contributor)
@@ -256,19 +239,15 @@ def derive(
     ctx: typer.Context,
     name: Name,
     expression: Annotated[str, typer.Argument(metavar="EXPRESSION", help="A number per row.", show_default=False)],
-    store: Store,
+    at: StoreOptions,
     alias: Annotated[str, typer.Option("--as", metavar="NAME", help="What the derived column is called.")],
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
 ) -> None:
     """Store totals of an expression too: questions over it then need no rows."""
     settings: Settings = ctx.obj
     from cleave.store.derive import derive as make  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret),
+        at.opened() as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened = make(tables, stores, secret, name, expression, alias, progress)
@@ -280,11 +259,7 @@ def derive(
 def verify(
     ctx: typer.Context,
     name: Name,
-    store: Store,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
+    at: StoreOptions,
     timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Read everything a stored table stands on and check it. Ends with 7 where something is lost or damaged."""
@@ -294,7 +269,7 @@ def verify(
     from cleave.store.verify import verify_heads  # noqa: PLC0415
 
     with (
-        opened_tables(store, key, passphrase_fd, profile, region, timeout) as (stores, tables, secret),
+        at.opened(timeout) as (stores, tables, secret),
         console.progress(quiet=settings.quiet) as progress,
     ):
         opened = tables.open(name)
@@ -312,7 +287,7 @@ def verify(
 def drop(
     ctx: typer.Context,
     name: Name,
-    store: Store,
+    at: StoreOptions,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     forget: Annotated[
         bool,
@@ -322,16 +297,12 @@ def drop(
             "was dropped and put anew elsewhere.",
         ),
     ] = False,
-    key: KeyPath = DEFAULT_KEY,
-    passphrase_fd: PassphraseFd = None,
-    profile: AwsProfile = None,
-    region: Region = None,
     timeout: Timeout = float(LONGEST_TIMEOUT),
 ) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep."""
     if not forget and not yes and not console.is_terminal(sys.stdin):
         raise typer.BadParameter("there is no terminal to ask on: --yes says it")
-    with opened_tables(store, key, passphrase_fd, profile, region, timeout) as (_, tables, _):
+    with at.opened(timeout) as (_, tables, _):
         if forget:
             tables.forget(name)
             return

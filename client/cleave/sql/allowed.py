@@ -59,8 +59,7 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     names |= {word.lower() for word in _given(statements)}
     walk = _Walk(tables, names)
     walk.node(statements[0]["node"], frozenset())
-    known = {column.lower() for columns in tables.values() for column in columns}
-    walk.found.everything |= bool(walk.rows - known)
+    walk.found.everything |= bool(walk.relations & walk.alone)  # a table in place of a column is all of a row
     return walk.found
 
 
@@ -93,13 +92,8 @@ class _Walk:
         self._known = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())
         self._names = names  # of columns, or given in the statement
-        self._relations: set[str] = set()  # names of tables and their aliases
-        self._alone: set[str] = set()  # columns that are named without a table
-
-    @property
-    def rows(self) -> set[str]:
-        """Tables that are named where columns are: all of a row."""
-        return self._relations & self._alone
+        self.relations: set[str] = set()  # names of tables and their aliases
+        self.alone: set[str] = set()  # columns that are named without a table
 
     def node(self, node: Any, scope: frozenset[str]) -> None:
         """`scope`: the common table expressions that are seen here, in lower case."""
@@ -126,7 +120,7 @@ class _Walk:
             return True
         if kind == "BASE_TABLE":
             self._table([str(part) for part in node["qualified_name"]["path"]], scope)
-            self._relations |= {str(node["alias"] or node["qualified_name"]["path"][-1]).lower()}
+            self.relations |= {str(node["alias"] or node["qualified_name"]["path"][-1]).lower()}
             self.found.everything |= bool(node.get("column_name_alias"))  # columns are named by their places
         elif kind == "PIVOT":
             self.found.everything = True  # columns that it does not name make its groups
@@ -192,7 +186,7 @@ class _Walk:
             if words[-1] == "rowid" and words[-1] not in self._names:
                 raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
             if len(words) == 1:
-                self._alone.add(words[0])
+                self.alone.add(words[0])
                 if words[0] not in self._names:
                     _refuse_function(words[0])
 
