@@ -136,7 +136,7 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
     world.put("ward", "admitted")
     stored = world.stored()
     plan = planned(stored, f"SELECT MEDIAN(bill) FROM trial WHERE {where}")
-    whole = LocalPlan(f"SELECT bill FROM trial AS t WHERE {where}", "trial", (), (), (), (), "", "")
+    whole = LocalPlan(f"SELECT bill FROM trial AS t WHERE {where}", "trial", (), (), {"trial": ()}, "", "")
     for left in (cells_of(stored, plan.where), cells_of_whole(stored, whole)):
         assert (left is not None) == CONJUNCTS[where]
         if left is not None:
@@ -164,7 +164,7 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
 )
 def test_what_is_not_surely_of_the_cells_leaves_all(world: World, sql: str) -> None:
     world.put("ward")
-    plan = LocalPlan(sql, "trial", (), (), (), (), "", "")
+    plan = LocalPlan(sql, "trial", (), (), {"trial": ()}, "", "")
     assert cells_of_whole(world.stored(), plan) is None
 
 
@@ -174,8 +174,8 @@ def test_padded_questions_read_everything(world: World) -> None:
     plan = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery' AND age > 3")
     needed = stored.rows.needed(plan.fetched_columns)
     every = stored.rows.reads(needed)
-    assert rows_work(stored, plan, pad=True).reads == [each.bytes for each in every]
+    assert rows_work({"trial": stored}, plan, pad=True).reads == [each.bytes for each in every]
     index = stored.manifest.segments[0].index
-    assert rows_work(stored, plan, pad=False).reads == [index.bytes, *(each.bytes for each in every)]
+    assert rows_work({"trial": stored}, plan, pad=False).reads == [index.bytes, *(each.bytes for each in every)]
     nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")
-    assert rows_work(stored, nowhere, pad=False).reads == [index.bytes]
+    assert rows_work({"trial": stored}, nowhere, pad=False).reads == [index.bytes]

@@ -131,7 +131,7 @@ JOINS = [
     "SELECT ward FROM visits UNION SELECT ward FROM wards ORDER BY 1",
     "SELECT COUNT(*) FROM visits WHERE doctor IN (SELECT doctor FROM doctors WHERE chief = 2)",
     "SELECT COUNT(w) FROM wards w, doctors",
-    "SELECT hash(w) = hash(x) FROM wards w JOIN wards x USING (ward)",
+    "SELECT COUNT(DISTINCT v) FROM visits v JOIN wards USING (ward)",
     "SELECT a, MAX(q) FROM visits AS v(a0, a, a2, q) JOIN wards ON a = ward GROUP BY a ORDER BY a",
 ]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cleave import split
-from cleave.pipeline import columns_of
+from cleave.ask.here_sums import columns_of
 from cleave.split import Halves
 from cleave.sql.planner import plan_query
 from cleave.table.table import Table, open_table
