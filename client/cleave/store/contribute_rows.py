@@ -14,7 +14,7 @@ from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.putting import Say, are_those
 from cleave.store.sealed import Place, Values, key_of_object, seal_column
 from cleave.store.segment import THREADS
-from cleave.store.slices import Slices
+from cleave.store.slices import Slices, digest_of
 from cleave.store.storage import Storage
 from cleave.table.stream import Stream
 from cleave.table.table import Table
@@ -45,8 +45,9 @@ class Making:
                 say(f"going on where an earlier put of the same rows was stopped: {counted(done, 'row')} are stored")
                 advance(done)
             while (piece := slices.next(self._together)) is not None:
-                digest = slices.digest(piece)
-                made = self._segment(piece, draft)
+                table = slices.table(piece)
+                digest = digest_of(table)
+                made = self._segment(table, draft)
                 advance(made.rows)
                 draft = draft.model_copy(
                     update={

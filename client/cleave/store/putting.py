@@ -1,6 +1,6 @@
 """Rows on their way into a table: segment after segment, then the head.
 
-While the ciphertexts of one segment are made and written, a thread reads the next and puts it in its order. After each
+While a segment is sealed and written, a thread reads the next; rows for scans are encrypted beside both. After each
 segment a draft says how far it is: the same call made again goes on from there. The draft of an append stays until the
 next version of the table, so that an append repeated after it was killed is recognised and adds nothing.
 """
@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -28,9 +28,10 @@ from cleave.store.manifest import Event, Manifest, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import Begun, SegmentWriter
-from cleave.store.slices import Slices
+from cleave.store.slices import Slices, digest_of
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
+from cleave.table.batches import Batch
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import PROFILES
@@ -140,7 +141,10 @@ class Putting:
             if added:
                 told = f"{counted(sum(each.rows for each in added), 'row')} are stored already"
                 self._say(f"going on where an earlier put of the same rows was stopped: {told}")
-            with _ahead(_begun(slices, writer, manifest, cells, rows), stream.interrupt) as segments:
+            with (
+                _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
+                _ahead(_begun(pieces, slices, writer, manifest, cells), stream.interrupt) as segments,
+            ):
                 for each in segments:
                     added.append(writer.finish(each.begun, encryptors, advance))
                     digests.append(each.digest)
@@ -203,17 +207,20 @@ class Putting:
 def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:
     """Whether the next rows are those of segments of `added` rows, by their digests."""
     for rows, digest in zip(added, digests, strict=True):
-        table = slices.next(rows, sys.maxsize)
-        if table is None or table.rows != rows or slices.digest(table) != digest:
+        found = slices.next(rows, sys.maxsize)
+        if found is None or found.rows != rows or digest_of(slices.table(found)) != digest:
             return False
         advance(rows)
     return True
 
 
-def _begun(slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells, rows: int) -> Iterator[_Next]:
+def _begun(
+    pieces: Iterable[Batch], slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells
+) -> Iterator[_Next]:
     """Segment after segment of what is left of the rows. Raises InputError for more cells than a table may have."""
-    while (table := slices.next(rows)) is not None and table.rows:  # a table may begin without rows: others add them
-        digest = slices.digest(table)
+    for piece in pieces:
+        table = slices.table(piece)
+        digest = digest_of(table)
         begun = writer.begin(table, manifest, cells)
         if len(cells) > MOST_CELLS:
             raise too_many_cells(manifest.by)

@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
-from cleave.split import Halves
-from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
-from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.chunks import joined
 from cleave.store.columns import order_of, read_columns
@@ -33,7 +30,8 @@ from cleave.store.manifest import Manifest, Measure, Object, Scan, Sealed, Segme
 from cleave.store.names import ROW
 from cleave.store.sealed import Place, Values, seal_column
 from cleave.store.storage import Storage
-from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows, row_lanes, total_label, total_lanes
+from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
+from cleave.store.sums import Summing
 from cleave.store.tables import now
 from cleave.store.vault import Purpose, Vault
 from cleave.table.duck import identifier
@@ -85,38 +83,31 @@ class SegmentWriter:
         segment: str | None = None,
         contributor: str | None = None,
     ) -> Begun:
-        """Write `table`, whose column ROW numbers its rows in their order, as `segment` (None: a new one).
+        """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
         `cells` counts its rows.
 
         Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
         before an error.
         """
-        measures = manifest.measures
-        halves = Halves(table, selection(manifest, _arguments(manifest)))
-        *values, numbers = halves.values()
-        halves.close()
-        found = cells.add(halves.keys, halves.counts.tolist())
+        summed = Summing(table, manifest.by, manifest.measures).sums()
+        found = cells.add(summed.keys, summed.counts.tolist())
         segment = segment or new_id()
-        parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        totals = self.totals(segment, measures, 0, parts, halves.counts, found, len(cells))
-        words: list[Words] = []
-        places = np.zeros(0, np.uint32)
-        if manifest.scanned:
-            secret = _secret_order(halves.counts)
-            words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
-            places = numbers.values.astype(np.uint32)[secret]
-        del parts, values
+        totals = self.write_totals(segment, manifest.measures, 0, summed.columns, found, len(cells))
         by = plain_by(manifest, table.schema.columns)
         order = order_of(by, ROW) if by else ""
-        sealed = read_columns(table.connection, manifest.sealed, table.relation, order)
+        rows = (
+            f"(SELECT *, row_number() OVER () - 1 AS {identifier(ROW)} FROM {table.relation})" if by else table.relation
+        )
+        sealed = read_columns(table.connection, manifest.sealed, rows, order)
+        words, places = self._for_scans(table, manifest)
         if by and manifest.scanned:
             places = _inverse(sealed[-1].data.reshape(-1).view(np.int32))[places]
         plain = columns_by_half(table)["plain"]
         index = {
             "cells": found,
-            "rows": halves.counts.tolist(),
-            "runs": _runs(table, manifest, by, halves.keys, found),
+            "rows": summed.counts.tolist(),
+            "runs": _runs(table, manifest, by, summed.keys, found),
         }
         return Begun(
             Segment(
@@ -127,7 +118,7 @@ class SegmentWriter:
                 index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
                 columns=self._sealed(segment, manifest, sealed),
                 totals=(totals,),
-                plain=self._write(self._plain, table.parquet_of(plain, order)) if plain else None,
+                plain=self._write(self._plain, table.parquet_of(plain, order, rows)) if plain else None,
                 contributor=contributor,
             ),
             words,
@@ -136,14 +127,16 @@ class SegmentWriter:
 
     def for_scans(self, table: Table, manifest: Manifest, segment: Segment) -> Begun:
         """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
-        halves = Halves(table, selection(manifest, _arguments(manifest)))
-        *values, numbers = halves.values()
-        halves.close()
-        measures = manifest.measures
-        parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        secret = _secret_order(halves.counts)
-        words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
-        return Begun(segment, words, numbers.values.astype(np.uint32)[secret].tobytes())
+        words, places = self._for_scans(table, manifest)
+        return Begun(segment, words, places.tobytes())
+
+    def _for_scans(self, table: Table, manifest: Manifest) -> tuple[list[Words], NDArray[np.uint32]]:
+        """The columns of the rows for scans in a secret order, and the row that each is. Nothing without scans."""
+        if not manifest.scanned:
+            return [], np.zeros(0, np.uint32)
+        rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
+        order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
+        return [each[:, order] for each in rows.columns], rows.numbers[order].astype(np.uint32)
 
     def finish(
         self, begun: Begun, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
@@ -203,21 +196,6 @@ class SegmentWriter:
         store.write(name, content)
         return described(name, content)
 
-    def totals(
-        self,
-        segment: str,
-        measures: Sequence[Measure],
-        first: int,
-        parts: Sequence[dict[str, Words]],
-        counts: NDArray[np.int64],
-        numbers: Sequence[int],
-        cells: int,
-    ) -> Totals:
-        """Those of `measures`, number `first` and following of the table, whose `parts` are sorted by group."""
-        starts = np.cumsum(counts) - counts
-        sums = [of_measures.totals(parts[each.measure][each.part], starts) for each in of_measures.columns_of(measures)]
-        return self.write_totals(segment, measures, first, sums, numbers, cells)
-
     def write_totals(
         self,
         segment: str,
@@ -227,7 +205,10 @@ class SegmentWriter:
         numbers: Sequence[int],
         cells: int,
     ) -> Totals:
-        """`sums`: of every column of the totals, the total of each of the cells `numbers`."""
+        """Those of `measures`, number `first` and following of the table.
+
+        `sums`: of every column of the totals, the total of each of the cells `numbers`.
+        """
         lanes = total_lanes(measures, self._profile)
         columns = []
         for each in sums:
@@ -297,33 +278,3 @@ def _inverse(numbers: NDArray[np.int32]) -> NDArray[np.uint32]:
     found = np.empty(len(numbers), np.uint32)
     found[numbers] = np.arange(len(numbers), dtype=np.uint32)
     return found
-
-
-def _arguments(manifest: Manifest) -> list[Argument]:
-    """Every measure's, and the rows' numbers."""
-    found = [of_measures.argument_of(each) for each in manifest.measures]
-    number = Argument(identifier(ROW), "BIGINT", 0, (), lower=0, upper=of_measures.SEGMENT_ROWS, nullable=False)
-    return [*found, number]
-
-
-def selection(manifest: Manifest, arguments: Sequence[Argument]) -> QueryPlan:
-    """All rows by cell, with their values of `arguments`."""
-    by = tuple(identifier(name) for name in manifest.by)
-    return QueryPlan(
-        sql="",
-        table=manifest.table,
-        where=None,
-        keys=by,
-        key_types=(),
-        selecting=(),
-        plain_columns=(),
-        arguments=tuple(arguments),
-        encrypted=(),
-        plain=(),
-        outputs=(),
-        finals=(),
-        having=None,
-        order_by=(),
-        limit=None,
-        offset=0,
-    )

@@ -33,6 +33,19 @@ class Batch:
     rows: int
     bytes: int
 
+    def divided(self, rows: int) -> tuple[Batch, Batch | None]:
+        """The first `rows` rows, and the others; None where there are none. Nothing is copied."""
+        if rows >= self.rows:
+            return self, None
+        first, rest, left = [], [], rows
+        for array in self.arrays:
+            taken = min(array.length, left)
+            left -= taken
+            first += [array[:taken]] if taken else []
+            rest += [array[taken:]] if taken < array.length else []
+        size = self.bytes * rows // self.rows
+        return Batch(self.schema, first, rows, size), Batch(self.schema, rest, self.rows - rows, self.bytes - size)
+
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 

@@ -72,7 +72,7 @@ class Table:
         for name, stream in self._streams.items():
             connection.register(name, stream)
         if self._view:
-            connection.execute(f"CREATE TEMP VIEW {self.relation} AS {self._view}")
+            connection.execute(f"CREATE OR REPLACE TEMP VIEW {self.relation} AS {self._view}")
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""
@@ -80,13 +80,16 @@ class Table:
         found.relation = relation
         return found
 
-    def parquet_of(self, names: Sequence[str], order: str = "") -> bytes:
+    def parquet_of(self, names: Sequence[str], order: str = "", relation: str = "") -> bytes:
         """Return columns of it as `parquet` does, in the order `order` (SQL; empty: as the rows are).
+
+        `relation`: SQL of the same rows with more columns, which `order` may name.
 
         Intervals go as their text: Parquet has no sign and no microseconds.
         """
         selected = ", ".join(portable(self.schema.column(name)) for name in names)
-        return self.parquet(f"SELECT {selected} FROM {self.relation}" + (f" ORDER BY {order}" if order else ""))
+        rows = relation or self.relation
+        return self.parquet(f"SELECT {selected} FROM {rows}" + (f" ORDER BY {order}" if order else ""))
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
