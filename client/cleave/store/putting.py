@@ -38,16 +38,19 @@ from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
 _SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
-_MEASURE_BYTES = 96  # of an encrypted value meanwhile: it, its parts, its words, each in two orders
+_MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has them and as words, in two orders
 _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
-    """Rows of a segment that memory has room for: all of a full one, unless they are wide."""
-    each = 2 * survey.bytes / max(1, survey.rows) + measures * _MEASURE_BYTES
+def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS) -> int:
+    """Rows of a segment that memory has room for: all of a full one, unless they are wide.
+
+    `scanned`: measures of which rows are kept for scans.
+    """
+    each = 2 * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
     room = int(_SEGMENT_BYTES / max(1.0, each))
     return min(most, max(_FEWEST_ROWS, room))
 
@@ -126,7 +129,7 @@ class Putting:
             )
             cells = draft.cells
         schema = load_stored_schema(manifest)
-        rows = rows_together(survey, len(manifest.measures), segment_rows)
+        rows = rows_together(survey, manifest.scanned, segment_rows)
         added = list(draft.segments) if draft else []
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 import numpy as np
 
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.table.batches import Batch
+from cleave.store.names import ROW
+from cleave.table.batches import Batch, batches, joined
 from cleave.table.duck import identifier
-from cleave.table.schema import Schema
+from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
-from cleave.table.table import Table, no_table
+from cleave.table.table import Table, no_table, portable
 
 MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds them about six times
 _SLICE = "slice"
@@ -27,10 +28,6 @@ class Slices:
         self._batches: Iterator[Batch] = iter(stream.batches(columns))
         self._left: Batch | None = None
         self._table = no_table(stream.name, schema)
-        selected = ", ".join(
-            f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in schema.columns
-        )
-        self._view = f"SELECT {selected} FROM temp.main.{_SLICE}"
 
     def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> Batch | None:
         """The next `rows` rows, or fewer where they take `most_bytes` before. None where no row is left.
@@ -44,14 +41,11 @@ class Slices:
             found.append(first)
             taken += first.rows
             size += first.bytes
-        if not found:
-            return None
-        return Batch(found[0].schema, [array for each in found for array in each.arrays], taken, size)
+        return joined(found) if found else None
 
     def table(self, rows: Batch) -> Table:
         """These rows as a table that reads the arrays where they are; good until the next is asked for."""
-        self._table.show({_SLICE: rows}, self._view)
-        self._table.rows = rows.rows
+        show(self._table, rows)
         return self._table
 
     def __enter__(self) -> Slices:
@@ -61,6 +55,24 @@ class Slices:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._table.__exit__(kind, error, trace)
+
+
+def show(table: Table, rows: Batch) -> None:
+    """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
+    columns = [
+        f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns
+    ]
+    table.show({_SLICE: rows}, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
+    table.rows = rows.rows
+
+
+def sort(table: Table, by: Sequence[Column]) -> None:
+    """Put the rows of `table` in the order of the columns `by`, within it as they are, with their numbers in ROW."""
+    number = identifier(ROW)
+    order = ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), number])
+    rows = f"(SELECT *, row_number() OVER () - 1 AS {number} FROM {table.relation})"
+    selected = ", ".join([*map(portable, table.schema.columns), number])
+    show(table, joined(list(batches(table.connection, f"SELECT {selected} FROM {rows} ORDER BY {order}"))))
 
 
 def digest_of(table: Table) -> str:

@@ -55,6 +55,12 @@ class Batch:
         ).__arrow_c_stream__()
 
 
+def joined(parts: Sequence[Batch]) -> Batch:
+    """All of `parts`, one at least, as one."""
+    arrays = [array for each in parts for array in each.arrays]
+    return Batch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
+
+
 def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
     """The rows of a SELECT, in order; nothing but a few batches is held at any time.
 
