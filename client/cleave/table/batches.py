@@ -73,7 +73,7 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
     for array in stream:
         held.append(array)
         rows += array.length
-        size += _bytes(array.view())
+        size += _bytes(array)
         if size >= _BYTES or len(held) >= _MOST_TOGETHER:
             yield Batch(schema, held, rows, size)
             held, rows, size = [], 0, 0
@@ -89,6 +89,15 @@ def _capsule(relation: Any) -> Any:
     return relation if submit is None else submit("stream", _ROWS).arrow_capsule()
 
 
-def _bytes(view: Any) -> int:
-    own = sum(int(view.buffer(place).size_bytes) for place in range(view.n_buffers))
-    return own + sum(_bytes(child) for child in view.children)
+def _bytes(array: CArray) -> int:
+    """Bytes of the buffers of an array of columns. nanoarrow does not know the width of narrow decimals."""
+    total = 0
+    for place in range(array.n_children):
+        child = array.child(place)
+        kind, _, described = child.schema.format.partition(":")
+        if kind == "d":
+            total += child.length * int(described.split(",")[2]) // 8
+        else:
+            view = child.view()
+            total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
+    return total
