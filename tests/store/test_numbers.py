@@ -153,6 +153,12 @@ def test_totals_of_exact_values(table: Table, type_: str, data: st.DataObject) -
     check_moments(table, measure, [None if v is None else Fraction(v, 10**decimals) for v in values])
 
 
+def test_terms_below_zero_are_carried_through_all_words() -> None:
+    below = np.array([[2**64 - 5, 2**64 - 10]], np.uint64)
+    found = measures.combined([(below, 0), (below, 32)], 1 << 69, np.array([1, 2]), 1 << 90)
+    assert as_integers(found).tolist() == [(1 << 69) - 5 - (5 << 32), (1 << 70) - 10 - (10 << 32)]
+
+
 def test_values_that_the_table_was_not_made_for(table: Table) -> None:
     first = np.linspace(1.0, 2.0, ROWS).tolist()
     measure = measures.measure_of("x", argument("DOUBLE"), extent(first))

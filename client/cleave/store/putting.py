@@ -27,7 +27,7 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.schemas import load_stored_schema
-from cleave.store.segment import Begun, SegmentWriter
+from cleave.store.segment import Begun, SegmentWriter, plain_by
 from cleave.store.slices import Slices, digest_of
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
@@ -37,7 +37,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
-_SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
+_SEGMENT_BYTES = 256 << 20  # of a segment while it is written, and of the next one, which is read meanwhile
 _MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has them and as words, in two orders
 _FEWEST_ROWS = 1 << 12
 
@@ -45,12 +45,13 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS) -> int:
+def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sorts: bool = False) -> int:
     """Rows of a segment that memory has room for: all of a full one, unless they are wide.
 
-    `scanned`: measures of which rows are kept for scans.
+    `scanned`: measures of which rows are kept for scans. `sorts`: rows are put in another order.
     """
-    each = 2 * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
+    copies = 4 if sorts else 2
+    each = copies * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
     room = int(_SEGMENT_BYTES / max(1.0, each))
     return min(most, max(_FEWEST_ROWS, room))
 
@@ -129,7 +130,8 @@ class Putting:
             )
             cells = draft.cells
         schema = load_stored_schema(manifest)
-        rows = rows_together(survey, manifest.scanned, segment_rows)
+        sorts = bool(plain_by(manifest, schema.columns))
+        rows = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
         added = list(draft.segments) if draft else []
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
