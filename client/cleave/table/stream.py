@@ -219,6 +219,7 @@ def _stream(name: str, schema: Schema, sources: Sequence[Input | Frame]) -> Stre
     connection.execute(f"SET memory_limit = '{_MEMORY}'")
     connection.execute(f"SET threads = {_THREADS}")
     connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}'")
+    connection.execute("SET disabled_optimizers = 'statistics_propagation'")  # a file's own word for its values is none
     connection.execute("SET arrow_large_buffer_size = true")  # a batch may hold more than 2 GB of text
     connection.execute("SET arrow_output_version = '1.5'")  # decimals of 4 or 8 bytes where their digits allow
     return Stream(name, schema, sources, connection, lambda source: read_under(connection, source, schema))
