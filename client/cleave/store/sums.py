@@ -15,6 +15,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.names import NUMBER
 from cleave.table.duck import identifier
 from cleave.table.stream import Extent
 from cleave.table.table import Table
@@ -23,6 +24,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 _CELLS = "cells"
+_NUMBER = identifier(NUMBER)  # no column of the rows is called so, those that are sorted included
 _LOW = (1 << 64) - 1
 _ONE_WORD = 1 << 63
 
@@ -84,7 +86,7 @@ class Summing:
         cell = f"dense_rank() OVER (ORDER BY {', '.join(self._keys)}) - 1" if self._keys else "0"
         values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
         values += [f"coalesce({each.sql}, 0) AS {name}" for name, each in self._named()]
-        rows = f"SELECT number, {cell} AS cell, {', '.join(values)} FROM {self._source(numbered=True)}"
+        rows = f"SELECT {_NUMBER} AS number, {cell} AS cell, {', '.join(values)} FROM {self._source(numbered=True)}"
         held = self._run(f"SELECT number, cell, {self._words(1)} FROM ({rows})", _arrays)
         limits = [each.limit for each in self._columns]
         return Rows(held["number"].astype(np.int64), held["cell"].astype(np.int64), self._combined(held, limits))
@@ -100,9 +102,9 @@ class Summing:
 
     def _source(self, *, numbered: bool = False) -> str:
         relation = self._table.relation
-        selected = [*self._selected, *(["number"] if numbered else [])]
+        selected = [*self._selected, *([_NUMBER] if numbered else [])]
         if numbered:
-            relation = f"(SELECT *, row_number() OVER () - 1 AS number FROM {relation})"
+            relation = f"(SELECT *, row_number() OVER () - 1 AS {_NUMBER} FROM {relation})"
         return f"(SELECT {', '.join(selected or ['1 AS one'])} FROM {relation})"
 
     def _named(self) -> list[tuple[str, of_measures.Term]]:
