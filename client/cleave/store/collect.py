@@ -35,7 +35,6 @@ from cleave.store.manifest import Contributor, Event, Manifest, Segment, Taken
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.share import Incoming, require_room
-from cleave.store.slices import numbered
 from cleave.store.storage import StoreError, read_twice
 from cleave.store.tables import LostError, Opened, Tables, now
 from cleave_shared import limits
@@ -242,7 +241,7 @@ class _Collecting:
         with writer.encryptors(manifest, max((each.rows for each in part.segments), default=0)) as encryptors:
             for each in part.segments:
                 with rows.table(each) as table:
-                    begun = writer.begin(numbered(table), manifest, cells, contributor=who.name)
+                    begun = writer.begin(table, manifest, cells, contributor=who.name)
                     added.append(writer.finish(begun, encryptors, advance))
         update = {
             "segments": (*manifest.segments, *added),

@@ -1,6 +1,6 @@
 """Rows on their way into a table: segment after segment, then the head.
 
-While the ciphertexts of one segment are made and written, a thread reads the next and puts it in its order. After each
+While a segment is sealed and written, a thread reads the next; rows for scans are encrypted beside both. After each
 segment a draft says how far it is: the same call made again goes on from there. The draft of an append stays until the
 next version of the table, so that an append repeated after it was killed is recognised and adds nothing.
 """
@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -27,26 +27,31 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.schemas import load_stored_schema
-from cleave.store.segment import Begun, SegmentWriter
-from cleave.store.slices import Slices
+from cleave.store.segment import Begun, SegmentWriter, plain_by
+from cleave.store.slices import Slices, digest_of
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
+from cleave.table.batches import Batch
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
-_SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
-_MEASURE_BYTES = 96  # of an encrypted value meanwhile: it, its parts, its words, each in two orders
+_SEGMENT_BYTES = 256 << 20  # of a segment while it is written, and of the next one, which is read meanwhile
+_MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has them and as words, in two orders
 _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
-    """Rows of a segment that memory has room for: all of a full one, unless they are wide."""
-    each = 2 * survey.bytes / max(1, survey.rows) + measures * _MEASURE_BYTES
+def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sorts: bool = False) -> int:
+    """Rows of a segment that memory has room for: all of a full one, unless they are wide.
+
+    `scanned`: measures of which rows are kept for scans. `sorts`: rows are put in another order.
+    """
+    copies = 4 if sorts else 2
+    each = copies * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
     room = int(_SEGMENT_BYTES / max(1.0, each))
     return min(most, max(_FEWEST_ROWS, room))
 
@@ -125,7 +130,8 @@ class Putting:
             )
             cells = draft.cells
         schema = load_stored_schema(manifest)
-        rows = rows_together(survey, len(manifest.measures), segment_rows)
+        sorts = bool(plain_by(manifest, schema.columns))
+        rows = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
         added = list(draft.segments) if draft else []
         digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
@@ -140,7 +146,10 @@ class Putting:
             if added:
                 told = f"{counted(sum(each.rows for each in added), 'row')} are stored already"
                 self._say(f"going on where an earlier put of the same rows was stopped: {told}")
-            with _ahead(_begun(slices, writer, manifest, cells, rows), stream.interrupt) as segments:
+            with (
+                _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
+                _ahead(_begun(pieces, slices, writer, manifest, cells), stream.interrupt) as segments,
+            ):
                 for each in segments:
                     added.append(writer.finish(each.begun, encryptors, advance))
                     digests.append(each.digest)
@@ -203,17 +212,20 @@ class Putting:
 def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:
     """Whether the next rows are those of segments of `added` rows, by their digests."""
     for rows, digest in zip(added, digests, strict=True):
-        table = slices.next(rows, sys.maxsize)
-        if table is None or table.rows != rows or slices.digest(table) != digest:
+        found = slices.next(rows, sys.maxsize)
+        if found is None or found.rows != rows or digest_of(slices.table(found)) != digest:
             return False
         advance(rows)
     return True
 
 
-def _begun(slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells, rows: int) -> Iterator[_Next]:
+def _begun(
+    pieces: Iterable[Batch], slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells
+) -> Iterator[_Next]:
     """Segment after segment of what is left of the rows. Raises InputError for more cells than a table may have."""
-    while (table := slices.next(rows)) is not None and table.rows:  # a table may begin without rows: others add them
-        digest = slices.digest(table)
+    for piece in pieces:
+        table = slices.table(piece)
+        digest = digest_of(table)
         begun = writer.begin(table, manifest, cells)
         if len(cells) > MOST_CELLS:
             raise too_many_cells(manifest.by)

@@ -23,7 +23,6 @@ from cleave.store.manifest import Event, Manifest, Object, Segment
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.slices import numbered
 from cleave.store.storage import ConflictError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
@@ -151,7 +150,7 @@ class _Rotation:
             closing(rows.tables(names, ordered=True, segments=segments)) as tables,
         ):
             for segment, table in zip(segments, tables, strict=True):
-                begun = writer.begin(numbered(table), target, cells, segment.id, segment.contributor)
+                begun = writer.begin(table, target, cells, segment.id, segment.contributor)
                 yield writer.finish(begun, encryptors).model_copy(update={"added": segment.added})
 
     def _draft(self, asked: str, head: str | None, done: list[Segment], secret: Object) -> Draft:
