@@ -59,16 +59,17 @@ class Contributions:
     def head(self) -> tuple[Head | None, str | None]:
         """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
         seen = self._memory.newest(self._seen)
+        newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
         found = self._stores.sensitive.read_versioned(f"{self.folder}/head")
         if found is None:
-            if seen:
+            if newest:
                 raise CheckFailed("stored", f"{self._stores.sensitive.location}: what was put here before is gone")
             return None, None
         head = read_head(found[0], self._identity.public, self._invitation.table_id, self._public.key_id)
-        if seen and head.version < seen[1]:
+        if head.version < newest:
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {seen[1]} was "
+                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {newest} was "
                 "here before",
                 hint="somebody put an old state back: restore the newest one",
             )
@@ -182,7 +183,7 @@ class Contributions:
 
     def _asked(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
-        asked = [self._public.key_id, self._invitation.model_dump_json(), replace]
+        asked = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _listed(self) -> _Listed:
