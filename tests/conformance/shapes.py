@@ -1,7 +1,8 @@
-"""Shapes of questions: the quick suite asks one question of each shape where all of them would take too long."""
+"""Shapes of questions: the quick suite asks some questions of each shape where all of them would take too long."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import cache
 
@@ -32,11 +33,16 @@ def clauses(sql: str) -> frozenset[str]:
 
 
 def one_of_each(queries: Iterable[Query], *, by_source: bool = False) -> list[ParameterSet]:
-    """All of `queries`, marked slow except the first with the same clauses; `by_source`: and sources and topic."""
+    """All of `queries`, marked slow except the first of each topic and the first with any two clauses together;
+    `by_source`: and the first with any clause and the same sources.
+    """
     seen: set[object] = set()
     found = []
     for query in queries:
-        shape = (clauses(query.sql), (frozenset(query.sources), query.name.rpartition("-")[0]) if by_source else None)
-        found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if shape in seen else ()))
-        seen.add(shape)
+        names = clauses(query.sql)
+        shapes: set[object] = {query.name.rpartition("-")[0], *itertools.product(names, names)}
+        if by_source:
+            shapes |= {(name, frozenset(query.sources)) for name in names}
+        found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if shapes <= seen else ()))
+        seen |= shapes
     return found

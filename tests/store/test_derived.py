@@ -106,6 +106,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
     return truth(f"WITH trial AS (SELECT *, {named} FROM main.trial) {sql}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
@@ -124,6 +125,7 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
                 assert value == exact or str(value) == str(exact) or str(value) == str(exact).lower()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
     world.put("ward", "admitted", schema=schema_file)

@@ -34,6 +34,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expression", LINEAR)
 def test_its_totals_follow(world: World, expression: str) -> None:
     world.put("ward")

@@ -25,6 +25,7 @@ from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_shared.errors import CheckFailed
+from tests.functional.processes import HANGS
 
 ROWS, BLOCK = 2_400, 64
 NAMES = ["ward", "day", "bill", "x", "big", "flag", "note"]
@@ -130,6 +131,7 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
             compare(world, table, columns, "true", ordered=ordered)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("where", SELECTIONS)
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("columns", [NAMES, ["bill", "x"], ["ward"]], ids=" ".join)
@@ -253,7 +255,7 @@ def test_pieces_that_are_not_taken_any_more(world: World) -> None:
     next(pieces)
     pieces.close()
     for thread in set(threading.enumerate()) - before:
-        thread.join(60)
+        thread.join(HANGS)
         assert not thread.is_alive()
 
 

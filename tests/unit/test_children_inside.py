@@ -266,7 +266,7 @@ def test_an_error_that_nobody_reads_does_not_keep_a_child() -> None:
         channel.send([bytes(10 << 20)], 0.1)
 
     with children.fork(stuck) as child:
-        assert children._is_gone(child.pid, 10)
+        assert children._is_gone(child.pid, HANGS)
         assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 1
 
 

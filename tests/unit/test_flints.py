@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "script",
     [
