@@ -35,6 +35,17 @@ def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int,
     return json.loads(answer)
 
 
+def test_a_fork_that_fails_leaves_signals_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> int:
+        raise BlockingIOError
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    monkeypatch.setattr(os, "fork", none)
+    with pytest.raises(BlockingIOError):
+        children.bare_fork()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
 def test_signals_are_as_in_a_new_process_save_ctrl_c() -> None:
     signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGINT)
 
