@@ -449,10 +449,13 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
 
 @pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
 def test_a_session_answers_by_a_job_what_it_answers_by_calls(
-    cloud: Cloud, asked: Callable[..., StoredSession], sql: str
+    cloud: Cloud, asked: Callable[..., StoredSession], sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The plain service is asked about one segment at a time by the job."""
     by_job, by_calls = asked(cloud.machine), asked(None)
-    answer = by_job.ask(by_job.plan(sql)).result
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "MAX_PLAIN_OBJECTS", 1)
+        answer = by_job.ask(by_job.plan(sql)).result
     assert cloud.events
     assert answer.rows == by_calls.ask(by_calls.plan(sql)).result.rows
     assert [column.source for column in answer.columns].count("encrypted") >= 2

@@ -85,6 +85,16 @@ def news(stores: Stores, key: OwnerKey, manifest: Manifest, who: Contributor) ->
     )
 
 
+def newest_versions(stores: Stores, key: OwnerKey, manifest: Manifest) -> dict[str, int]:
+    """The version of each contributor's head in the store, by its key; none of a head that is refused."""
+    found: dict[str, int] = {}
+    for who in manifest.contributors:
+        with contextlib.suppress(CheckFailed):  # one contributor stops no other's invitation
+            head = news(stores, key, manifest, who).head
+            found[who.key] = head.version if head else who.version
+    return found
+
+
 _RESTORE = "somebody put an old state back, or deleted it: restore the newest one"
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from cleave.quantities import counted
-from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
+from cleave.store.contribute_draft import ContributionDraft, ContributionStep
 from cleave.store.contribution import ContributedSegment
+from cleave.store.drafts import Drafts
 from cleave.store.invitation import Invitation
 from cleave.store.manifest import new_id
 from cleave.store.putting import Say, are_those
@@ -23,7 +24,12 @@ class Making:
     """The segments of one part, of `together` rows each, in `folder` of the sensitive store."""
 
     def __init__(
-        self, store: Storage, invitation: Invitation, folder: str, drafts: ContributionDrafts, together: int
+        self,
+        store: Storage,
+        invitation: Invitation,
+        folder: str,
+        drafts: Drafts[ContributionDraft, ContributionStep],
+        together: int,
     ) -> None:
         self._store = store
         self._invitation = invitation
@@ -36,26 +42,20 @@ class Making:
     ) -> ContributionDraft | None:
         """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
         with Slices(rows, self._invitation.table_schema()) as slices:
-            if not are_those(slices, draft.rows, draft.digests, lambda _: None):
+            if not are_those(slices, draft.steps, lambda _: None):
                 say("the rows are not those of the put that was stopped: all of them are stored again")
                 return None
-            if draft.rows:
-                done = sum(draft.rows)
-                say(f"going on where an earlier put of the same rows was stopped: {counted(done, 'row')} are stored")
-                advance(done)
+            if draft.steps:
+                told = f"{counted(draft.rows, 'row')} are stored"
+                say(f"going on where an earlier put of the same rows was stopped: {told}")
+                advance(draft.rows)
             while (piece := slices.next(self._together)) is not None:
                 table = slices.table(piece)
                 digest = digest_of(table)
                 made = self._segment(table, draft)
                 advance(made.rows)
-                draft = draft.model_copy(
-                    update={
-                        "segments": (*draft.segments, made),
-                        "rows": (*draft.rows, made.rows),
-                        "digests": (*draft.digests, digest),
-                    }
-                )
-                self._drafts.save(draft)
+                step = ContributionStep(id=made.id, rows=made.rows, digest=digest, segment=made)
+                draft = self._drafts.add(draft, step)
         return draft
 
     def _segment(self, table: Table, draft: ContributionDraft) -> ContributedSegment:

@@ -1,7 +1,7 @@
 """Rows on their way into a table: segment after segment, then the head.
 
 While a segment is sealed and written, a thread reads the next; rows for scans are encrypted beside both. After each
-segment a draft says how far it is: the same call made again goes on from there. The draft of an append stays until the
+segment a draft records it: the same call made again goes on from there. The draft of an append stays until the
 next version of the table, so that an append repeated after it was killed is recognised and adds nothing.
 """
 
@@ -20,20 +20,24 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.quantities import counted
+from cleave.sql.rejoin import Texts
 from cleave.store.by import too_many_cells
 from cleave.store.cells import MOST_CELLS, Cells
-from cleave.store.drafts import Draft, Drafts
+from cleave.store.drafts import Step
 from cleave.store.locate import Stores
-from cleave.store.manifest import Event, Manifest, Segment
+from cleave.store.manifest import Event, Manifest, new_id
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.put_draft import PutDraft, PutStep, put_drafts
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import Begun, SegmentWriter, plain_by
 from cleave.store.slices import Slices, digest_of
+from cleave.store.storage import ForeignError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
 from cleave.table.batches import Batch
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
@@ -58,11 +62,11 @@ def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sor
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A segment begun; the digest of its rows, and the table's cells with them."""
+    """A segment begun; the digest of its rows, and the cells that came with them, by number."""
 
     begun: Begun
     digest: str
-    cells: Cells
+    keys: tuple[tuple[int, Texts], ...]
 
 
 class Putting:
@@ -88,26 +92,28 @@ class Putting:
         self._head = head
         self._what = what
         self._say = say
-        self._drafts = Drafts(tables, manifest.table, manifest.version)
+        self._drafts = put_drafts(tables, stores, manifest.table, manifest.version)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
         """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
         done = self._manifest.version - 1
-        draft = Drafts(self._tables, self._manifest.table, done).left(self._asked())
-        if draft is None or sum(each.rows for each in draft.segments) != survey.rows:
+        drafts = put_drafts(self._tables, self._stores, self._manifest.table, done)
+        draft = drafts.left(self._asked())
+        if draft is None or draft.rows != survey.rows:
             return False
-        if not {each.id for each in draft.segments} <= {each.id for each in self._manifest.segments}:
+        if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
             return False
         with Slices(stream, load_stored_schema(self._manifest)) as slices:
-            if not are_those(slices, [each.rows for each in draft.segments], draft.digests, lambda _: None):
+            if not are_those(slices, draft.steps, lambda _: None):
                 return False
+        drafts.finish(draft)  # where it was killed before
         self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
         return True
 
     def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
         """Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names."""
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        draft = self._drafts.load(self._asked(), self._head)
+        draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
         if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
             return done
         done = self._fill(stream, survey, segment_rows, advance, None)
@@ -115,9 +121,11 @@ class Putting:
         return done
 
     def _fill(
-        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: Draft | None
+        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: PutDraft | None
     ) -> Opened | None:
-        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now."""
+        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now, or an
+        index of `draft` is damaged.
+        """
         manifest, cells = self._manifest, self._cells.copy()
         if draft is not None:
             manifest = manifest.model_copy(
@@ -128,36 +136,46 @@ class Putting:
                     "secret": draft.secret,
                 }
             )
-            cells = draft.cells
         schema = load_stored_schema(manifest)
         sorts = bool(plain_by(manifest, schema.columns))
         rows = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
-        added = list(draft.segments) if draft else []
-        digests = list(draft.digests) if draft else []
         vault = Vault(self._key, manifest.table_id)
         stores, folder = self._stores, self._tables.folder(manifest.table)
         secret, manifest = self._secret(manifest)
         writer = SegmentWriter(stores.sensitive, stores.plain, vault, Cipher(secret), secret.profile, folder)
         with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
-            if not are_those(slices, [each.rows for each in added], digests, advance):
-                self._say("the rows are not those of the put that was stopped: all of them are stored anew")
-                advance(-sum(each.rows for each in added))
-                return None
-            if added:
-                told = f"{counted(sum(each.rows for each in added), 'row')} are stored already"
+            if draft is not None:
+                if not are_those(slices, draft.steps, advance):
+                    self._say("the rows are not those of the put that was stopped: all of them are stored anew")
+                    advance(-draft.rows)
+                    return None
+                if not self._counted(draft, cells, vault):
+                    advance(-draft.rows)
+                    return None
+                told = f"{counted(draft.rows, 'row')} are stored already"
                 self._say(f"going on where an earlier put of the same rows was stopped: {told}")
+            draft = draft or self._begun(manifest)
             with (
                 _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
                 _ahead(_begun(pieces, slices, writer, manifest, cells), stream.interrupt) as segments,
             ):
                 for each in segments:
-                    added.append(writer.finish(each.begun, encryptors, advance))
-                    digests.append(each.digest)
-                    cells = each.cells
-                    self._save(manifest, added, digests, cells)
-        if sum(each.rows for each in added) != survey.rows:
+                    made = writer.finish(each.begun, encryptors, advance)
+                    step = PutStep(id=made.id, rows=made.rows, digest=each.digest, segment=made, keys=each.keys)
+                    draft = self._drafts.add(draft, step)
+        if draft.rows != survey.rows:
             raise changed(stream.name)
-        return self._commit(manifest, added, cells)
+        return self._commit(manifest, draft, cells)
+
+    def _counted(self, draft: PutDraft, cells: Cells, vault: Vault) -> bool:
+        """Add the rows of `draft` to `cells`. False where an index is damaged."""
+        try:
+            draft.count(cells, self._tables, vault)
+        except ForeignError:
+            raise
+        except CheckFailed:
+            return False
+        return True
 
     def _secret(self, manifest: Manifest) -> tuple[SecretKey, Manifest]:
         """The table's CKKS secret, which is made with it, and `manifest` with its object."""
@@ -167,30 +185,27 @@ class Putting:
         secret, which = self._tables.new_secret(manifest.table, manifest.table_id, profile)
         return secret, manifest.model_copy(update={"secret": which})
 
-    def _save(self, manifest: Manifest, added: list[Segment], digests: list[str], cells: Cells) -> None:
-        self._drafts.save(
-            Draft(
-                asked=self._asked(),
-                head=self._head,
-                table_id=manifest.table_id,
-                measures=manifest.measures,
-                sealed=manifest.sealed,
-                secret=manifest.secret,
-                segments=tuple(added),
-                digests=tuple(digests),
-                keys=tuple(cells.keys),
-                rows=tuple(cells.rows),
-            )
+    def _begun(self, manifest: Manifest) -> PutDraft:
+        """A draft without segments."""
+        return PutDraft(
+            id=new_id(),
+            asked=self._asked(),
+            head=self._head,
+            table_id=manifest.table_id,
+            measures=manifest.measures,
+            sealed=manifest.sealed,
+            secret=manifest.secret,
+            steps=(),
         )
 
-    def _commit(self, manifest: Manifest, added: list[Segment], cells: Cells) -> Opened:
+    def _commit(self, manifest: Manifest, draft: PutDraft, cells: Cells) -> Opened:
         """Show everything that was added, at once."""
         vault, folder = Vault(self._key, manifest.table_id), self._tables.folder(manifest.table)
-        event = Event(version=manifest.version, at=now(), what=self._what, rows=sum(each.rows for each in added))
+        event = Event(version=manifest.version, at=now(), what=self._what, rows=draft.rows)
         opened = self._tables.commit(
             manifest.model_copy(
                 update={
-                    "segments": (*manifest.segments, *added),
+                    "segments": (*manifest.segments, *draft.segments),
                     "cells": self._tables.seal(folder, vault, "cells", cells.dump()),
                     "history": (*manifest.history, event),
                 }
@@ -198,7 +213,9 @@ class Putting:
             self._head,
         )
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
-            self._drafts.delete()
+            self._drafts.delete(draft)
+        else:
+            self._drafts.finish(draft)
         return opened
 
     def _asked(self) -> str:
@@ -209,13 +226,13 @@ class Putting:
         return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
 
 
-def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:
-    """Whether the next rows are those of segments of `added` rows, by their digests."""
-    for rows, digest in zip(added, digests, strict=True):
-        found = slices.next(rows, sys.maxsize)
-        if found is None or found.rows != rows or digest_of(slices.table(found)) != digest:
+def are_those(slices: Slices, steps: Sequence[Step], advance: Callable[[int], None]) -> bool:
+    """Whether the next rows are those of the segments of `steps`, by their digests."""
+    for step in steps:
+        found = slices.next(step.rows, sys.maxsize)
+        if found is None or found.rows != step.rows or digest_of(slices.table(found)) != step.digest:
             return False
-        advance(rows)
+        advance(step.rows)
     return True
 
 
@@ -225,11 +242,12 @@ def _begun(
     """Segment after segment of what is left of the rows. Raises InputError for more cells than a table may have."""
     for piece in pieces:
         table = slices.table(piece)
-        digest = digest_of(table)
+        digest, before = digest_of(table), list(cells.keys)
         begun = writer.begin(table, manifest, cells)
         if len(cells) > MOST_CELLS:
             raise too_many_cells(manifest.by)
-        yield _Next(begun, digest, cells.copy())
+        fresh = [(at, key) for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key]
+        yield _Next(begun, digest, tuple(fresh))
 
 
 @contextlib.contextmanager
