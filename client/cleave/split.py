@@ -145,20 +145,12 @@ class Halves:
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
         relation = self._table.relation
-        asked = {sql: f"SELECT count({expression}) FROM {relation}" for sql, expression in expressions.items()}
+        asked = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         asked |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        for sql, statement in asked.items():
-            try:
-                self._table.connection.execute(statement).fetchall()
-            except duckdb.InterruptException:
-                raise
-            except duckdb.Error as error:
-                return InputError(
-                    f"{sql} cannot be computed in some row ({type(error).__name__})",
-                    hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
-                )
-        return InputError(f"the query cannot be computed on this table ({kind})")
+        return blame(self._table.connection, asked) or InputError(
+            f"the query cannot be computed on this table ({kind})"
+        )
 
     @property
     def asks_plain(self) -> bool:
@@ -297,7 +289,29 @@ def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], or
     return Values(plain[0] if len(plain) == 1 else np.stack([word.view(np.uint64) for word in plain]), valid)
 
 
+def computing(expression: str, relation: str) -> str:
+    """SQL that computes `expression` in every row. DuckDB counts what cannot be NULL without computing it."""
+    return f"SELECT max(hash({expression})) FROM {relation}"
+
+
+def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> InputError | None:
+    """The error that names the first expression whose statement DuckDB cannot compute; None where it computes all."""
+    for sql, statement in statements.items():
+        try:
+            connection.execute(statement).fetchall()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            return InputError(
+                f"{sql} cannot be computed in some row ({type(error).__name__})",
+                hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
+            )
+    return None
+
+
 _INT64, _UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
+_IN_DOUBLES = range(-(1 << 50), (1 << 50) + 1)  # a quotient and a product of these are off by less than a half together
+_MOST_DECIMALS = 22  # of which 10^n is a double
 
 
 def _fetchable(argument: Argument) -> tuple[str, ...]:
@@ -309,14 +323,28 @@ def _fetchable(argument: Argument) -> tuple[str, ...]:
         return (f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END",)
     if argument.decimals is None:
         return (f"CAST(({argument.sql}) AS DOUBLE)",)
-    digits = f"({argument.sql})"
-    if argument.decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
-        digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
+    whole, type_ = units(argument)
+    if type_ in ("BIGINT", "UBIGINT"):
+        return (whole,)
+    half = "UBIGINT" if type_ == "UHUGEINT" else "BIGINT"
+    return (f"CAST({whole} & {(1 << 64) - 1} AS UBIGINT)", f"CAST({whole} >> 64 AS {half})")
+
+
+def units(argument: Argument) -> tuple[str, str]:
+    """SQL of an exact argument in units of its last decimal, and its type: BIGINT, UBIGINT, HUGEINT or UHUGEINT.
+
+    A value within the argument's bounds is exact. One beyond them stays beyond them, or cannot be computed.
+    """
     lower, upper = argument.domain.lower, argument.domain.upper
+    digits, decimals = f"({argument.sql})", argument.decimals or 0
+    if decimals and lower in _IN_DOUBLES and upper in _IN_DOUBLES and decimals <= _MOST_DECIMALS:
+        return f"CAST(CAST({digits} AS DOUBLE) * 1e{decimals} AS BIGINT)", "BIGINT"
+    if decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
+        digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
     if lower in _INT64 and upper in _INT64:
-        return (f"CAST({digits} AS BIGINT)",)
-    if lower in _UINT64 and upper in _UINT64:
-        return (f"CAST({digits} AS UBIGINT)",)
-    wide = f"CAST({digits} AS {'UHUGEINT' if argument.type == 'UHUGEINT' else 'HUGEINT'})"
-    half = "UBIGINT" if argument.type == "UHUGEINT" else "BIGINT"
-    return (f"CAST({wide} & {(1 << 64) - 1} AS UBIGINT)", f"CAST({wide} >> 64 AS {half})")
+        type_ = "BIGINT"
+    elif lower in _UINT64 and upper in _UINT64:
+        type_ = "UBIGINT"
+    else:
+        type_ = "UHUGEINT" if argument.type == "UHUGEINT" else "HUGEINT"
+    return f"CAST({digits} AS {type_})", type_

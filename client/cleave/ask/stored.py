@@ -286,7 +286,7 @@ class StoredSource(Source):
             progress=question.progress,
             cells=fetch.cells,
             deadline=question.deadline,
-            into=beside.beside(fetch.name, fetch.stored.schema.only(fetch.columns)) if beside else None,
+            into=beside.join(fetch.name, fetch.stored.schema.only(fetch.columns)) if beside else None,
         )
 
     @contextlib.contextmanager

@@ -54,7 +54,7 @@ def stored_sums(
         rows = _grouped(fetch, plan, question, seen) if fetch else None
     with question.clock.stage("ask"):
         scanned = ask_scan(plan) if ask_scan and plan.scans else None
-        responses, totals = ([scanned.response], {}) if scanned else _asked(stored, plan, ask_plain)
+        responses, totals = (scanned.responses, {}) if scanned else _asked(stored, plan, ask_plain)
     if selection and rows:
         same = places_of(plan.key_types, selection.keys, rows.keys) == list(range(len(rows.keys)))
         if not same or selection.counts != rows.counts:
@@ -106,11 +106,8 @@ def checks_of(stored: Stored) -> dict[str, str]:
 
 def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sums]:
     """A scan's sums by argument, in the order of `groups`. Raises CheckFailed where they are not of these groups."""
-    told: list[Texts] = [()]
-    if plan.keys:
-        told = list(zip(*(column.values for column in scanned.response.keys), strict=True))
-    places = places_of(plan.key_types, groups.keys, told)
-    if sorted(places) != list(range(len(told))):
+    places = places_of(plan.key_types, groups.keys, scanned.keys)
+    if sorted(places) != list(range(len(scanned.keys))):
         raise CheckFailed("plain groups", "the groups that were scanned are not those of the answer")
     return [{part: [entries[place] for place in places] for part, entries in each.items()} for each in scanned.sums]
 

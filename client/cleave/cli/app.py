@@ -139,6 +139,10 @@ def query(
     raw: Annotated[
         bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="A line on stderr for each request: path, bytes, seconds, waits; no values."),
+    ] = False,
 ) -> None:
     """Answer a question through both services.
 
@@ -150,6 +154,7 @@ def query(
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     if stop_job and job is None:
         raise typer.BadParameter("--stop-job: name the state machine with --job")
+    console.show_requests(shown=verbose)
     started = time.perf_counter()
     settings: Settings = ctx.obj
     asked = read_question(words, sql_file, op, asking)
