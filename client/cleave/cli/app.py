@@ -30,7 +30,9 @@ from cleave.cli.options import (
     Functions,
     InsecureHttp,
     JobMachine,
+    MemoryLimit,
     MinGroup,
+    NoCache,
     NoScan,
     Pad,
     Region,
@@ -123,6 +125,8 @@ def plan(
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
     fetch_limit: FetchLimit = "1GB",
+    memory: MemoryLimit = None,
+    no_cache: NoCache = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -151,6 +155,8 @@ def plan(
         planner=planner,
         scan=not no_scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=not no_cache,
     ) as session:
         plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
@@ -171,6 +177,8 @@ def query(
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
     fetch_limit: FetchLimit = "1GB",
+    memory: MemoryLimit = None,
+    no_cache: NoCache = False,
     job: JobMachine = None,
     stop_job: StopJob = False,
     key: KeyPath = DEFAULT_KEY,
@@ -229,6 +237,8 @@ def query(
         planner=settings.planner,
         scan=not no_scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=not no_cache,
         machine=job,
     ) as session:
         sql = asked.question(session.schema, session.name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-_ROWS = 2048
+BATCH_ROWS = 2048
 _BYTES = 32 << 20  # handed on together, as are
 _MOST_TOGETHER = 64  # vectors: DuckDB takes more than 122,880 rows at half the price of fewer
 
@@ -42,19 +42,19 @@ class Batch:
         ).__arrow_c_stream__()
 
 
-def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
+def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BATCH_ROWS) -> Iterator[Batch]:
     """The rows of a SELECT, in order; nothing but a few batches is held at any time.
 
     Raises duckdb.Error, or nanoarrow's error with DuckDB's message: both may quote values.
     """
-    stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql)))
+    stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql), together))
     schema = stream.get_schema()
     held: list[CArray] = []
     rows = size = 0
     for array in stream:
         held.append(array)
         rows += array.length
-        size += _bytes(array.view())
+        size += bytes_of(array.view())
         if size >= _BYTES or len(held) >= _MOST_TOGETHER:
             yield Batch(schema, held, rows, size)
             held, rows, size = [], 0, 0
@@ -62,14 +62,15 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
         yield Batch(schema, held, rows, size)
 
 
-def _capsule(relation: Any) -> Any:
+def _capsule(relation: Any, rows: int) -> Any:
     """The relation's stream. That its batches can be made small is not part of DuckDB's public interface: `tests` see
     to it that the pinned release does it, and with another one memory is bounded by 131,072 rows.
     """
     submit = getattr(relation, "_submit", None)
-    return relation if submit is None else submit("stream", _ROWS).arrow_capsule()
+    return relation if submit is None else submit("stream", rows).arrow_capsule()
 
 
-def _bytes(view: Any) -> int:
+def bytes_of(view: Any) -> int:
+    """Bytes of an array's buffers, its children's included."""
     own = sum(int(view.buffer(place).size_bytes) for place in range(view.n_buffers))
-    return own + sum(_bytes(child) for child in view.children)
+    return own + sum(bytes_of(child) for child in view.children)
