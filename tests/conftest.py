@@ -10,15 +10,19 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
+from cleave.ckks import key_file as key_files
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.params import DEFAULT_PROFILE
+from tests.functional.serving import served
 
 # A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
 for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -73,9 +77,39 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> None:
+    """What a test writes need not outlive the machine's power. Who looks at fsync gives `os` one of its own."""
+    os.fsync = lambda _: None
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What this machine was calibrated to is not what tests estimate with."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def derived_once() -> Iterator[None]:
+    """Argon2id at its full cost (0.3 s), in this process once for each passphrase, salt and cost of the session."""
+
+    @cache
+    def derived(passphrase: bytes, **settings: Any) -> bytes:
+        return Argon2id(**settings).derive(passphrase)
+
+    class Once:
+        def __init__(self, **settings: Any) -> None:
+            self.derive = partial(derived, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_files, "Argon2id", Once)
+        yield
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    """URL of a `cleave serve` in processes of its own, for tests that neither stop it nor look at its log."""
+    with served("--quiet") as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cleave.sql import sources as _sources
-
 if TYPE_CHECKING:
     from cleave.api.ask import UndecidedWarning, plan, query
     from cleave.api.connection import Connection, Cursor, connect
@@ -63,7 +61,6 @@ if TYPE_CHECKING:
         Undecided,
     )
 
-_sources.prefer()
 
 # DB-API 2.0 (PEP 249)
 apilevel = "2.0"

@@ -1,3 +1,4 @@
+from tests.cli.prepared import prepared
 from tests.cli.runner import cli
 
-__all__ = ["cli"]
+__all__ = ["cli", "prepared"]

@@ -23,8 +23,8 @@ class Cli:
     served: list[tuple[Any, ...]] = field(default_factory=list)
 
     def run(self, *arguments: object, typed: str | None = None) -> Result:
-        app = create_cli(self.embedded, self._serve)
         words = [str(argument) for argument in arguments]
+        app = create_cli(self.embedded, self._serve, words=words)
         return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
 
     def fails(self, code: int, *arguments: object) -> str:

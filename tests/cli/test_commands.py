@@ -191,7 +191,6 @@ def test_help_imports_nothing_heavy() -> None:
         "fastapi",
         "httpx",
         "botocore",
-        "sqlglot",
         "numpy",
         "pydantic",
         "rich",

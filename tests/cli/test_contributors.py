@@ -6,11 +6,13 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cleave.ckks.public_key import read_public_key
+from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
 
@@ -23,9 +25,10 @@ BLOCKS = re.findall(r"^```(text|console) (\S+)\n(.*?)^```$", PAGE, re.MULTILINE 
 class Parties:
     """Folders of the parties, each with what only that party has."""
 
-    def __init__(self, cli: Cli, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cli = cli
-        self.root = root
+        self.prepared = prepared
+        self.root = prepared.root
         self.fingerprint = ""  # of the owner's key, once it is exported
         self._monkeypatch = monkeypatch
 
@@ -50,8 +53,12 @@ class Parties:
             words[words.index("$FINGERPRINT")] = read_public_key(self.root / "west/west.pub.json").fingerprint
         return words
 
-    def play(self, until: str | None = None, store: str = "../store") -> None:
-        """The page's blocks in order, as far as the command that begins with `until`."""
+    def play(self, until: str | None = None) -> None:
+        """The page's blocks in order, as far as the command that begins with `until`; once, and then copied."""
+        self.fingerprint = self.prepared.bring(f"until {until}", lambda: self.follow(until))
+
+    def follow(self, until: str | None = None, store: str = "../store") -> str:
+        """The same at each call. Returns the fingerprint of the owner's key."""
         for kind, where, text in BLOCKS:
             if kind == "text":
                 (self.root / where).parent.mkdir(exist_ok=True)
@@ -60,15 +67,18 @@ class Parties:
             for part in text.removeprefix("$ ").split("\n$ "):
                 line, _, shown = part.partition("\n")
                 if until is not None and line.startswith(until):
-                    return
+                    return self.fingerprint
                 printed = self.run(where, line.replace("../store", store).replace("$FINGERPRINT", self.fingerprint))
                 if shown:
                     assert printed.strip() == shown.strip(), line
+        return self.fingerprint
 
 
 @pytest.fixture
-def parties(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parties:
-    return Parties(cli, tmp_path, monkeypatch)
+def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
+    with prepared.used():
+        yield Parties(cli, prepared, monkeypatch)
+        monkeypatch.undo()  # out of the folder
 
 
 WEST = "--store ../store --key key.json"
@@ -201,7 +211,7 @@ def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
         "AWS_REGION": "us-east-1",
     }
     store = f"s3://{BUCKET}/shared/sensitive,s3://{BUCKET}/shared/plain"
-    parties.play(store=store)
+    parties.follow(store=store)
     parties.run("west", "cleave key new --key new.json --no-passphrase")
     parties.run("west", f"cleave key rotate stays --new-key new.json --key key.json --store {store}")
     assert "14 rows" in parties.run("west", f"cleave show stays --key new.json --store {store}")

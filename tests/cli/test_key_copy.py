@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cleave.ckks import key_file as files
 from cleave.ckks import key_format
 from cleave.ckks.key_file import create_key, describe_key, open_key
+from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 
 PASSPHRASE = "canary passphrase"
@@ -33,8 +35,16 @@ class Machines:
         self.cli = cli
         self.root = root
         self.rows = root / "t.csv"
+
+    def make(self) -> None:
+        """A table of two versions, the first of them in another folder too, and a key with its copy."""
         self.rows.write_text("ward,age\na,1\nb,2\n")
         self.rows.with_suffix(".schema.toml").write_text(SCHEMA)
+        create_key(self.root / "key.json", PASSPHRASE.encode())
+        self.run("first", "put", self.rows, "--table", "t", "--by", "ward")
+        shutil.copytree(self.root / "store", self.root / "old")
+        self.run("first", "put", self.rows, "--table", "t", "--append", "--again")
+        self.run("first", "key", "copy", "-o", self.root / "copy.json")
 
     def at(self, machine: str) -> Cli:
         self.cli.environment["XDG_STATE_HOME"] = str(self.root / machine)
@@ -54,17 +64,14 @@ class Machines:
 
 
 @pytest.fixture
-def machines(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+def machines(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     for module in (files, key_format):
         monkeypatch.setattr(module, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
     cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
-    create_key(tmp_path / "key.json", PASSPHRASE.encode())
-    found = Machines(cli, tmp_path)
-    found.run("first", "put", found.rows, "--table", "t", "--by", "ward")
-    shutil.copytree(tmp_path / "store", tmp_path / "old")
-    found.run("first", "put", found.rows, "--table", "t", "--append", "--again")
-    found.run("first", "key", "copy", "-o", tmp_path / "copy.json")
-    return found
+    with prepared.used() as root:
+        found = Machines(cli, root)
+        prepared.bring("a copy", found.make)
+        yield found
 
 
 def test_an_older_store_is_refused_where_it_was_never_seen(machines: Machines) -> None:

@@ -20,7 +20,6 @@ import pytest
 from cleave.transport.base import Transport
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 from tests.cli.runner import Cli
-from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -197,9 +196,8 @@ def test_an_operation_instead_of_sql(ready: Cli, table: Path) -> None:
     assert answer["rows"][0][0] == int(oracle("SELECT sum(age) FROM patients")[0][0])
 
 
-def test_one_question_over_http(ready: Cli, table: Path) -> None:
-    with served("--quiet") as (url, _):
-        result = ready.run("query", table, QUESTION, "--json", "--endpoint", url)
+def test_one_question_over_http(ready: Cli, table: Path, service: str) -> None:
+    result = ready.run("query", table, QUESTION, "--json", "--endpoint", service)
     assert result.exit_code == 0, result.output
     assert [row[:3] for row in json.loads(result.stdout, parse_float=Decimal)["rows"]] == [
         list(row[:3]) for row in oracle(QUESTION)

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,23 +51,13 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(tmp_path_factory: pytest.TempPathFactory, service: str) -> Shell:
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "tests" / "samples", folder / "tests" / "samples")
     shutil.copy(ROOT / "tests" / "samples" / "patients.csv", folder)
-    server = subprocess.Popen(
-        [str(Path(sys.executable).with_name("cleave")), "serve", "--port", "0"], stderr=subprocess.PIPE, text=True
-    )
-    assert server.stderr is not None
-    try:
-        port = server.stderr.readline().strip().rsplit(":", 1)[1]
-        one = Shell(folder, port)
-        one.run("cleave key new --key key.json && mkdir -p .config/cleave && cp key.json .config/cleave/")
-        yield one
-    finally:
-        server.terminate()
-        server.stderr.close()
-        server.wait(120)
+    one = Shell(folder, service.rpartition(":")[2])
+    one.run("cleave key new --key key.json && mkdir -p .config/cleave && cp key.json .config/cleave/")
+    return one
 
 
 def blocks(language: str) -> list[str]:

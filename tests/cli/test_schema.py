@@ -83,6 +83,7 @@ def test_names_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("answer", "options", "written"), [("y", [], True), ("", [], False), (None, ["--yes"], True)])
+@pytest.mark.sampled(3)
 def test_on_a_terminal_it_asks_first(csv: Path, answer: str | None, options: list[str], written: bool) -> None:
     main, side = pty.openpty()
     command = [sys.executable, "-c", "from cleave.local.main import main; main()", "schema", str(csv), *options]

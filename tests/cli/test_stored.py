@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cleave
 from cleave.ckks.key_file import create_key
+from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
 
 __all__ = ["s3_endpoint"]
-SAMPLE = Path(__file__).parents[1] / "samples"
+SAMPLES = Path(__file__).parents[1] / "samples"
 SQL = "SELECT ward, COUNT(*), SUM(bill) FROM trial GROUP BY ward ORDER BY ward LIMIT 1"
 
 
 class Place:
-    def __init__(self, cli: Cli, root: Path, key: Path) -> None:
+    def __init__(self, cli: Cli, prepared: Prepared, key: Path) -> None:
         self.cli = cli
-        self.root = root
+        self.prepared = prepared
+        self.root = root = prepared.root
         self.key = key
         self.store = f"{root / 's'},{root / 'p'}"
         for name in ("patients.csv", "patients.schema.toml"):
-            shutil.copy(SAMPLE / name, root)
+            shutil.copy(SAMPLES / name, root)
 
     def words(self, *words: object) -> list[object]:
         return [*words, "--store", self.store, "--key", self.key]
@@ -38,15 +41,20 @@ class Place:
     def put(self, *words: object) -> str:
         return self.run("put", self.root / "patients.csv", "--table", "trial", *words)
 
+    def stored(self) -> None:
+        """The table by ward, put once for all tests."""
+        self.prepared.bring("by ward", lambda: self.put("--by", "ward"))
+
 
 @pytest.fixture
-def place(cli: Cli, tmp_path: Path, key_file: Path) -> Place:
-    cli.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
-    return Place(cli, tmp_path, key_file)
+def place(cli: Cli, prepared: Prepared, key_file: Path) -> Iterator[Place]:
+    with prepared.used() as root:
+        cli.environment["XDG_STATE_HOME"] = str(root / "state")
+        yield Place(cli, prepared, key_file)
 
 
 def test_put_ask_pull_and_drop(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     assert "trial" in place.run("ls")
     shown = place.run("show", "trial")
     assert "600 rows" in shown
@@ -70,7 +78,7 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
 
 
 def test_plan_tells_the_way(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     cells = json.loads(place.run("plan", "trial", SQL, "--cloud-only", "--json"))
     rows = json.loads(place.run("plan", "trial", "SELECT MEDIAN(age) FROM trial", "--json"))
     assert cells["local"] == []
@@ -79,7 +87,7 @@ def test_plan_tells_the_way(place: Place) -> None:
 
 
 def test_a_derived_column_is_used(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     question = "SELECT SUM(bill * age) FROM trial"
     before = place.run("query", "trial", question)
     assert "local" in before
@@ -92,7 +100,7 @@ def test_a_derived_column_is_used(place: Place) -> None:
 
 
 def test_append_and_replace(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     place.put("--append")
     assert "1,200 rows" in place.run("show", "trial")
     assert "is there already" in place.cli.fails(
@@ -103,7 +111,7 @@ def test_append_and_replace(place: Place) -> None:
 
 
 def test_verify_names_what_is_damaged(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     assert "as they were written" in place.run("verify", "trial")
     largest = max((place.root / "s").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     content = bytearray(largest.read_bytes())
@@ -120,7 +128,7 @@ def test_verify_names_what_is_damaged(place: Place) -> None:
 
 
 def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
-    place.put("--by", "ward")
+    place.stored()
     assert "no table 'other'" in place.cli.fails(3, *place.words("query", "other", "SELECT 1 FROM other"))
     refused = place.cli.fails(
         4, *place.words("query", "trial", "SELECT SUM(age) FROM trial WHERE admitted > '2024'", "--cloud-only")
@@ -153,7 +161,7 @@ def test_a_key_that_is_missing_is_told_with_the_command_that_makes_it(place: Pla
 
 
 def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     (head,) = (place.root / "s").rglob("head")
     head.write_text(json.dumps({"cleave_table": 1, "key_id": "0" * 32, "mark": "0" * 64}))
     for words in (("query", "trial", SQL), ("show", "trial"), ("put", place.root / "patients.csv", "--table", "trial")):
@@ -164,7 +172,7 @@ def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:
 
 
 def test_an_older_store_is_not_believed(place: Place) -> None:
-    place.put("--by", "ward")
+    place.stored()
     shutil.copytree(place.root / "s", place.root / "old")
     place.put("--append")
     shutil.rmtree(place.root / "s")
@@ -172,6 +180,7 @@ def test_an_older_store_is_not_believed(place: Place) -> None:
     assert "version 1" in place.cli.fails(7, *place.words("query", "trial", SQL))
 
 
+@pytest.mark.slow
 def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
     place.cli.environment |= {
         "AWS_ENDPOINT_URL": s3_endpoint,
@@ -188,7 +197,7 @@ def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
 
 
 def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.put("--by", "ward")
+    place.stored()
     monkeypatch.setenv("XDG_STATE_HOME", str(place.cli.environment["XDG_STATE_HOME"]))
     answer = cleave.query("trial", SQL, store=place.store, key=place.key, cloud_only=True)
     assert str(answer.rows[0][2]) == "265000.66"

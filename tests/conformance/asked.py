@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import sqlglot
-from sqlglot import exp
 
-from cleave.sql.dialect import FaithfulDuckDB
+from cleave.sql import nodes
+from cleave.sql.read import Reader, Tree, tree_of
+from cleave.sql.write import write
+from cleave_shared.errors import QueryRefused
 from tests.deviations import PAIRS, SINGLES
 
 Values = list[tuple[Any, ...]]
@@ -58,19 +59,20 @@ class Expected:
 
 def bare_calls(sql: str) -> list[Call | None]:
     """What each select item calls, None where it is more or less than one call of an aggregate over columns."""
-    select = sqlglot.parse_one(sql, read=FaithfulDuckDB)
-    return [_call(item.unalias()) for item in select.expressions] if isinstance(select, exp.Select) else []
+    select = tree_of(sql)["statements"][0]["node"]
+    return [_call(sql, item) for item in select["select_list"]] if select["type"] == "SELECT_NODE" else []
 
 
-def _call(node: exp.Expression) -> Call | None:
-    condition = None
-    if isinstance(node, exp.Filter):
-        condition, node = node.expression.this.sql(FaithfulDuckDB), node.this
-    if not isinstance(node, exp.Anonymous) or node.name.lower() not in SUMS.keys() | STATISTICS.keys():
+def _call(sql: str, item: Tree) -> Call | None:
+    try:
+        node = Reader(sql).node(item)
+    except QueryRefused:
         return None
-    if any(each.find(exp.Star) for each in node.expressions):
+    if not isinstance(node, nodes.Call) or node.name not in SUMS.keys() | STATISTICS.keys() or not node.arguments:
         return None
-    return Call(node.name.lower(), tuple(each.sql(FaithfulDuckDB) for each in node.expressions), condition)
+    if node.distinct or node.order:
+        return None
+    return Call(node.name, tuple(map(write, node.arguments)), write(node.filter) if node.filter else None)
 
 
 def is_ordered(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
@@ -88,11 +90,11 @@ def expect(connection: duckdb.DuckDBPyConnection, sql: str, calls: list[Call]) -
     rows = _rows(connection, sql, types)
     inside: list[list[Values]] = []
     if calls:
-        select = sqlglot.parse_one(sql, read=FaithfulDuckDB)
-        assert isinstance(select, exp.Select)
-        lists = [sqlglot.parse_one(call.values, read=FaithfulDuckDB) for call in calls]
-        select.set("expressions", [*select.expressions, *lists])
-        fetched = connection.execute(select.sql(FaithfulDuckDB)).fetchall()
+        tree = tree_of(sql)
+        lists = tree_of(f"SELECT {', '.join(call.values for call in calls)}")
+        tree["statements"][0]["node"]["select_list"] += lists["statements"][0]["node"]["select_list"]
+        (text,) = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()[0]
+        fetched = connection.execute(text).fetchall()
         assert len(fetched) == len(rows)
         inside = [[[tuple(each) for each in values or ()] for values in row[len(types) :]] for row in fetched]
     return Expected([row[0] for row in described], types, rows, inside)

@@ -22,7 +22,7 @@ def outcome(printed_figures: list[str]) -> Iterator[bombs.Outcome]:
     yield (found := bombs.Outcome())
     if found.ended:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(limits, "PLAIN_SECONDS", 0.5)
+            patch.setattr(limits, "PLAIN_SECONDS", 0.3)
             printed_figures.append(str(found))
 
 
@@ -35,7 +35,7 @@ def test_there_are_enough() -> None:
 @pytest.mark.parametrize("bomb", bombs.BOMBS, ids=lambda bomb: bomb["name"])
 @pytest.mark.sampled(5)
 def test_bomb(bomb: dict[str, str], table: bytes, outcome: bombs.Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome.ended.append(bombs.tried(bomb, table))
     assert outcome.ended[-1].fault is None

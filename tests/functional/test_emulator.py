@@ -44,6 +44,10 @@ def plain() -> Iterator[Function]:
 def test_one_warm_process_answers_event_after_event(
     sensitive: Function, plain: Function, key: SecretKey, events: dict[str, Event]
 ) -> None:
+    for function in (sensitive, plain):
+        if function.process is None:
+            function.invoke(events["plain-not-json"].event)
+    starts = sensitive.starts, plain.starts
     for _ in range(2):
         for name, case in events.items():
             function = sensitive if name.startswith("sensitive") else plain
@@ -53,7 +57,7 @@ def test_one_warm_process_answers_event_after_event(
                 assert decrypt_totals(key, reply) == {ward: sum(ages) for ward, ages in TABLE.items()}
             if name == "plain-operation":
                 assert json.loads(reply["body"])["result"] == {"age": [54.0, 80.0]}
-    assert (sensitive.starts, plain.starts) == (1, 1)
+    assert (sensitive.starts - starts[0], plain.starts - starts[1]) == (0, 0)
 
 
 def test_a_cold_start_answers_like_a_warm_process(plain: Function, events: dict[str, Event]) -> None:
@@ -87,18 +91,20 @@ def test_what_lambda_itself_refuses_never_reaches_the_function(sensitive: Functi
         sensitive.invoke(rest_event(MOMENTS, b" " * 4_720_000, wire.FRAMES_TYPE))
 
 
-def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(events: dict[str, Event]) -> None:
+def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(
+    plain: Function, events: dict[str, Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     event = events["plain-operation"].event
-    with Function(PLAIN) as function:
-        function.invoke(event)
-        assert function.process is not None
-        function.process.send_signal(signal.SIGSTOP)
-        function.seconds = 0.3
-        with pytest.raises(FunctionError, match="Timedout"):
-            function.invoke(event)
-        function.seconds = 29.0
-        assert function.invoke(event)["statusCode"] == 200
-        assert function.starts == 2
+    plain.invoke(event)
+    assert plain.process is not None
+    starts = plain.starts
+    plain.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(plain, "seconds", 0.3)
+    with pytest.raises(FunctionError, match="Timedout"):
+        plain.invoke(event)
+    monkeypatch.undo()
+    assert plain.invoke(event)["statusCode"] == 200
+    assert plain.starts == starts + 1
 
 
 def test_the_fork_server_of_the_plain_service_is_forked_at_init(plain: Function, events: dict[str, Event]) -> None:

@@ -32,7 +32,6 @@ from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF
-from tests.functional.serving import served
 from tests.security.ways import Record, recorded
 
 ROWS = 700
@@ -127,19 +126,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         oracle.close()
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served("--quiet") as (base, _):
-        yield base
+PATHS = ("embedded", "served", "lambda")
 
 
-@pytest.fixture(params=["embedded", "served", "lambda"])
+@pytest.fixture(params=PATHS)
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
     transport: Transport
     if request.param == "embedded":
         transport = embedded_services()
     elif request.param == "served":
-        transport = connect_http(read_endpoints(request.getfixturevalue("url"), insecure_http=False))
+        transport = connect_http(read_endpoints(request.getfixturevalue("service"), insecure_http=False))
     else:
         transport = recorded("lambda", Record(), "")()
     yield transport
@@ -249,7 +245,12 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    ("transport", "name"),
+    [(PATHS[(number + turn) % 3], name) for number, name in enumerate(QUESTIONS) for turn in range(3)],
+    indirect=["transport"],
+)
+@pytest.mark.sampled(3)  # each question through one of the three paths in turn
 def test_every_question_through_every_path(world: World, key: SecretKey, transport: Transport, name: str) -> None:
     compare(ask(world, key, transport, QUESTIONS[name]), world.oracles[ROWS], QUESTIONS[name])
 
@@ -278,6 +279,7 @@ IN_PARTS = [
 
 
 @pytest.mark.parametrize("sql", IN_PARTS, ids=["whole", "keys", "nothing", "where"])
+@pytest.mark.sampled(3)
 def test_several_requests_to_each_service(
     world: World, key: SecretKey, transport: Transport, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:

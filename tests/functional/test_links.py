@@ -205,7 +205,7 @@ def test_a_slow_store_is_left_at_the_deadline(
     store: Callable[[Line | bytes], Store], monkeypatch: pytest.MonkeyPatch, drip: bytes
 ) -> None:
     """Also one that sends a byte now and then, in the head of its answer as in the body."""
-    monkeypatch.setattr(limits, "LINK_SECONDS", 0.6)
+    monkeypatch.setattr(limits, "LINK_SECONDS", 0.2)
 
     def slow(line: socket.socket, _: bytes) -> None:
         line.sendall(drip)

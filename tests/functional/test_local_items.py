@@ -154,6 +154,7 @@ L, E, K, P = "local", "encrypted", "key", "plain"
         ("SELECT ANY_VALUE(PG_TYPEOF(bed)), SUM(age) FROM t", (L, E)),
     ],
 )
+@pytest.mark.sampled(2)
 def test_is_duckdbs_answer_item_by_item(table: Table, key: SecretKey, sql: str, sources: tuple[str, ...]) -> None:
     result, _ = answer(table, sql, key)
     assert tuple(output.source for output in result.result.columns) == sources
@@ -176,6 +177,7 @@ def test_is_duckdbs_answer_item_by_item(table: Table, key: SecretKey, sql: str, 
         ("SELECT name, SUM(age){} FROM t GROUP BY name", ", MAX(bed)"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_what_is_computed_here_changes_nothing_that_is_sent(
     table: Table, key: SecretKey, tmp_path: Path, sql: str, addition: str
 ) -> None:

@@ -17,7 +17,7 @@ from cleave_shared.errors import WireError
 from cleave_shared.stored import StoredPlainRequest
 from tests.functional.gateway import call
 
-ITEMS = 200_000
+ITEMS = 100_000
 SET = "0" * 32
 
 

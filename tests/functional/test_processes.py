@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from cleave.ckks.key_file import create_key
+from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, met
 from tests.functional.scripted import Reply, Scripted, scripted
-from tests.functional.serving import ROOT, SERVE, served
+from tests.functional.serving import ROOT
 
+__all__ = ["cli"]
 CLEAVE = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 PASSPHRASE = "canary horse battery"
 MARK = "CLEAVE_TEST_MARK"  # in the environment of a command and of all that it starts
-ROWS = 400_000  # 49 chunks of two lanes: encrypted by forked processes
+ROWS = 150_000  # 19 chunks of two lanes: encrypted by a forked process
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +37,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.with_suffix(".schema.toml").write_text(
         '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.pay]\nkind = "encrypted"\ntype = "DECIMAL(10,2)"\n'
     )
-    command = [*CLEAVE, "key", "new", "--no-passphrase", "--key", str(folder / "key.json")]
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    create_key(folder / "key.json", None)
     return path
 
 
 QUESTION = "SELECT ward, SUM(pay), VAR_SAMP(pay) FROM t GROUP BY ward"
+LONG = f"SELECT ward, {', '.join(f'VAR_SAMP(pay + {number})' for number in range(6))} FROM t GROUP BY ward"
 
 
-def query(table: Path, *options: str) -> list[str]:
-    return [*CLEAVE, "query", str(table), QUESTION, "--key", str(table.with_name("key.json")), *options]
+def query(table: Path, *options: str, sql: str = QUESTION) -> list[str]:
+    return [*CLEAVE, "query", str(table), sql, "--key", str(table.with_name("key.json")), *options]
 
 
 class Started:
@@ -128,10 +131,12 @@ KILLS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT]
 
 @pytest.mark.parametrize("number", KILLS)
 @pytest.mark.sampled(4)
-def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, start: type[Started]) -> None:
+def test_no_encryptor_outlives_its_query(
+    number: signal.Signals, table: Path, service: str, start: type[Started]
+) -> None:
     """A sensitive service that stalls holds the query while its encryptors wait, key in memory."""
-    with scripted(STALLED) as server, served("--quiet") as (plain, _):
-        asking = start(query(table, "--endpoint", f"{server.url},{plain}"))
+    with scripted(STALLED) as server:
+        asking = start(query(table, "--endpoint", f"{server.url},{service}"))
         asked_by(server)
         os.kill(asking.process.pid, number)
         asking.ends()
@@ -146,7 +151,7 @@ def test_no_encryptor_outlives_its_query(number: signal.Signals, table: Path, st
 def test_an_embedded_query_ends_with_all_its_processes(
     number: signal.Signals, table: Path, start: type[Started]
 ) -> None:
-    asking = start(query(table))
+    asking = start(query(table, sql=LONG))
     asking.wait_for(4)  # it, both services and what one of them or the client has at work
     os.kill(asking.process.pid, number)
     asking.ends()
@@ -156,6 +161,7 @@ def test_an_embedded_query_ends_with_all_its_processes(
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2])
+@pytest.mark.sampled(2)
 def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type[Started]) -> None:
     """While it still imports, and another process plans the question."""
     asking = start(query(table))
@@ -222,21 +228,9 @@ def test_a_program_for_credentials_that_hangs(
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "soon"])
-@pytest.mark.sampled(6)
-def test_time_outs_that_are_none(seconds: str, table: Path) -> None:
-    done = subprocess.run(query(table, "--timeout", seconds), capture_output=True, cwd=ROOT, timeout=HANGS, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.sampled(4)
-def test_no_listener_outlives_serve(number: signal.Signals, start: type[Started]) -> None:
-    serving = start(SERVE)
-    assert serving.process.stderr
-    line = serving.process.stderr.readline().decode()
-    assert line.startswith("listening on "), line
-    os.kill(serving.process.pid, number)
-    serving.ends()
+def test_time_outs_that_are_none(seconds: str, table: Path, cli: Cli) -> None:
+    done = cli.run(*query(table, "--timeout", seconds)[len(CLEAVE) :])
+    assert (done.exit_code, done.stdout) == (2, "")
 
 
 # --- what others on this machine can see
@@ -257,13 +251,7 @@ def test_no_core_dump_and_no_debugger(table: Path) -> None:
 def test_the_passphrase_leaves_the_environment_at_once(table: Path, start: type[Started]) -> None:
     """Also the block that /proc/PID/environ shows, and the environment that children inherit."""
     key = table.with_name("wrapped.json")
-    subprocess.run(
-        [*CLEAVE, "key", "new", "--key", str(key)],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        env={**os.environ, "CLEAVE_PASSPHRASE": PASSPHRASE},
-    )
+    create_key(key, PASSPHRASE.encode())
     with scripted(STALLED) as server:
         command = [*CLEAVE, "query", str(table), QUESTION, "--key", str(key), "--endpoint", server.url]
         asking = start(command, CLEAVE_PASSPHRASE=PASSPHRASE, CLEAVE_NEW_PASSPHRASE=PASSPHRASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import inspect
 import math
 import os
 import resource
@@ -27,7 +28,6 @@ import pytest
 import cleave
 from cleave.api import bars
 from cleave.cli import console
-from tests.functional.serving import served
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
@@ -274,9 +274,8 @@ def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatc
     assert os.environ["CLEAVE_PASSPHRASE"]  # the user's own: the command alone takes it away
 
 
-def test_services_elsewhere() -> None:
-    with served("--quiet") as (url, _):
-        assert cleave.query(PATIENTS, WARDS, endpoint=url).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
+def test_services_elsewhere(service: str) -> None:
+    assert cleave.query(PATIENTS, WARDS, endpoint=service).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
 
 
 def test_it_works_in_threads_beside_a_running_loop() -> None:
@@ -440,6 +439,25 @@ cleave.example  # E
 """
 
 
+def test_what_is_public_has_types() -> None:
+    public = [getattr(cleave, name) for name in cleave.__all__]
+    functions = [each for each in public if inspect.isfunction(each)]
+    functions += [
+        each for kind in public if isinstance(kind, type) for name, each in vars(kind).items() if is_public(name, each)
+    ]
+    assert len(functions) > 30
+    for each in functions:
+        signature = inspect.signature(each)
+        given = [parameter for name, parameter in signature.parameters.items() if name != "self"]
+        assert all(parameter.annotation is not parameter.empty for parameter in given), each
+        assert signature.return_annotation is not signature.empty, each
+
+
+def is_public(name: str, member: object) -> bool:
+    return inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith("cleave")
+
+
+@pytest.mark.slow
 def test_a_users_program_is_type_checked(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
     sample.write_text(SAMPLE)

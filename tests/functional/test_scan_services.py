@@ -152,10 +152,10 @@ def test_a_filter_is_one_expression(store: Store, objects: list[bytes], harm: di
 def test_row_sets_that_are_too_large_go_through_the_store(
     store: Store, objects: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cleave_shared.limits.MAX_BODY_BYTES", 8_000)
-    assert select(store, objects, filters=["n = 1"] * 300)[1].status_code == 413
+    monkeypatch.setattr("cleave_shared.limits.MAX_BODY_BYTES", 3_000)
+    assert select(store, objects, filters=["n = 1"] * 100)[1].status_code == 413
     result = store.result()
-    _, answer = select(store, objects, filters=["n = 1"] * 300, result=result)
+    _, answer = select(store, objects, filters=["n = 1"] * 100, result=result)
     found = wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE)
     assert (found.numbers, found.filters, found.counts) == ([], [], [])
     content = (store.folder / result.removeprefix(store.base)).read_bytes()

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +28,13 @@ ENDLESS = {"version": wire.VERSION, "schema_hash": "0" * 32, "rows": 1, "keys": 
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served("--quiet") as (base, _):
-        yield base
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server with a host and an origin let in, whose folder for temporary files has a long name."""
+    folder = tmp_path_factory.mktemp("temporary") / ("long" * 30)
+    folder.mkdir()
+    options = ("--allow-host", "Given.internal", "--cors", "https://page.example")
+    with served("--quiet", *options, TMPDIR=str(folder)) as found:
+        yield found
 
 
 def port_is_free(url: str) -> bool:
@@ -37,17 +42,12 @@ def port_is_free(url: str) -> bool:
         return probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
 
-def test_a_folder_for_temporary_files_may_have_a_long_name(tmp_path: Path) -> None:
-    folder = tmp_path / ("long" * 30)
-    folder.mkdir()
-    with served("--quiet", TMPDIR=str(folder)) as (base, _):
-        assert httpx.get(f"{base}/plain/v1/health", trust_env=False, timeout=120).status_code == 200
+def test_a_folder_for_temporary_files_may_have_a_long_name(opened: tuple[str, subprocess.Popen[str]]) -> None:
+    assert httpx.get(f"{opened[0]}/plain/v1/health", trust_env=False, timeout=120).status_code == 200
 
 
-def test_each_half_has_its_process_and_not_the_others_library() -> None:
-    with served("--quiet") as (_, process):
-        halves = descendants(process.pid)
-        libraries = [loaded(pid) for pid in halves]
+def test_each_half_has_its_process_and_not_the_others_library(opened: tuple[str, subprocess.Popen[str]]) -> None:
+    libraries = [loaded(pid) for pid in descendants(opened[1].pid)]
     assert sorted(libraries, key=sorted) == [{"duckdb"}, {"duckdb"}, {"sealapi"}]  # the plain half's fork server
 
 
@@ -58,9 +58,9 @@ def loaded(pid: int) -> set[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.sampled(4)
-def test_nothing_outlives_serve(number: signal.Signals) -> None:
-    """Not even while both halves and a child of one of them are at work."""
-    with served("--quiet") as (url, process):
+def test_nothing_outlives_serve(number: signal.Signals, tmp_path: Path) -> None:
+    """Not even while both halves and a child of one of them are at work; nor does a file."""
+    with served("--quiet", TMPDIR=str(tmp_path)) as (url, process):
         asking = threading.Thread(target=lambda: suppressed_post(f"{url}/v1/plain/aggregate", ENDLESS))
         asking.start()
         assert met(lambda: len(descendants(process.pid)) == 4)
@@ -72,6 +72,7 @@ def test_nothing_outlives_serve(number: signal.Signals) -> None:
         assert have_ended(process.pid, *started)
         assert port_is_free(url)
         asking.join(HANGS)
+    assert list(tmp_path.iterdir()) == []
 
 
 def suppressed_post(url: str, body: object) -> None:
@@ -114,14 +115,6 @@ def test_deaths_far_apart_are_no_crash_loop() -> None:
     assert deaths.too_many()
 
 
-def test_a_server_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
-    with served("--quiet", TMPDIR=str(tmp_path)) as (_, process):
-        started = descendants(process.pid)
-        process.kill()
-        assert have_ended(process.pid, *started)
-        assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -141,35 +134,32 @@ def test_a_server_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
         ("", 421),
     ],
 )
-def test_the_host_must_be_this_machine(url: str, host: str, status: int) -> None:
-    answer = httpx.get(f"{url}/v1/health", headers={"host": host}, trust_env=False, timeout=120)
+def test_the_host_must_be_this_machine(service: str, host: str, status: int) -> None:
+    answer = httpx.get(f"{service}/v1/health", headers={"host": host}, trust_env=False, timeout=120)
     assert answer.status_code == status
     if status != 200:
         assert "--allow-host" in answer.json()["hint"]
 
 
-def test_two_hosts_are_none(url: str) -> None:
+def test_two_hosts_are_none(service: str) -> None:
     """As HTTP/1.1 has it (RFC 9112, 3.2): 400, from the server itself."""
-    port = int(url.rpartition(":")[2])
+    port = int(service.rpartition(":")[2])
     for hosts in ("Host: localhost\r\nHost: evil.example\r\n", ""):
         with socket.create_connection(("127.0.0.1", port), 5) as connection:
             connection.sendall(f"GET /v1/health HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
             assert connection.recv(100).split()[1] in (b"400", b"421")
 
 
-def test_a_host_that_was_given_is_let_in() -> None:
-    with served("--quiet", "--allow-host", "Given.internal") as (base, _):
-        for host, status in (("given.internal:80", 200), ("localhost", 200), ("other.internal", 421)):
-            assert (
-                httpx.get(f"{base}/v1/health", headers={"host": host}, trust_env=False, timeout=120).status_code
-                == status
-            )
+def test_a_host_that_was_given_is_let_in(opened: tuple[str, subprocess.Popen[str]]) -> None:
+    for host, status in (("given.internal:80", 200), ("localhost", 200), ("other.internal", 421)):
+        answer = httpx.get(f"{opened[0]}/v1/health", headers={"host": host}, trust_env=False, timeout=120)
+        assert answer.status_code == status
 
 
-def test_no_cors_unless_asked_for(url: str) -> None:
+def test_no_cors_unless_asked_for(service: str) -> None:
     origin = {"origin": "https://page.example"}
     preflight = origin | {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=service, trust_env=False) as client:
         answers = [
             client.post("/v1/plain", json=SUM, headers=origin),
             client.options("/v1/plain", headers=preflight),
@@ -180,8 +170,8 @@ def test_no_cors_unless_asked_for(url: str) -> None:
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_cors_for_the_origins_that_were_named() -> None:
-    with served("--quiet", "--cors", "https://page.example") as (base, _), httpx.Client(base_url=base) as client:
+def test_cors_for_the_origins_that_were_named(opened: tuple[str, subprocess.Popen[str]]) -> None:
+    with httpx.Client(base_url=opened[0], trust_env=False, timeout=HANGS) as client:
         for origin, allowed in (("https://page.example", "https://page.example"), ("https://evil.example", None)):
             asked = {"origin": origin, "access-control-request-method": "POST"}
             preflight = client.options("/v1/plain", headers=asked)
@@ -191,8 +181,8 @@ def test_cors_for_the_origins_that_were_named() -> None:
             assert preflight.status_code == (200 if allowed else 400)
 
 
-def test_bodies_pass_whole_and_their_limits_hold(url: str) -> None:
-    with httpx.Client(base_url=url, trust_env=False, timeout=120) as client:
+def test_bodies_pass_whole_and_their_limits_hold(service: str) -> None:
+    with httpx.Client(base_url=service, trust_env=False, timeout=120) as client:
         many = {"data": {"x": list(range(300_000))}, "operation": "sum"}
         assert client.post("/v1/plain", json=many).json()["result"] == {"x": 299_999 * 150_000}
         large = json.dumps(many["data"]).encode() + b" " * limits.MAX_JSON_BYTES
@@ -203,15 +193,15 @@ def test_bodies_pass_whole_and_their_limits_hold(url: str) -> None:
         assert client.get("/plain/%2e%2e/v1/health").status_code == 404
 
 
-def test_a_caller_who_leaves_midway_costs_nothing(url: str) -> None:
-    port = int(url.rpartition(":")[2])
+def test_a_caller_who_leaves_midway_costs_nothing(service: str) -> None:
+    port = int(service.rpartition(":")[2])
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", port), 5) as connection:
             head = (
                 f"POST /v1/plain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\nContent-Type: {wire.JSON_TYPE}"
             )
             connection.sendall(f"{head}\r\n\r\n{{".encode())
-    assert httpx.post(f"{url}/v1/plain", json=SUM, trust_env=False, timeout=120).status_code == 200
+    assert httpx.post(f"{service}/v1/plain", json=SUM, trust_env=False, timeout=120).status_code == 200
 
 
 def test_the_switch_goes_by_whole_names() -> None:

@@ -39,21 +39,28 @@ class Echo:
         await send({"type": "http.response.body", "body": body})
 
 
-@pytest.fixture
-def echo() -> Echo:
-    return Echo()
-
-
-@pytest.fixture
-def port(echo: Echo) -> Iterator[int]:
+@pytest.fixture(scope="module")
+def serving() -> Iterator[tuple[int, Echo]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        echo = Echo()
         config = uvicorn.Config(Door(echo), http=Connection, ws="none", log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
-        yield listener.getsockname()[1]
+        yield listener.getsockname()[1], echo
         server.should_exit = server.force_exit = True
         thread.join(PATIENCE)
+
+
+@pytest.fixture
+def port(serving: tuple[int, Echo]) -> int:
+    return serving[0]
+
+
+@pytest.fixture
+def echo(serving: tuple[int, Echo]) -> Echo:
+    serving[1].paths.clear()
+    return serving[1]
 
 
 def answers(port: int, sent: bytes) -> bytes:

@@ -89,12 +89,44 @@ class Terminal:
         status: int | None = self.child.exitstatus
         return status
 
+    def is_at_its_prompt(self) -> bool:
+        try:
+            self.ask("", PROMPT)
+        except pexpect.ExceptionPexpect:
+            return False
+        return True
+
+
+def copied(folder: Path) -> Path:
+    for name in ("patients.csv", "patients.schema.toml"):
+        shutil.copy(SAMPLES / name, folder)
+    return folder
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
-    return tmp_path
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[list[Terminal]]:
+    """At most one shell that tests use in turn."""
+    found: list[Terminal] = []
+    yield found
+    for each in found:
+        each.child.close(force=True)
+
+
+@pytest.fixture
+def terminal(standing: list[Terminal], tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[Terminal]:
+    """A shell at its prompt, which the test leaves there; the folder's table is for it alone."""
+    if not standing:
+        standing.append(Terminal(copied(tmp_path_factory.mktemp("standing")), key_file))
+        standing[0].settle()
+    standing[0].lasting = descendants(standing[0].child.pid)  # an earlier test's question may have started some
+    yield standing[0]
+    if not standing[0].is_at_its_prompt():
+        standing.pop().child.close(force=True)
 
 
 @pytest.fixture
@@ -119,15 +151,13 @@ def test_errors_leave_it_standing_and_ctrl_d_leaves(start: Callable[..., Termina
     assert terminal.leave() == 0
 
 
-def test_ctrl_c_ends_what_is_computed_here_at_once(start: Callable[..., Terminal]) -> None:
-    terminal = start()
+def test_ctrl_c_ends_what_is_computed_here_at_once(terminal: Terminal) -> None:
     terminal.ask(LONG)
     assert met(terminal.children)
     children = terminal.children()
     terminal.interrupt()
     assert have_ended(*children)
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
-    assert terminal.leave() == 0
 
 
 def test_ctrl_c_ends_a_wait_for_a_service_at_once(start: Callable[..., Terminal]) -> None:
@@ -140,23 +170,19 @@ def test_ctrl_c_ends_a_wait_for_a_service_at_once(start: Callable[..., Terminal]
         assert terminal.leave() == 0
 
 
-def test_ctrl_c_ends_a_question_that_duckdb_answers_here(start: Callable[..., Terminal]) -> None:
-    terminal = start()
+def test_ctrl_c_ends_a_question_that_duckdb_answers_here(terminal: Terminal) -> None:
     terminal.compute(
         "SELECT COUNT(*) FROM patients a, patients b, patients c, patients d WHERE a.age + b.age < c.age + d.age;"
     )
     terminal.interrupt()
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
-    assert terminal.leave() == 0
 
 
-def test_ctrl_c_at_the_prompt_gives_up_the_line(start: Callable[..., Terminal]) -> None:
-    terminal = start()
+def test_ctrl_c_at_the_prompt_gives_up_the_line(terminal: Terminal) -> None:
     terminal.child.send("SELECT nothing")
     terminal.child.sendintr()
     terminal.child.expect_exact(PROMPT)
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
-    assert terminal.leave() == 0
 
 
 @pytest.mark.slow
@@ -190,22 +216,24 @@ def test_a_history_that_cannot_be_kept_is_told_and_no_more(start: Callable[..., 
     assert terminal.leave() == 0
 
 
-@pytest.fixture
-def stored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Options of a shell over a stored table, whose key is wrapped: of one over a file no passphrase is needed."""
-    store, key = folder / "store", folder / "key.json"
-    create_key(key, PASSPHRASE.encode())
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    cleave.put(folder / "patients.csv", "patients", store=store, by=["ward"], key=key, passphrase=PASSPHRASE)
-    return ["--store", str(store)]
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a stored table, whose key is wrapped: of a shell over a file no passphrase is needed."""
+    folder = tmp_path_factory.mktemp("stored")
+    create_key(key := folder / "key.json", PASSPHRASE.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        store, rows = folder / "store", SAMPLES / "patients.csv"
+        cleave.put(rows, "patients", store=store, by=["ward"], key=key, passphrase=PASSPHRASE)
+    return folder
 
 
-def test_the_passphrase_is_asked_for_once_and_not_shown(folder: Path, stored: list[str]) -> None:
-    wrong = Terminal(folder, folder / "key.json", *stored, table="patients")
+def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:
+    wrong = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     wrong.child.expect_exact("Passphrase: ")
     wrong.ask("a wrong one", "error: ")
     assert wrong.ended() == KeyFileError.exit_code
-    terminal = Terminal(folder, folder / "key.json", *stored, table="patients")
+    terminal = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     terminal.child.expect_exact("Passphrase: ")
     terminal.ask(PASSPHRASE, PROMPT)
     assert PASSPHRASE not in terminal.child.before
@@ -215,8 +243,8 @@ def test_the_passphrase_is_asked_for_once_and_not_shown(folder: Path, stored: li
     assert PASSPHRASE not in (terminal.state / "cleave" / "history").read_text()
 
 
-def test_ctrl_c_at_the_passphrase_leaves(folder: Path, stored: list[str]) -> None:
-    terminal = Terminal(folder, folder / "key.json", *stored, table="patients")
+def test_ctrl_c_at_the_passphrase_leaves(stored: Path) -> None:
+    terminal = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     terminal.child.expect_exact("Passphrase: ")
     terminal.child.sendintr()
     assert terminal.ended() == 128 + signal.SIGINT
@@ -224,7 +252,7 @@ def test_ctrl_c_at_the_passphrase_leaves(folder: Path, stored: list[str]) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("busy", [False, True])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], number: int, busy: bool) -> None:
     terminal = start()
     if busy:
@@ -255,9 +283,7 @@ def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., 
     assert terminal.leave() == 0
 
 
-def test_the_table_is_read_once(start: Callable[..., Terminal], folder: Path) -> None:
-    terminal = start()
-    (folder / "patients.csv").unlink()
+def test_the_table_is_read_once(terminal: Terminal) -> None:
+    terminal.state.with_name("patients.csv").unlink()
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
-    assert terminal.leave() == 0

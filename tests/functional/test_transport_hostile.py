@@ -83,8 +83,8 @@ def slow(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 
 def test_one_deadline_ends_every_wait(slow: Way) -> None:
-    query = slow[0].begin(Deadline(0.4))
-    with pytest.raises(OutOfTime, match=r"within the 0\.4 seconds") as caught:
+    query = slow[0].begin(Deadline(0.1))
+    with pytest.raises(OutOfTime, match=r"within the 0\.1 seconds") as caught:
         query.sensitive(MOMENTS)
     assert "--timeout" in str(caught.value.hint)
     with pytest.raises(OutOfTime):  # the same query asks no more

@@ -24,18 +24,12 @@ from tests.functional.envelopes import MOMENTS, ROWS
 from tests.functional.serving import ROOT, SERVE, served
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served("--quiet") as (base, _):
-        yield base
-
-
 @pytest.fixture(params=["embedded", "served"])
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
     if request.param == "embedded":
         transport = embedded_services()
     else:
-        base = request.getfixturevalue("url")
+        base = request.getfixturevalue("service")
         transport = connect_http(read_endpoints(base, insecure_http=False))
     yield transport
     transport.close()
@@ -85,13 +79,13 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("service", Service)
+@pytest.mark.parametrize("half", Service)
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_is_answered_alike_within_the_process_and_over_http(url: str, service: Service, name: str) -> None:
+def test_a_body_is_answered_alike_within_the_process_and_over_http(service: str, half: Service, name: str) -> None:
     carrier = embedded_services()._carrier  # type: ignore[attr-defined]
-    embedded = carrier.exchange(service, service.value, BODIES[name], Deadline(120))
+    embedded = carrier.exchange(half, half.value, BODIES[name], Deadline(120))
     headers = {"content-type": wire.FRAMES_TYPE, "accept": wire.FRAMES_TYPE}
-    served_ = httpx.post(url + service.value, content=BODIES[name], headers=headers, trust_env=False, timeout=120)
+    served_ = httpx.post(service + half.value, content=BODIES[name], headers=headers, trust_env=False, timeout=120)
     assert (embedded.status, embedded.content_type) == (served_.status_code, served_.headers["content-type"])
     if embedded.status == 200:  # but for its timings
         answers = [wire.load(wire.PlainResponse, each, wire.FRAMES_TYPE) for each in (embedded.body, served_.content)]
@@ -145,8 +139,8 @@ def test_services_within_the_process_do_without_a_web_framework() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_each_service_shows_its_own_openapi(url: str) -> None:
-    with httpx.Client(base_url=url, trust_env=False) as client:
+def test_each_service_shows_its_own_openapi(service: str) -> None:
+    with httpx.Client(base_url=service, trust_env=False) as client:
         for name, path in (("sensitive", Service.SENSITIVE.value), ("plain", Service.PLAIN.value)):
             document = client.get(f"/{name}/openapi.json").json()
             assert path in document["paths"]
@@ -159,6 +153,7 @@ def test_each_service_shows_its_own_openapi(url: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.sampled(2)
 def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
     with served() as (base, process):
         assert httpx.get(f"{base}/v1/health", trust_env=False, timeout=120).status_code == 200
@@ -170,8 +165,8 @@ def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken(url: str) -> None:
-    port = url.rpartition(":")[2]
+def test_a_port_that_is_taken(service: str) -> None:
+    port = service.rpartition(":")[2]
     done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 3
     assert f"port {port} cannot be listened on" in done.stderr

@@ -23,8 +23,6 @@ from tests.functional.processes import are_reaped
 from tests.functional.worker_faults import Service, Work
 
 CHUNKS = many_chunks.CHUNKS
-# the first and last of every process's share, whether there are one, two or four
-PLACES = (0, 13, 14, 27, 28, 41, 42, CHUNKS - 1)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +59,8 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     monkeypatch.setattr(workers, "processors", lambda: count)
     monkeypatch.setattr(workers, "MIN_WORK", CHUNKS // 4)
     monkeypatch.setattr(apart, "_wanted", False)
-    for place in PLACES:
+    share = CHUNKS // count
+    for place in (each for start in range(0, CHUNKS, share) for each in (start, start + share - 1)):
         forks.clear()
         transport = embedded_services()  # sends nothing more after a failure
         with pytest.raises(ServiceError, match="answered 422: not a ciphertext") as refused:
@@ -136,7 +135,7 @@ def test_a_refusal_at_any_place_leaves_no_process(count: int, forks: list[Child]
         return [bytes(300_000)]  # more than a pipe holds: who joins first waits for ever
 
     bad = [0]
-    for bad[0] in range(12):
+    for bad[0] in range(0, 12, 12 // count):  # the first of every share
         with pytest.raises(WireError, match="not this one"):
             workers.spread(work, list(range(12)), count)
         assert are_reaped(*pids(forks))

@@ -88,6 +88,7 @@ EXAMPLES = [
 LARGE = Draw(1, 50_000, 200, 0.2, "offset", 56, None, True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("draw", [*EXAMPLES, pytest.param(LARGE, marks=pytest.mark.slow)], ids=str)
 def test_answers_lie_within_their_bounds(key: SecretKey, tally: Tally, draw: Draw) -> None:
     judge(key, tally, draw)
@@ -131,7 +132,9 @@ def test_products(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(it, marks=pytest.mark.slow) for it in (1, 2))])
-@pytest.mark.parametrize("shape", ["offset", "constant but one", "wide"])
+@pytest.mark.parametrize(
+    "shape", ["offset", *(pytest.param(it, marks=pytest.mark.slow) for it in ("constant but one", "wide"))]
+)
 def test_statistics_of_deviations(key: SecretKey, tmp_path: Path, seed: int, shape: str) -> None:
     path = write(tmp_path, Draw(seed, 400, 40, 0.1, shape, 20, None, True))
     items = [(name, arguments) for name in PAIRS for arguments in ("f, i", "i, d", "p, f")]

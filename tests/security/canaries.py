@@ -10,9 +10,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
@@ -74,11 +76,11 @@ class Canaries:
                 found |= set(_forms(cell, _KINDS[name][1]))
         return found
 
-    @property
+    @cached_property
     def sensitive(self) -> set[bytes]:
         return self.forms(NAMES) | {name.encode() for name in NAMES}
 
-    @property
+    @cached_property
     def all(self) -> set[bytes]:
         """What no log, error or file may hold: cells of every column, and the passphrase."""
         return self.forms(_KINDS) | {PASSPHRASE.encode()}
@@ -115,10 +117,38 @@ def _forms(cell: str, type_: str) -> Iterator[bytes]:
             yield text.encode()
 
 
+class Needles:
+    """Finds any of many texts of at least 4 bytes: each 4 bytes of what is searched are looked up among their heads."""
+
+    def __init__(self, texts: Iterable[bytes] = ()) -> None:
+        self._heads = np.zeros(1 << 22, bool)  # by the first 22 bits
+        self._texts: dict[bytes, list[bytes]] = {}
+        self.add(texts)
+
+    def add(self, texts: Iterable[bytes]) -> None:
+        for text in texts:
+            assert len(text) >= 4, text
+            self._heads[int.from_bytes(text[:4], "little") & 0x3FFFFF] = True
+            if text not in (alike := self._texts.setdefault(text[:4], [])):
+                alike.append(text)
+
+    def found_in(self, data: bytes) -> Iterator[bytes]:
+        for shift in range(4):
+            if count := max(len(data) - shift, 0) // 4:
+                words = np.frombuffer(data, "<u4", count, shift)
+                for place in 4 * np.flatnonzero(self._heads[words & 0x3FFFFF]) + shift:
+                    for text in self._texts.get(data[place : place + 4], ()):
+                        if data.startswith(text, place):
+                            yield text
+
+
+_needles = cache(Needles)
+
+
 def traces(data: bytes, forms: Iterable[bytes]) -> list[bytes]:
     """Which of `forms` stand in `data`, as they are or in base64 that starts anywhere."""
-    texts = [data, *_decoded(data)]
-    return [form for form in forms if any(form in text for text in texts)]
+    needles = _needles(frozenset(forms))
+    return sorted({found for text in (data, *_decoded(data)) for found in needles.found_in(text)})
 
 
 def _decoded(data: bytes) -> Iterator[bytes]:
@@ -139,8 +169,9 @@ class KeyTraces:
 
     def __init__(self, owner: OwnerKey) -> None:
         self.ckks: list[SecretKey] = []
-        self._blocks = _blocks(owner._master)
-        assert len(self._blocks) >= 10
+        blocks = _blocks(owner._master)
+        assert len(blocks) >= 10
+        self._needles = Needles(blocks)
 
     def add(self, key: SecretKey) -> None:
         """Look for a CKKS key too."""
@@ -149,7 +180,7 @@ class KeyTraces:
         for file in (key.secret, seal._unwrap(key.secret)):
             found |= _blocks(file[_PUBLIC_HEAD:])
         assert len(found) > 1000
-        self._blocks |= found
+        self._needles.add(found)
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Look for every CKKS key that is made in this process from now on."""
@@ -163,7 +194,7 @@ class KeyTraces:
         patch.setattr(SecretKey, "__init__", noted)
 
     def found_in(self, data: bytes) -> bool:
-        return not self._blocks.isdisjoint(data[place : place + 16] for place in range(len(data) - 15))
+        return any(True for _ in self._needles.found_in(data))
 
 
 def _blocks(secret: bytes) -> set[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from tests.cli.runner import cli
 from tests.functional.conftest import lines
-from tests.functional.serving import served
 from tests.security.canaries import PASSPHRASE, Canaries, KeyTraces, canaries
 
 __all__ = ["cli", "lines"]
@@ -34,24 +32,21 @@ def wrapped_key(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OwnerKe
     return path, open_key(path, PASSPHRASE.encode)
 
 
-@pytest.fixture
-def wrapped(wrapped_key: tuple[Path, OwnerKey], monkeypatch: pytest.MonkeyPatch) -> WrappedKey:
+def watched(wrapped_key: tuple[Path, OwnerKey], patch: pytest.MonkeyPatch) -> WrappedKey:
     path, opened = wrapped_key
     traces = KeyTraces(opened)
-    traces.watch(monkeypatch)
+    traces.watch(patch)
     return WrappedKey(path, traces)
+
+
+@pytest.fixture
+def wrapped(wrapped_key: tuple[Path, OwnerKey], monkeypatch: pytest.MonkeyPatch) -> WrappedKey:
+    return watched(wrapped_key, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def table() -> Canaries:
     return canaries()
-
-
-@pytest.fixture(scope="session")
-def service() -> Iterator[str]:
-    """The URL of `cleave serve` in a process of its own; its log is looked at by tests that start their own."""
-    with served("--quiet") as (url, _):
-        yield url
 
 
 @dataclass(frozen=True)
@@ -75,13 +70,18 @@ class Places:
         return {"HOME": str(self.home), "TMPDIR": str(self.temporary)}
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
-    found = Places(tmp_path / "home", tmp_path / "here", tmp_path / "temporary")
+def settled(root: Path, patch: pytest.MonkeyPatch) -> Places:
+    """Places under `root`, which a program of this process finds until `patch` is undone."""
+    found = Places(root / "home", root / "here", root / "temporary")
     for folder in (found.home, found.here, found.temporary):
         folder.mkdir()
-    monkeypatch.setenv("HOME", str(found.home))
-    monkeypatch.setenv("TMPDIR", str(found.temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.chdir(found.here)
+    patch.setenv("HOME", str(found.home))
+    patch.setenv("TMPDIR", str(found.temporary))
+    patch.setattr(tempfile, "tempdir", None)
+    patch.chdir(found.here)
     return found
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    return settled(tmp_path, monkeypatch)

@@ -11,6 +11,7 @@ from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.kept import KeptTotals
 from cleave.store.stored import Stored
 from cleave.transport.deadline import Deadline
+from tests.functional.processes import HANGS
 
 
 def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
@@ -23,4 +24,4 @@ def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
     """`cloud_only`: no row is read for it."""
     plan = planned(stored, sql, cloud_only=cloud_only)
-    return answer(stored, plan, options, Deadline(60.0), Silent(), lambda _: None, lambda _: ())
+    return answer(stored, plan, options, Deadline(HANGS), Silent(), lambda _: None, lambda _: ())

@@ -79,7 +79,7 @@ def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
 class World:
     """A store, its owner (whose key file is `key_file`) and contributors by name."""
 
-    schema_text, header = SCHEMA, HEADER
+    schema_text, header, name = SCHEMA, HEADER, "trial"
 
     def __init__(self, root: Path, key_file: Path) -> None:
         self.root = root
@@ -110,14 +110,14 @@ class World:
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
         """`options` of put: scan."""
         tables, stores = self.tables()
-        return putting.put(tables, stores, self.key, self.table(rows), "trial", by, Silent(), **options)
+        return putting.put(tables, stores, self.key, self.table(rows), self.name, by, Silent(), **options)
 
     def open(self) -> Opened:
-        return self.tables()[0].open("trial")
+        return self.tables()[0].open(self.name)
 
     def stored(self) -> Stored:
         tables, _ = self.tables()
-        return Stored(tables, tables.open("trial"), self.key)
+        return Stored(tables, tables.open(self.name), self.key)
 
     def public(self) -> PublicKey:
         invitation = invite(self.open().manifest).model_dump_json()
@@ -125,11 +125,11 @@ class World:
 
     def register(self, name: str) -> None:
         identity = self.identity(name)
-        register(self.tables()[0], "trial", name, identity.public)
+        register(self.tables()[0], self.name, name, identity.public)
 
     def collect(self, *names: str) -> list[News]:
         tables, stores = self.tables()
-        return collect(tables, stores, self.key, "trial", Silent(), names)[1]
+        return collect(tables, stores, self.key, self.name, Silent(), names)[1]
 
     # a contributor's
 
@@ -143,7 +143,7 @@ class World:
         return Contributions(
             stores or self.stores(),
             public,
-            invitation_of(public, "trial"),
+            invitation_of(public, self.name),
             self.identity(name),
             memory,
             self.said.append,
@@ -174,7 +174,7 @@ class Forger:
         self._world = world
         self._name = name
         self._public = world.public()
-        self.invitation = invitation_of(self._public, "trial")
+        self.invitation = invitation_of(self._public, world.name)
         contributions = world.contributions(name)
         self.folder = contributions.folder
         head, _ = contributions.head()
@@ -252,7 +252,7 @@ def refuses(world: World, match: str, *, name: str = "north", others: int = 1) -
     (who,) = (each for each in manifest.contributors if each.name == name)
     assert [each.segments for each in who.parts] == [()]
     assert world.collect() == [], "what was refused is not tried again"
-    table = world.tables()[0].folder("trial")
+    table = world.tables()[0].folder(world.name)
     there = {each for store in world.stores().apart() for each in store.names(table)}
     assert len(there - manifest.objects()) == 2, "head and manifest: nothing of what was refused was left there"
     return raised.value

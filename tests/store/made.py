@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
-root = Path()  # tests/store/conftest.py sets it
+root: Path | None = None  # tests/store/conftest.py sets it; a script fills folders where the system keeps such
 _FILLED: dict[Hashable, Path] = {}
 
 

@@ -25,6 +25,7 @@ from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
 from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
 from cleave_shared.stored import Linked
+from tests.functional.processes import HANGS
 
 Asked = TypeVar("Asked", SelectRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
@@ -112,7 +113,7 @@ def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Opti
         stored,
         plan,
         options,
-        Deadline(60.0),
+        Deadline(HANGS),
         Silent(),
         lambda _: None,
         lambda _: (),

@@ -9,12 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-import sqlglot
 
 from cleave.local.embedded import embedded_services
 from cleave.session import Access, Session, Silent
 from cleave.sql.canonical import canonical
-from cleave.sql.dialect import FaithfulDuckDB
+from cleave.sql.read import expression_of
 from cleave.store.derive import derive
 from cleave.store.memory import Memory
 from cleave.store.schemas import stored_schema
@@ -106,6 +105,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
     return truth(f"WITH trial AS (SELECT *, {named} FROM main.trial) {sql}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
@@ -124,6 +124,7 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
                 assert value == exact or str(value) == str(exact) or str(value) == str(exact).lower()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
     world.put("ward", "admitted", schema=schema_file)
@@ -173,8 +174,7 @@ def test_an_expression_that_equals_one_uses_it(world: World, schema_file: Path, 
     ],
 )
 def test_one_spelling(one: str, other: str, same: bool) -> None:
-    a, b = (sqlglot.parse_one(f"SELECT {each}", read=FaithfulDuckDB).expressions[0] for each in (one, other))
-    assert (canonical(a) == canonical(b)) == same
+    assert (canonical(expression_of(one)) == canonical(expression_of(other))) == same
 
 
 def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -> None:

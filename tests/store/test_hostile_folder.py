@@ -124,6 +124,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Attacked, Path], object]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_every_command_refuses_a_store_that_holds(cli: Cli, attacked: Attacked, attack: str) -> None:
     match, harm = ATTACKS[attack]

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import pytest
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
+from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from cleave.ckks.owner_key import OwnerKey
@@ -61,7 +63,7 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def segments() -> Segments:
-    return Segments(fresh_key(DEFAULT_PROFILE))
+    return Segments(fresh_key(DEFAULT_PROFILE), 2)
 
 
 class Cloud:
@@ -145,7 +147,7 @@ def definition() -> str:
     assert text.count('"EXPRESS"') == 1
     text, maps = re.subn(r'"MaxConcurrency": \d+', '"MaxConcurrency": 1', text)
     assert maps == 2
-    return text.replace('"EXPRESS"', '"STANDARD"').replace('"IntervalSeconds": 2', '"IntervalSeconds": 1')
+    return text.replace('"EXPRESS"', '"STANDARD"')
 
 
 @pytest.fixture
@@ -173,6 +175,8 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     list_map_runs = StepFunctionsParserBackend.list_map_runs
     monkeypatch.setattr(StepFunctionsParserBackend, "list_map_runs", map_runs)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
+    monkeypatch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(job, "_WAITS", (0.02,))
     monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
     yield made
     aws.stop(remove_data=False)

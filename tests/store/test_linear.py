@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.sql.canonical import canonical, parsed
+from cleave.sql.canonical import canonical
 from cleave.sql.plan import Argument
+from cleave.sql.read import expression_of
 from cleave.store.linear import linear
 from cleave.store.measures import unscaled
 from tests.store.asking import planned
@@ -34,6 +35,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expression", LINEAR)
 def test_its_totals_follow(world: World, expression: str) -> None:
     world.put("ward")
@@ -91,6 +93,6 @@ def test_a_sum_that_is_null_where_one_side_is(nullable: tuple[bool, bool], expre
         unscaled(name, Argument(name, "BIGINT", 0, (name,), lower=0, upper=9, nullable=may_be))
         for name, may_be in zip("xy", nullable, strict=True)
     ]
-    known = {canonical(parsed(name)): number for number, name in enumerate("xy")}
-    found = linear(parsed(expression), known, measures, lambda texts: ["BIGINT"] * len(texts))
+    known = {canonical(expression_of(name)): number for number, name in enumerate("xy")}
+    found = linear(expression_of(expression), known, measures, lambda texts: ["BIGINT"] * len(texts))
     assert (found is not None) == follows

@@ -24,11 +24,11 @@ WINDOW = 12_000
 class Segments:
     """Some segments of one table, scanned; `files`: of every answer its ciphertexts."""
 
-    def __init__(self, key: SecretKey) -> None:
+    def __init__(self, key: SecretKey, count: int = SEGMENTS) -> None:
         rng = np.random.default_rng(7)
         self.segments = [
             Rows(key, [(limit, rng.integers(0, limit + 1, ROWS, np.uint64)) for limit in LIMITS], WINDOW)
-            for _ in range(SEGMENTS)
+            for _ in range(count)
         ]
         self.numbers = [rng.integers(0, GROUPS + 1, ROWS).astype(np.int32) for _ in self.segments]
         self.numbers[1][self.numbers[1] == 2] = 0  # a group need not have rows everywhere

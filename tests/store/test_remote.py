@@ -89,6 +89,7 @@ def embedded(table: Table) -> Iterator[Transport]:
 IN_BOTH = pytest.mark.parametrize("table", ["folder", "s3"], indirect=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_totals_that_the_service_added_up_are_those_of_all_segments(
     table: Table, embedded: Transport, sql: str
@@ -222,6 +223,7 @@ FAULTS: dict[str, tuple[Alter | None, Alter | None]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_service_that_adds_up_otherwise_is_found_out(table: Table, embedded: Transport, fault: str) -> None:
     stored = table.stored(Faulty(embedded, *FAULTS[fault]))

@@ -16,7 +16,7 @@ from cleave.store import put as putting
 from cleave.store.locate import Stores
 from cleave.store.storage import Storage
 from tests.store.asking import ask
-from tests.store.contributing import World
+from tests.store.contributing import World, kept
 from tests.store.faulty import Failing
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
@@ -53,9 +53,11 @@ def kills(world: World, folder: Path, work: Callable[[Stores], object], *, every
 
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> World:
-    world = World(tmp_path / "world", key_file)
+    return kept(tmp_path / "world", key_file, started)
+
+
+def started(world: World) -> None:
     world.put(OWN)
-    return world
 
 
 def append(world: World, rows: str, stores: Stores | None = None, *, again: bool = False) -> list[str]:

@@ -29,6 +29,7 @@ from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_stream
 from cleave.table.table import open_table
 from cleave_shared.errors import InputError
+from tests.functional.processes import HANGS
 from tests.store.asking import ask
 from tests.store.faulty import Failing, KilledError
 from tests.store.made import filled
@@ -333,7 +334,7 @@ def test_processes_that_are_killed_at_any_moment(tmp_path: Path, key_file: Path)
                 time.sleep(rng.random() / 20)
                 break
         process.send_signal(signal.SIGKILL)
-        process.wait(60)
+        process.wait(HANGS)
         process.stdout.close()
         if (draft := place.draft()) is None:
             break  # it was done

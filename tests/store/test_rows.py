@@ -29,6 +29,7 @@ from cleave.table.schema import load_schema
 from cleave.table.table import LEAST_MEMORY, Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
+from tests.functional.processes import HANGS
 
 ROWS, BLOCK = 2_400, 64
 NAMES = ["ward", "day", "bill", "x", "big", "flag", "note"]
@@ -134,6 +135,7 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
             compare(world, table, columns, "true", ordered=ordered)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("where", SELECTIONS)
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("columns", [NAMES, ["bill", "x"], ["ward"]], ids=" ".join)
@@ -339,7 +341,7 @@ def test_pieces_that_are_not_taken_any_more(world: World) -> None:
     for thread in set(threading.enumerate()) - before:
         if not thread.name.startswith("rows"):  # DuckDB's own
             continue
-        thread.join(60)
+        thread.join(HANGS)
         assert not thread.is_alive()
 
 

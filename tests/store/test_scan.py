@@ -11,6 +11,7 @@ import pytest
 from cleave.pipeline import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
+from tests.functional.processes import HANGS
 from tests.store.campaign import FACTOR
 from tests.store.scan_asking import Harm, Replayed, Services, ask_by_scan, scan_plan
 from tests.store.trial import World, check, truth
@@ -31,6 +32,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", list(QUESTIONS))
 def test_scans_answer_as_duckdb_does(world: World, sql: str) -> None:
     world.put("insured", scan=True)
@@ -123,6 +125,7 @@ def _harmed(name: str, rng: random.Random, reply: Any) -> Any:
     return reply.model_copy(update={"filters": [[each[:1] for each in reply.numbers]]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fault", ["a count", "a row's group", "a row set lost", "a row set cut off", "a filter nobody asked for"]
 )
@@ -169,7 +172,7 @@ def test_a_call_that_fails_waits_for_no_other(world: World) -> None:
             asked.release()
             if first:
                 raise ServiceError("a service that is gone")
-            if not let_go.wait(20):
+            if not let_go.wait(HANGS):
                 late.append(name)
         return reply
 

@@ -39,11 +39,11 @@ from tests.conftest import no_passphrase
 from tests.store.campaign import FACTOR, FULL
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.faulty import DAMAGES, damage
-from tests.store.proxy import KINDS, Proxy
+from tests.store.proxy import KINDS, WAITS, Proxy
 
 ROUNDS = 4 * FACTOR if FULL else 1  # of each kind; CLEAVE_CAMPAIGN
 ROWS = 20_000  # three ciphertexts of a lane
-SECONDS = 6.0  # that a question is given where S3 keeps it waiting, else ten times as many
+SECONDS = 60.0  # that a question is given; where S3 keeps it waiting half a second, or what it needs to come to that
 SCHEMA = """
 [columns.day]
 kind = "plain"
@@ -81,7 +81,7 @@ class World:
                     putting.put(tables, stores, key, table, "trial", [], Silent(), scan=True)
 
     def ask(
-        self, stores: Stores, carry: Callable[[Any], Any] = lambda carrier: carrier, seconds: float = 10 * SECONDS
+        self, stores: Stores, carry: Callable[[Any], Any] = lambda carrier: carrier, seconds: float = SECONDS
     ) -> CleaveError | None:
         """How it failed, if it did; else the answer was right. `carry` stands between the client and the services."""
 
@@ -154,6 +154,7 @@ class Harmful:
 WIRE = ("request flipped", "request cut", "answer flipped", "answer cut", "answer another's", "no answer")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", WIRE)
 def test_what_travels_is_damaged(world: World, kind: str) -> None:
     rng, kept = random.Random(kind), list[Response]()
@@ -208,6 +209,7 @@ SERVICE: dict[str, Callable[[str, random.Random, pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SERVICE)
 def test_the_service_does_otherwise(world: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(kind)
@@ -263,8 +265,14 @@ def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
     requests = proxy.requests
     kinds = KINDS * max(1, FACTOR // 10) if FULL else KINDS[::6]
     for kind in kinds:
-        proxy.arm(kind, rng.randrange(requests), lasting=rng.random() < 0.3)
-        failed += world.ask(world.places(proxy.url), seconds=SECONDS) is not None
+        at, lasting, seconds = rng.randrange(requests), rng.random() < 0.3, 0.5 if kind in WAITS else SECONDS
+        proxy.arm(kind, at, lasting=lasting)
+        error = world.ask(world.places(proxy.url), seconds=seconds)
+        while error is not None and proxy.requests <= at and seconds < SECONDS:
+            seconds *= 2
+            proxy.arm(kind, at, lasting=lasting)
+            error = world.ask(world.places(proxy.url), seconds=seconds)
+        failed += error is not None
     assert failed > len(kinds) // 4, "S3 hardly ever failed"
     proxy.arm(None)
     assert world.ask(world.places(proxy.url)) is None

@@ -106,6 +106,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[T
         yield made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_squares_and_derived_columns_are_added_up(table: Table, sql: str) -> None:
     table.check(sql)

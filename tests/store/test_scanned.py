@@ -43,6 +43,7 @@ def _numbers(groups: int, seed: int = 1, share: float = 0.7) -> rowsets.Numbers:
     return (rng.integers(1, groups + 1, ROWS) * (rng.random(ROWS) < share)).astype(np.int32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("groups", "window"), [(1, None), (4, None), (3, 8_192), (100, None)])
 def test_sums_are_exact(rows: Rows, groups: int, window: int | None) -> None:
     numbers = _numbers(groups)
@@ -163,6 +164,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) -> None:

@@ -122,6 +122,7 @@ FORGED: dict[str, tuple[str, bytes, str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", FORGED)
 def test_values_that_a_column_cannot_have_are_refused(world: World, kind: str, no_writes: list[str | None]) -> None:
     column, content, match = FORGED[kind]
@@ -178,6 +179,7 @@ STATED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", STATED)
 def test_a_part_that_states_what_it_is_not_is_refused(world: World, kind: str, no_writes: list[str | None]) -> None:
     change, match = STATED[kind]
@@ -303,6 +305,7 @@ def test_a_part_is_not_replayed_as_another_object(world: World) -> None:
     refuses(world, CANNOT)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("field", ["owner", "table_id", "contributor", "registration", "terms", "part", "name"])
 def test_what_a_part_is_sealed_for_is_all_that_it_opens_for(world: World, field: str) -> None:
     """Its content is right: only what it was sealed for is another's."""

@@ -12,8 +12,8 @@ from cleave.store.cells import Cells, load_cells
 from cleave.store.contributors import remove
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
-from tests.store.contributing import World, refuses
-from tests.store.test_contributors import OWN, SUMS, expected
+from tests.store.contributing import World, kept, refuses
+from tests.store.test_contributors import OWN, SUMS, expected, registered
 
 MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
@@ -26,11 +26,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> World:
-    world = World(tmp_path / "world", key_file)
-    world.put(OWN)
-    for name in ("north", "south"):
-        world.register(name)
-    return world
+    return kept(tmp_path / "world", key_file, registered)
 
 
 def rows(*wards: str) -> str:

@@ -20,7 +20,8 @@ from cleave.store.locate import open_store, open_stores
 from cleave.store.s3 import Bucket
 from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError
-from tests.store.conftest import BUCKET, aws_session
+from tests.functional.processes import HANGS
+from tests.store.conftest import BUCKET, aws_session, aws_session_in
 
 CONTENT = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -64,9 +65,7 @@ def test_links_lead_below_the_base_and_read_and_write_once(storage: Storage) -> 
 @pytest.mark.parametrize("prefix", ["", "some/prefix", "odd prefix+~"])
 def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str, base: str, prefix: str) -> None:
     """A service that was given that host takes no other, and S3 redirects from others."""
-    session = aws_session()
-    session.set_config_variable("region", region)
-    opened = Bucket(session, bucket, prefix)
+    opened = Bucket(aws_session_in(region), bucket, prefix)
     assert opened.base == base
     write = opened.put_link("results/x", 60)
     assert write.startswith(base)
@@ -133,7 +132,7 @@ def test_of_many_writers_one_wins(open_again: Callable[[], Storage]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANGS)
     assert len(won) == 1
     assert stores[0].read("t/head") == b"%d" % won[0]
 
@@ -175,7 +174,7 @@ def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
 
 def test_a_link_gives_one_object(storage: Storage) -> None:
     storage.write("t/o/a", CONTENT)
-    with urllib.request.urlopen(storage.link("t/o/a", 60), timeout=10) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(storage.link("t/o/a", 60), timeout=HANGS) as answer:  # noqa: S310 - our own
         assert answer.read() == CONTENT
 
 

@@ -27,6 +27,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_cells_answer_as_duckdb_does(world: World, sql: str) -> None:
     world.put("ward", "admitted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 from cleave.ckks.owner_key import OwnerKey
@@ -17,7 +18,7 @@ from cleave.store.storage import Storage
 from cleave.store.stored import Stored
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.table import Table, open_table
 from tests.store.asking import ask
 from tests.store.made import filled
 
@@ -86,10 +87,15 @@ def copied(folder: Path, to: Storage) -> None:
 
 
 def truth(sql: str) -> list[tuple[object, ...]]:
-    schema = load_schema(SCHEMA)
-    with open_table([SAMPLE / "patients.csv"], schema) as table:
-        table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
-        return table.connection.execute(sql).fetchall()
+    return _samples().connection.execute(sql).fetchall()
+
+
+@cache
+def _samples() -> Table:
+    """Read once."""
+    table = open_table([SAMPLE / "patients.csv"], load_schema(SCHEMA))
+    table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
+    return table
 
 
 def check(rows: list[list[object]], bounds: list[list[float | None]], expected: list[tuple[object, ...]]) -> None:

@@ -282,6 +282,17 @@ def test_lanes_that_are_missing_are_no_totals() -> None:
 SCALES = (Scale(), Scale(exponent=3), Scale())
 
 
+def same_as_estimates(totals: Totals, groups: int, columns: int) -> None:
+    """Every group's totals of a column at once, beside those of all columns of a group."""
+    for column in range(columns):
+        whole = totals.whole(column)
+        assert len(whole.totals) == groups
+        for group in range(groups):
+            estimate = totals.estimates(group)[column]
+            assert whole.totals[group] * Fraction(2) ** -whole.exponent == estimate.value
+            assert (whole.bound(totals.terms[group]) if whole.bound else 0) == estimate.bound
+
+
 def test_totals_of_positions_become_totals_of_groups() -> None:
     """Both blocks: block ONE's positions are of groups 2, 2, 2, 0, 0; FOUR's all of group 1."""
     totals = Totals(packing(), SCALES)
@@ -303,6 +314,7 @@ def test_totals_of_positions_become_totals_of_groups() -> None:
         1: [1 + 2 + 3 + 4, Fraction(-10000, 8), 20],
         3: [0, 0, 0],
     }
+    same_as_estimates(totals, groups=4, columns=3)
     bounds = [totals.estimates(group)[1].bound for group in range(3)]
     terms = [2, 16, 3]  # positions times chunks
     assert bounds == [(Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * number)) + ROUNDING_UNITS) / 8 for number in terms]
@@ -317,6 +329,7 @@ def test_answers_are_added_up_without_overflow() -> None:
         for _ in range(5):
             totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), value))
         assert totals.estimates(1)[0].value == 5 * 4 * value
+        same_as_estimates(totals, groups=4, columns=1)
         assert totals.estimates(0)[0].value == 0
 
 

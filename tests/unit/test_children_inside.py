@@ -35,6 +35,17 @@ def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int,
     return json.loads(answer)
 
 
+def test_a_fork_that_fails_leaves_signals_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> int:
+        raise BlockingIOError
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    monkeypatch.setattr(os, "fork", none)
+    with pytest.raises(BlockingIOError):
+        children.bare_fork()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
 def test_signals_are_as_in_a_new_process_save_ctrl_c() -> None:
     signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGINT)
 
@@ -266,7 +277,7 @@ def test_an_error_that_nobody_reads_does_not_keep_a_child() -> None:
         channel.send([bytes(10 << 20)], 0.1)
 
     with children.fork(stuck) as child:
-        assert children._is_gone(child.pid, 10)
+        assert children._is_gone(child.pid, HANGS)
         assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 1
 
 

@@ -123,26 +123,27 @@ def of_table(data: Any, kind: str = "local") -> tuple[str, list[Any]]:
         return unread.schema.columns[0].type, texts(table)
 
 
-def texts(table: Any) -> list[Any]:
-    rows = table.connection.execute(f"SELECT CAST(x AS VARCHAR) FROM {table.relation}").fetchall()
+def texts(table: Any, name: str = "x") -> list[Any]:
+    rows = table.connection.execute(f"SELECT CAST({name} AS VARCHAR) FROM {table.relation}").fetchall()
     return [value for (value,) in rows]
 
 
 def test_a_frame_and_a_parquet_file_are_alike(tmp_path: Path) -> None:
-    for type_, value, expected in ALIKE:
+    arrays: dict[str, pa.Array] = {}
+    for number, (type_, value, _) in enumerate(ALIKE):
         storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
         plain = pa.array([value, None], storage)
-        array = pa.ExtensionArray.from_storage(type_, plain) if storage is not type_ else plain
-        table = pa.table({"x": array})
-        path = tmp_path / "t.parquet"
-        pq.write_table(table, path)
-        found, values = of_table(table)
-        assert found == expected, type_
-        proposed = propose(path, {"x": Kind.LOCAL}).columns[0].type
-        assert proposed == expected, type_
-        schema = Schema((Column("x", Kind.LOCAL, expected, decimals_of(expected)),), CsvDialect())
-        with open_table(path, schema) as read:
-            assert texts(read) == values, type_
+        arrays[f"x{number}"] = pa.ExtensionArray.from_storage(type_, plain) if storage is not type_ else plain
+    frame, path = pa.table(arrays), tmp_path / "t.parquet"
+    pq.write_table(frame, path)
+    unread = of_frame(frame, dict.fromkeys(arrays, "local"))
+    proposed = propose(path, dict.fromkeys(arrays, Kind.LOCAL)).columns
+    columns = [Column(name, Kind.LOCAL, of, decimals_of(of)) for name, (*_, of) in zip(arrays, ALIKE, strict=True)]
+    with unread.read(None) as of_it, open_table(path, Schema(tuple(columns), CsvDialect())) as of_file:
+        for number, (type_, _, expected) in enumerate(ALIKE):
+            found = (unread.schema.columns[number].type, proposed[number].type)
+            assert found == (expected, expected), type_
+            assert texts(of_it, f"x{number}") == texts(of_file, f"x{number}"), type_
 
 
 def test_what_only_frames_have_keeps_its_type_and_value() -> None:
@@ -207,6 +208,7 @@ class Streamed:
 SPANS = [99 * HOUR, 100 * HOUR, None, 2 * HOUR]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["encrypted", "sealed", "local"])
 def test_the_longest_span_is_no_text(kind: str, key_file: Path, tmp_path: Path) -> None:
     table = pa.table({"x": pa.array(SPANS, pa.duration("us")), "w": ["a", "a", "a", "b"]})
@@ -233,6 +235,7 @@ def test_a_plain_span_is_refused_as_in_a_file() -> None:
         of_table(frame, "plain")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["encrypted", "sealed", "local", "plain"])
 def test_timestamps_with_a_zone_sort_by_time(
     kind: str, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

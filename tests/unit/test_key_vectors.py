@@ -46,6 +46,7 @@ def never() -> bytes:
     raise AssertionError("asked for a passphrase before the file was found to be sound")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", GOOD)
 def test_opens(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)

@@ -9,6 +9,7 @@ import hmac
 import json
 import os
 import pickle
+import re
 import stat
 import tracemalloc
 from pathlib import Path
@@ -20,6 +21,7 @@ from cleave.ckks import key_file, key_format
 from cleave.ckks.key_file import (
     KeyInfo,
     change_passphrase,
+    copy_key,
     create_key,
     describe_key,
     open_key,
@@ -49,6 +51,44 @@ def test_a_wrapped_key_opens_with_its_passphrase_only(tmp_path: Path) -> None:
     assert key.key_id == info.key_id == describe_key(path).key_id
     with pytest.raises(KeyFileError, match="wrong passphrase"):
         open_key(path, lambda: b"correct house")
+
+
+def test_a_copy_has_the_same_key_the_same_passphrase_and_the_newest_versions(tmp_path: Path) -> None:
+    path, to = tmp_path / "key.json", tmp_path / "copy.json"
+    create_key(path, b"correct horse")
+    floors = {"0" * 32: ("1" * 32, 1), "2" * 32: ("3" * 32, 7)}
+    copy_key(path, to, b"correct horse", floors)
+    one, other = (open_key(each, lambda: b"correct horse") for each in (path, to))
+    assert one.derive("x") == other.derive("x")
+    assert (one.floors, other.floors) == ({}, floors)
+    assert describe_key(to).wrapped
+    content = to.read_bytes()
+    with pytest.raises(KeyFileError, match="there already"):
+        copy_key(path, to, b"correct horse", {})
+    assert to.read_bytes() == content
+    with pytest.raises(KeyFileError, match="wrong passphrase"):
+        copy_key(path, tmp_path / "third.json", b"correct house", {})
+    assert not (tmp_path / "third.json").exists()
+
+
+def test_what_contributors_seal_to_follows_from_the_master_secret() -> None:
+    """HKDF-Expand by hand, as docs/key-file.md has it."""
+    master = bytes(range(32))
+
+    def derived(purpose: bytes) -> bytes:
+        return hmac.digest(master, b"cleave/2/" + purpose + b"\x01", "sha256")
+
+    mlkem, x25519 = OwnerKey(master).box_keys()
+    assert mlkem.private_bytes_raw() == derived(b"box/mlkem/d") + derived(b"box/mlkem/z")
+    assert x25519.private_bytes_raw() == derived(b"box/x25519")
+
+
+def test_a_fresh_key_is_of_its_profile_and_like_no_other() -> None:
+    one, other = fresh_key(DEFAULT_PROFILE), fresh_key(DEFAULT_PROFILE)
+    assert one.profile is DEFAULT_PROFILE
+    assert re.fullmatch("[0-9a-f]{32}", one.key_id)
+    assert len(one._master) == 32
+    assert len({one.key_id, other.key_id}) == len({one._master, other._master}) == len({one.secret, other.secret}) == 2
 
 
 def test_the_file_is_its_owners_only(tmp_path: Path) -> None:

@@ -225,6 +225,17 @@ def test_where_rows_of_a_second_block_lie() -> None:
     assert list(placement.terms()) == [2, 2, 1, 1]
 
 
+def test_a_group_without_rows_leaves_the_others_their_places() -> None:
+    counts = np.array([0, 2])
+    block = Block(0, 1, np.array([0, 1]), np.array([0, 0]), np.array([0, 2]))
+    placed = np.zeros((1, 4), np.int64)
+    Placement(4, counts, (block,)).put(np.array([7, 8]), placed)
+    assert placed.tolist() == [[7, 8, 0, 0]]
+    torn = Block(0, 1, np.array([0, 1]), np.array([0]), np.array([0, 2]))
+    with pytest.raises(ValueError, match="zip"):
+        Placement(4, counts, (torn,)).put(np.array([7, 8]), placed)
+
+
 @pytest.mark.parametrize("pad", [False, True])
 @pytest.mark.parametrize("counts", [[5, 3, 0, 1], [1, 2, 1, 1], [0], [9], [16], [7, 0, 7, 7, 1, 30]])
 def test_placing_group_by_group_is_placing_row_by_row(counts: list[int], *, pad: bool) -> None:

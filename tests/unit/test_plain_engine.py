@@ -120,6 +120,7 @@ def check_against_duckdb(
 FIGURES = ["count(*)", "count(score)", "sum(bill)", "avg(age)", "stddev_samp(bill)", "max(admitted)"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("where", "keys", "aggregates"),
     [
@@ -217,6 +218,7 @@ TYPED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", TYPED)
 def test_values_cast_back_exactly(sql: str) -> None:
     got = ask(None, 2, keys=[sql], aggregates=[f"any_value({sql})"])

@@ -244,6 +244,7 @@ PROPOSES: dict[str, tuple[str | bytes, dict[str, Any], list[str], int]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PROPOSES)
 def test_proposes(case: str, tmp_path: Path) -> None:
     content, dialect, types, rows = PROPOSES[case]

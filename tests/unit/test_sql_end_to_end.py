@@ -168,6 +168,7 @@ SELECT sum(age) FROM patients GROUP BY ()
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("sql", QUERIES)
 def test_an_answer_is_duckdbs(connection: duckdb.DuckDBPyConnection, patients: Schema, sql: str, parts: int) -> None:

@@ -93,7 +93,7 @@ def test_equal_arguments_are_encrypted_once_for_all_their_aggregates(patients: S
         ("sum(smoker)", '"smoker"', "BOOLEAN", 0),
         ("sum(bill * 2)", '"bill" * 2', "DECIMAL(18,2)", 2),
         ("avg(age / 2)", '"age" / 2', "DOUBLE", None),
-        ("count(age::VARCHAR)", 'CAST("age" AS TEXT)', "VARCHAR", None),
+        ("count(age::VARCHAR)", 'CAST("age" AS VARCHAR)', "VARCHAR", None),
         ("product(CASE WHEN ward = 'x' THEN weight END)", 'CASE WHEN "ward" = \'x\' THEN "weight" END', "DOUBLE", None),
     ],
 )
@@ -175,7 +175,7 @@ REFUSED = {
     "SELECT sum(age) FROM patients WHERE day < now()": ("now()", "literal"),
     "SELECT unnest([1, 2]), sum(age) FROM patients": ("unnest()", None),
     "SELECT age.sum() FROM patients": ("after a dot", "function(column)"),
-    "SELECT list(ward ORDER BY ward)[1] FROM patients": ("spelling", "list_extract"),
+    "SELECT list(ward ORDER BY ward)[1] FROM patients": ("an element by its place", "list_extract"),
     "SELECT sum(age) FROM patients WHERE": ("syntax error", None),
     "SELECT sum(age FROM patients": ("syntax error at line 1, column 16", None),
     "SELECT 'x": ("does not end", None),

@@ -64,6 +64,7 @@ ITEMS = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("item", ITEMS)
 @pytest.mark.parametrize("rest", ["GROUP BY g ORDER BY g", "GROUP BY ROLLUP (g) ORDER BY g", "", "WHERE g = 99"])
 @pytest.mark.sampled(3)

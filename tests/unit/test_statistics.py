@@ -70,7 +70,7 @@ def with_nulls(values: Sequence[float], every: int) -> list[Fraction | None]:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 60])
 @pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 def test_doubles_lie_within_their_bounds(rows: int, noise: float, bits: int) -> None:
     random = np.random.default_rng(rows)
     all_ = list(shapes(rows, random))

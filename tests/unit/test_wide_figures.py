@@ -67,6 +67,7 @@ def arrow(given: Result) -> pa.ChunkedArray:
     return Answered(None, raw=False, seconds=0.0, _answer=given).arrow()["x"]  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("type_", "value", "stored"), WIDE)
 def test_every_format_holds_what_is_answered(type_: str, value: object, stored: object, tmp_path: Path) -> None:
     given = answer(type_, value)
@@ -121,6 +122,7 @@ NINES = pa.table(
 KINDS = {"g": "plain", "x": "encrypted", "d": "encrypted", "n": "encrypted"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [

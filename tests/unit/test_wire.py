@@ -127,6 +127,28 @@ def test_frames_that_do_not_add_up_are_refused(body: bytes) -> None:
     refused(body)
 
 
+def test_names_are_counted_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object counts as one more than its names, wherever it is."""
+    body = json.dumps({"text": {"a": {}, "b": [{"c": 1}]}}).encode()  # 4 objects, 4 names
+    monkeypatch.setattr(limits, "MAX_NAMES", 7)
+    with pytest.raises(WireError, match="more than 7 names") as caught:
+        wire.load(Letter, body, JSON_TYPE)
+    assert caught.value.status == 413
+    monkeypatch.setattr(limits, "MAX_NAMES", 8)
+    with pytest.raises(WireError, match="text"):
+        wire.load(Letter, body, JSON_TYPE)
+    monkeypatch.setattr(limits, "MAX_NAMES", 2)
+    assert wire.load(Letter, b'{"text": "x"}', JSON_TYPE) == Letter(text="x")
+
+
+def test_as_many_frames_as_there_may_be_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = wire.dump_frames(LETTER)
+    monkeypatch.setattr(limits, "MAX_FRAMES", 4)
+    assert wire.load(Letter, body, FRAMES_TYPE) == LETTER
+    monkeypatch.setattr(limits, "MAX_FRAMES", 3)
+    refused(body)
+
+
 def longer(body: bytes, head_size: int, *, more: bytes = b"") -> bytes:
     """`body` with another length of its head, and something behind, under a right digest."""
     rest = body[36:68] + struct.pack("<I", head_size) + body[72:] + more

@@ -136,6 +136,21 @@ def test_processes_add_up_to_one(count: int, processes: int, forks: list, monkey
     assert len(forks) == processes + (processes > 1)  # one more adds up what several found
 
 
+def test_all_rounds_end_by_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Bounds] = []
+    fork = children.fork
+
+    def noted(work: Callable[[Channel], None], bounds: Bounds) -> Child:
+        given.append(bounds)
+        return fork(work, bounds)
+
+    monkeypatch.setattr(workers, "MIN_WORK", 1)
+    monkeypatch.setattr(children, "fork", noted)
+    evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 2, 3 * HANGS)
+    assert all(3 * HANGS - HANGS < (each.seconds or 0) <= 3 * HANGS for each in given)
+    assert (given[-1].seconds or 0) < (given[0].seconds or 0)
+
+
 @pytest.mark.parametrize(("work", "processes"), [(1, 1), (47, 1), (48, 2), (71, 2), (72, 3), (500, 3)])
 def test_few_chunks_are_no_work_for_many(
     work: int, processes: int, forks: list, monkeypatch: pytest.MonkeyPatch

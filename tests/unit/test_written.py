@@ -55,6 +55,7 @@ WRITTEN: dict[str, tuple[list[str], str, str, str | None, list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", WRITTEN)
 def test_what_people_write_is_proposed_and_read(case: str, tmp_path: Path) -> None:
     fields, type_, unit, date_format, values = WRITTEN[case]

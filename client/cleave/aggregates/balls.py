@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from cleave.aggregates import flints
+import flint
+
 from cleave.aggregates.base import Estimate, Figure
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb
+    from flint import arb
 
 _BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
 _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
@@ -24,17 +25,17 @@ _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
 
 @contextmanager
 def precision() -> Iterator[None]:
-    with flints.ctx.workprec(_BITS):
+    with flint.ctx.workprec(_BITS):
         yield
 
 
 def rational(value: Fraction) -> arb:
-    return flints.arb(flints.fmpq(value.numerator, value.denominator))
+    return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
 def ball(estimate: Estimate) -> arb:
     middle = rational(estimate.value)
-    return flints.arb(middle, rational(estimate.bound)) if estimate.bound else middle
+    return flint.arb(middle, rational(estimate.bound)) if estimate.bound else middle
 
 
 def not_negative(value: arb) -> arb:
@@ -42,16 +43,16 @@ def not_negative(value: arb) -> arb:
     if value.lower() >= 0:
         return value
     half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
-    return flints.arb(half, half)
+    return flint.arb(half, half)
 
 
 def number(value: Fraction | arb) -> arb:
-    return value if isinstance(value, flints.arb) else rational(value)
+    return value if isinstance(value, flint.arb) else rational(value)
 
 
 def within(value: arb, low: int, high: int) -> arb:
     """`value` without what lies outside `low`..`high`, known to be impossible."""
-    ends = flints.arb(low), flints.arb(high)
+    ends = flint.arb(low), flint.arb(high)
     if value.lower() >= low and value.upper() <= high:
         return value
     if value.upper() <= low or value.lower() >= high:  # by its last bits, or not finite
@@ -85,7 +86,7 @@ def exact_double(value: Fraction) -> Figure:
     """`value` correctly rounded; its bound is unknown where doubles overflow."""
     double = nearest(value)
     known = math.isfinite(double)
-    ball = flints.fmpq(value.numerator, value.denominator)
+    ball = flint.fmpq(value.numerator, value.denominator)
     return Figure(double, 0.0 if known else math.inf, known, ball)
 
 
@@ -118,11 +119,11 @@ def inexact(value: arb) -> Figure:
     middle = float(value.mid())
     if not value.is_finite() or not math.isfinite(middle):
         return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
-    return Figure(middle, upper((value - flints.arb(middle)).abs_upper()), exact=False, ball=value)
+    return Figure(middle, upper((value - flint.arb(middle)).abs_upper()), exact=False, ball=value)
 
 
 def upper(value: arb) -> float:
     """A double that is not below `value` >= 0."""
     bound = value.upper()
     rounded = float(bound)
-    return rounded if flints.arb(rounded) >= bound else math.nextafter(rounded, math.inf)
+    return rounded if flint.arb(rounded) >= bound else math.nextafter(rounded, math.inf)

@@ -17,7 +17,7 @@ from cleave.aggregates.snap import snapped
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb, fmpq
+    from flint import arb, fmpq
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)

@@ -25,7 +25,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb
+    from flint import arb
 
     Number = Fraction | arb
 

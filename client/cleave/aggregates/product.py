@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from cleave.aggregates import flints
+import flint
+
 from cleave.aggregates.balls import ball, exact_double, inexact, null, precision
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Log, Negative, Zero
@@ -48,5 +49,5 @@ def whole_product(log: Estimate, decimals: int | None, count: int) -> Fraction |
     if decimals is None or decimals * count > _DIGITS:
         return None
     surer = ball(Estimate(log.value, _EXACTLY * log.bound)).exp()
-    units = (surer * flints.arb(10) ** (decimals * count)).unique_fmpz()
+    units = (surer * flint.arb(10) ** (decimals * count)).unique_fmpz()
     return None if units is None else Fraction(int(units), 10 ** (decimals * count))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from cleave.aggregates import flints
+import flint
+
 from cleave.aggregates.balls import exact_root, inexact
 from cleave.aggregates.base import Figure
 from cleave.aggregates.variance import Variance
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb
+    from flint import arb
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +26,4 @@ class Stddev(Variance):
     def _inexact(self, variance: arb) -> Figure:
         # of the ends: the root of a ball that reaches down to 0 would reach below it
         lower = variance.lower()
-        return inexact((lower.sqrt() if lower > 0 else flints.arb(0)).union(variance.upper().sqrt()))
+        return inexact((lower.sqrt() if lower > 0 else flint.arb(0)).union(variance.upper().sqrt()))

@@ -14,7 +14,7 @@ from cleave.aggregates.powers import Square
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from cleave.aggregates.flints import arb
+    from flint import arb
 
 
 @dataclass(frozen=True, slots=True)

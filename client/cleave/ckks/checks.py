@@ -96,7 +96,7 @@ def fields_of_lane(
 ) -> list[tuple[int, Coefficients]]:
     """The same of one exact lane (positions,): the number of each field in it, and its totals."""
     rounded = (coefficients + (1 << (layout.guard - 1))) >> layout.guard
-    if (np.abs(coefficients - (rounded << layout.guard)) > noise(chunks, layout.variance)).any():
+    if (np.abs(coefficients - (rounded << layout.guard)) > noise(chunks)).any():
         raise CheckFailed("residual", "a decrypted total is not an integer within its noise")
     if (rounded < 0).any() or (rounded >> layout.used[lane]).any():
         raise _out_of_range()

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks.layout import FRESH_VARIANCE
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import seal
 from cleave_shared.errors import DAMAGED, CheckFailed, WireError
@@ -64,8 +63,6 @@ class _Encoder(Sentinels):
 
 class Cipher(_Encoder):
     """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled."""
-
-    variance = FRESH_VARIANCE
 
     def __init__(self, key: SecretKey) -> None:
         super().__init__(key.profile, key.derive("sentinel"))

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
 
+from flint import arb, fmpq
+
 from cleave.aggregates.answers import ExactColumn
 from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
 from cleave.aggregates.base import Estimate, Figure
-from cleave.aggregates.flints import arb, fmpq
 from cleave.aggregates.snap import grid
 from cleave.ckks.columns import Columns, Linear
 from cleave.ckks.job import Job

@@ -82,7 +82,6 @@ class Layout:
     guard: int
     used: tuple[int, ...]
     places: tuple[Place, ...]  # one per column
-    variance: float = FRESH_VARIANCE  # of one ciphertext's error, or what its tails are bounded by
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -96,33 +95,23 @@ def fields_of(place: Place) -> tuple[Field, ...]:
     return (place.field,) if isinstance(place, NarrowPlace) else ()
 
 
-def noise(terms: int, variance: float = FRESH_VARIANCE) -> float:
+def noise(terms: int) -> float:
     """What the error of `terms` fresh ciphertexts added up stays below with probability 1 - 2^-128."""
-    return SIGMAS_EXACT * math.sqrt(variance * terms)
+    return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 
-def plan_layout(
-    columns: Sequence[Column],
-    window: int,
-    capacity_bits: int,
-    fewest: int,
-    digits: int,
-    variance: float = FRESH_VARIANCE,
-) -> Layout:
+def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
     """Lay out `columns` where at most `window` chunks are added up and the smallest group has `fewest` rows.
 
-    Real columns take half a lane where that leaves `digits` digits certain and saves lanes. `variance` of the error of
-    one chunk.
+    Real columns take half a lane where that leaves `digits` digits certain and saves lanes.
     """
-    wide = _lay_out(columns, window, capacity_bits, None, variance)
-    narrow = _lay_out(columns, window, capacity_bits, Fraction(fewest, 10**digits), variance)
+    wide = _lay_out(columns, window, capacity_bits, None)
+    narrow = _lay_out(columns, window, capacity_bits, Fraction(fewest, 10**digits))
     return narrow if narrow.lanes < wide.lanes else wide
 
 
-def _lay_out(
-    columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None, variance: float
-) -> Layout:
-    guard = math.ceil(math.log2(2 * noise(window, variance)))
+def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
+    guard = math.ceil(math.log2(2 * noise(window)))
     room = capacity_bits - guard
     places: list[Place] = []
     for column in columns:
@@ -152,7 +141,7 @@ def _lay_out(
         else:
             places[number] = WidePlace(lanes)
             lanes += 1
-    return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places), variance)
+    return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places))
 
 
 def _limbs(column: Exact, window: int, room: int) -> tuple[Field, ...]:

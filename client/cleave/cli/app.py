@@ -17,7 +17,6 @@ from cleave.cli import console, passphrase
 from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
 from cleave.cli.asked import CloudOnly, Operation, SchemaFile, TableName, With, Words, read_question
 from cleave.cli.contributors import contributor_commands
-from cleave.cli.early import begin
 from cleave.cli.group import Group, Serve, Settings, narrowed
 from cleave.cli.key import Json, KeyPath, PassphraseFd, key_commands
 from cleave.cli.key_sharing import contributor as new_contributor
@@ -54,7 +53,6 @@ from cleave.printable import printable
 from cleave.session import DEFAULT_KEY, Access, Session
 
 if TYPE_CHECKING:
-    from cleave.sql.beside import Planner
     from cleave.store.services import Embedded
 
 HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
@@ -71,13 +69,11 @@ def create_cli(
     serve_locally: Serve,
     prepare: Callable[[], None] = lambda: None,
     words: Sequence[str] = (),
-    planner: Planner | None = None,
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
     `prepare` is called where embedded services will be asked, before this process has a second thread. Of `words` that
-    begin with a command's name only that command is made: typer takes 30 ms for all of them. `planner` plans what
-    `query` and `plan` ask of files.
+    begin with a command's name only that command is made: typer takes 30 ms for all of them.
     """
     app = typer.Typer(
         cls=Group,
@@ -97,7 +93,7 @@ def create_cli(
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet, planner=planner)
+        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
     app.command()(schema)
@@ -141,9 +137,6 @@ def plan(
     needed but that of a stored table.
     """
     asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
-    planner: Planner | None = ctx.obj.planner
-    if planner is not None:
-        begin(planner, asked, cloud_only=cloud_only)
     asked = asked.begun()
     from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415
     from cleave.pipeline import Options  # noqa: PLC0415
@@ -152,7 +145,6 @@ def plan(
     with open_session(
         *(asked.table, access, ctx.obj.embedded, bars_of(ctx.obj), asked.others, store),
         contributor=contributor,
-        planner=planner,
         scan=not no_scan,
         fetch_limit=fetch_limit,
         memory=memory,
@@ -215,8 +207,6 @@ def query(
     started = time.perf_counter()
     settings: Settings = ctx.obj
     asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)
-    if settings.planner is not None:
-        begin(settings.planner, asked, cloud_only=cloud_only)
     if endpoint is None and functions is None:
         settings.prepare()
     asked = asked.begun()
@@ -234,7 +224,6 @@ def query(
         *(asked.table, access, settings.embedded, bars_of(settings), asked.others),
         *(store, profile, region, timeout),
         contributor=contributor,
-        planner=settings.planner,
         scan=not no_scan,
         fetch_limit=fetch_limit,
         memory=memory,

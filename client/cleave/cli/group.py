@@ -17,7 +17,6 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
-    from cleave.sql.beside import Planner
     from cleave.store.services import Embedded
 
 INTERRUPTED = 130
@@ -47,7 +46,6 @@ class Settings:
     prepare: Callable[[], None]
     debug: bool
     quiet: bool
-    planner: Planner | None = None
 
 
 class Group(TyperGroup):

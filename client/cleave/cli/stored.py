@@ -25,7 +25,6 @@ from cleave.session import DEFAULT_IDENTITY, DEFAULT_KEY, LONGEST_TIMEOUT, Acces
 from cleave_shared.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
-    from cleave.sql.beside import Planner
     from cleave.store.machine import Machine
     from cleave.store.manifest import Manifest
     from cleave.store.services import Embedded
@@ -49,7 +48,6 @@ def open_session(
     region: str | None = None,
     seconds: float | None = None,
     contributor: str | None = None,
-    planner: Planner | None = None,
     *,
     scan: bool = True,
     fetch_limit: str | None = None,
@@ -60,7 +58,7 @@ def open_session(
     """Over files, or over the table of that name in `store`, which may take `seconds` to be opened: all of its rows, or
     those of one `contributor`.
 
-    `planner` has begun to plan a question over files. `machine`: ARN of one that makes the calls of scans.
+    `machine`: ARN of one that makes the calls of scans.
 
     Raises InputError where there is no such table, KeyFileError, StoreError, CheckFailed.
     """
@@ -75,7 +73,7 @@ def open_session(
             raise typer.BadParameter("--memory goes with a stored table")
         if machine is not None:
             raise typer.BadParameter("--job goes with a stored table")
-        return Session(table, access, embedded, bars, others, planner)
+        return Session(table, access, embedded, bars, others)
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
     from cleave.store.choice import FETCH_LIMIT  # noqa: PLC0415
     from cleave.store.session import StoredSession  # noqa: PLC0415

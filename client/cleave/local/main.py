@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cleave.cli import process
-from cleave.cli.early import planner_for
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
-
-_PLUGINS = "pydantic.plugin._loader"
 
 
 def main() -> None:
@@ -28,12 +23,11 @@ def main() -> None:
         warnings.simplefilter("ignore")
         logging.lastResort = logging.NullHandler()
     process.protect()
-    planner = planner_for(sys.argv[1:])
-    from cleave.cli.app import create_cli  # noqa: PLC0415 - typer, for which the planner need not wait
+    from cleave.cli.app import create_cli  # noqa: PLC0415 - after what lightens it
     from cleave.local.prepare import prepare_embedded  # noqa: PLC0415 - as above
 
     try:
-        create_cli(_embedded, _serve, prepare_embedded, sys.argv[1:], planner)(prog_name="cleave")
+        create_cli(_embedded, _serve, prepare_embedded, sys.argv[1:])(prog_name="cleave")
     except SystemExit as ended:
         # at once: Python would wait for work that a deadline left behind, and take 30 ms to undo what it has imported
         process.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -43,20 +37,9 @@ def _lighten() -> None:
     """Before anything is imported that a question needs: half of a small one's time goes into imports."""
     # pydantic would read the metadata of every distribution there is; a plugin of its has no business with our bodies
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    plugins: Any = ModuleType(_PLUGINS)  # nor does it need what reads it, which takes 10 ms
-    plugins.get_plugins, plugins.__getattr__ = tuple, _of_plugins
-    sys.modules.setdefault(_PLUGINS, plugins)
     # numpy's linear algebra, which nothing here uses, would start threads: see cleave_shared.fork_server
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
-
-
-def _of_plugins(name: str) -> object:
-    """Whatever else pydantic has in that module."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    del sys.modules[_PLUGINS]
-    return getattr(importlib.import_module(_PLUGINS), name)
 
 
 def _embedded(stores: Sequence[str] = ()) -> Transport:

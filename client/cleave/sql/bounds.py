@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from sqlglot import exp
-
-from cleave.sql.dialect import write
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
 from cleave.sql.ranges import BOOLEAN, Range, cast, range_of_type, round_outwards
+from cleave.sql.write import write
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 from cleave_shared.dataclass import dataclass
@@ -41,7 +40,7 @@ _NULL = Known(None, nullable=True, is_null=True)
 Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
 
 
-def known_of(node: exp.Expression, type_: str, schema: Schema, types: Types) -> Known:
+def known_of(node: Node, type_: str, schema: Schema, types: Types) -> Known:
     """What is known of a resolved expression of DuckDB's type `type_`."""
     reader = _Reader(schema)
     nodes = reader.nodes(node)
@@ -55,26 +54,13 @@ def known_of(node: exp.Expression, type_: str, schema: Schema, types: Types) -> 
     return reader.read(node)
 
 
-_NEVER_NULL = (exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
-_PREDICATES = (
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.Between,
-    exp.Like,
-    exp.ILike,
-)
+_NEVER_NULL = frozenset({"IS NULL", "IS NOT NULL", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
+_PREDICATES = frozenset({"=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN"})
 _FUNCTIONS = frozenset(
-    {"coalesce", "ifnull", "greatest", "least", "if", "nullif", "abs", "floor", "ceil", "ceiling", "round", "trunc"}
-    | {"sign", "epoch_us", "date_part"}
+    {"greatest", "least", "if", "nullif", "abs", "@", "floor", "ceil", "ceiling", "round", "trunc"}
+    | {"sign", "epoch_us", "date_part", "~~", "~~*"}
 )
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow)
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "^", "**", "pow", "power"})
 
 
 class _Reader:
@@ -82,14 +68,14 @@ class _Reader:
         self._schema = schema
         self.types: dict[int, str] = {}  # by id of the node
 
-    def nodes(self, node: exp.Expression) -> list[exp.Expression]:
+    def nodes(self, node: Node) -> list[Node]:
         """`node` and all below it that `read` comes to."""
         found = [node]
         for each in found:
             found += _operands(each)
         return found
 
-    def read(self, node: exp.Expression) -> Known:
+    def read(self, node: Node) -> Known:
         known = self._read(node)
         type_ = self.types[id(node)]
         if known.is_null:
@@ -102,42 +88,47 @@ class _Reader:
         held = Range(max(known.range.lower, whole.lower), min(known.range.upper, whole.upper))
         return Known(held, known.nullable)
 
-    def _read(self, node: exp.Expression) -> Known:
-        if isinstance(node, exp.Paren):
-            return self.read(node.this)
-        if isinstance(node, exp.Column):
-            return self._column(node)
-        if isinstance(node, exp.Literal):
-            return Known(None if node.is_string else self._literal(node), nullable=False)
-        if isinstance(node, exp.Boolean):
-            value = Fraction(bool(node.this))
-            return Known(Range(value, value), nullable=False)
-        if isinstance(node, exp.Null):
-            return _NULL
-        if isinstance(node, _NEVER_NULL):
-            return Known(BOOLEAN, nullable=False)
-        if isinstance(node, _PREDICATES):
-            return Known(BOOLEAN, any(self.read(each).nullable for each in _operands(node)))
-        if isinstance(node, exp.In):
-            return Known(
-                BOOLEAN, any(self.read(each).nullable for each in _operands(node)) if _operands(node) else True
-            )
-        if isinstance(node, exp.Neg):
-            return self._of_one(node, node.this, lambda value: -value)
-        if isinstance(node, exp.Abs):
-            return self._of_one(node, node.this, abs)
-        if isinstance(node, _ARITHMETIC):
-            return self._arithmetic(node)
-        if isinstance(node, exp.Cast):  # TRY_CAST is one
-            known = self._as_type(node.this, node)
-            return Known(known.range, known.nullable or isinstance(node, exp.TryCast), known.is_null)
-        if isinstance(node, exp.Case):
-            return self._chosen(node, _branches(node), nullable=node.args.get("default") is None)
-        if isinstance(node, exp.Anonymous):
-            return self._call(node)
+    def _read(self, node: Node) -> Known:
+        match node:
+            case Column():
+                return self._column(node)
+            case Constant():
+                return self._constant(node)
+            case Operation():
+                return self._operation(node)
+            case Cast():
+                known = self._as_type(node.operand, node)
+                return Known(known.range, known.nullable or node.may_fail, known.is_null)
+            case Case():
+                return self._chosen(node, _branches(node))
+            case Call():
+                return self._arithmetic(node) if _is_arithmetic(node) else self._call(node)
         return UNKNOWN
 
-    def _column(self, node: exp.Column) -> Known:
+    def _constant(self, node: Constant) -> Known:
+        if node.kind == "NULL_LITERAL":
+            return _NULL
+        if node.kind == "BOOLEAN":
+            value = Fraction(node.text.lower() == "true")
+            return Known(Range(value, value), nullable=False)
+        return Known(self._literal(node) if node.is_number else None, nullable=False)
+
+    def _operation(self, node: Operation) -> Known:
+        if node.name in _NEVER_NULL:
+            return Known(BOOLEAN, nullable=False)
+        if node.name in _PREDICATES:
+            return Known(BOOLEAN, any(self.read(each).nullable for each in node.operands))
+        if node.name == "COALESCE":
+            return self._first(node)
+        return UNKNOWN
+
+    def _first(self, node: Call | Operation) -> Known:
+        """Of COALESCE, GREATEST and LEAST, which are NULL where all of their operands are."""
+        known = [self._as_type(each, node) for each in node.operands]
+        never_null = not all(each.nullable for each in known)
+        return Known(_hull(known), not never_null, all(each.is_null for each in known))
+
+    def _column(self, node: Column) -> Known:
         column = self._schema.column(node.name)
         known = range_of_type(column.type)
         if column.lower is not None and column.upper is not None:
@@ -150,69 +141,68 @@ class _Reader:
             known = round_outwards(known, column.type)
         return Known(known, column.nullable)
 
-    def _literal(self, node: exp.Literal) -> Range | None:
+    def _literal(self, node: Constant) -> Range | None:
         try:
-            value = float(node.name)
-            exact = Fraction(value) if "e" in node.name.lower() else Fraction(node.name)
+            value = float(node.text)
+            exact = Fraction(value) if "e" in node.text.lower() else Fraction(node.text)
         except (ValueError, OverflowError):  # 0x10, 1e999
             return None
         return self._rounded(Range(exact, exact), node)
 
-    def _as_type(self, operand: exp.Expression, whole: exp.Expression) -> Known:
+    def _as_type(self, operand: Node, whole: Node) -> Known:
         """What is known of `operand` once it is cast to the type of `whole`."""
         known = self.read(operand)
         source, target = self.types[id(operand)], self.types[id(whole)]
         return Known(cast(known.range, source, target) if known.range else None, known.nullable, known.is_null)
 
-    def _rounded(self, value: Range | None, node: exp.Expression) -> Range | None:
+    def _rounded(self, value: Range | None, node: Node) -> Range | None:
         type_ = self.types[id(node)]
         return round_outwards(value, type_) if value and type_ in FLOATS else value
 
-    def _of_one(self, node: exp.Expression, operand: exp.Expression, function: Callable[[Range], Range]) -> Known:
+    def _of_one(self, node: Node, operand: Node, function: Callable[[Range], Range]) -> Known:
         known = self._as_type(operand, node)
         return Known(function(known.range) if known.range else None, known.nullable, known.is_null)
 
-    def _arithmetic(self, node: exp.Expression) -> Known:
+    def _arithmetic(self, node: Call) -> Known:
         type_ = self.types[id(node)]
-        if isinstance(node, exp.Mul) and type_ not in FLOATS:  # of decimals, each keeps its own digits
-            one, two = self.read(node.this), self.read(node.expression)
+        one, two = node.arguments
+        if node.name == "*" and type_ not in FLOATS:  # of decimals, each keeps its own digits
+            left, right = self.read(one), self.read(two)
         else:
-            one, two = self._as_type(node.this, node), self._as_type(node.expression, node)
-        if one.is_null or two.is_null:
+            left, right = self._as_type(one, node), self._as_type(two, node)
+        if left.is_null or right.is_null:
             return _NULL
-        divides = isinstance(node, exp.Div | exp.IntDiv | exp.Mod)
-        by_zero = divides and (two.range is None or two.range.least_magnitude == 0)
-        nullable = one.nullable or two.nullable or by_zero
-        if self._are_dates(node):
+        by_zero = node.name in ("/", "//", "%") and (right.range is None or right.range.least_magnitude == 0)
+        nullable = left.nullable or right.nullable or by_zero
+        if node.name == "-" and all(self.types[id(each)] == "DATE" for each in node.arguments):
             return Known(_DAYS, nullable)
         if range_of_type(type_) is None and type_ not in FLOATS:
             return Known(None, nullable=True)  # dates and the like
-        value = _computed(node, one.range, two.range) if one.range and two.range else None
+        value = _computed(node.name, left.range, right.range) if left.range and right.range else None
         if by_zero and type_ in FLOATS:
             value = None  # infinite or not a number
         return Known(self._rounded(value, node), nullable)
 
-    def _are_dates(self, node: exp.Expression) -> bool:
-        return isinstance(node, exp.Sub) and all(self.types[id(each)] == "DATE" for each in _operands(node))
-
-    def _chosen(self, node: exp.Expression, choices: Sequence[exp.Expression], *, nullable: bool) -> Known:
+    def _chosen(self, node: Node, choices: Sequence[Node]) -> Known:
         """One of the choices, cast to the type they have in common."""
         known = [self._as_type(each, node) for each in choices]
-        nullable = nullable or any(each.nullable for each in known)
+        nullable = any(each.nullable for each in known)
         return Known(_hull(known), nullable, all(each.is_null for each in known))
 
-    def _call(self, node: exp.Anonymous) -> Known:
-        name, arguments = node.name.lower(), node.expressions
-        if name in ("coalesce", "ifnull", "greatest", "least") and arguments:
-            known = [self._as_type(each, node) for each in arguments]
-            never_null = not all(each.nullable for each in known)
-            return Known(_hull(known), not never_null, all(each.is_null for each in known))
+    def _call(self, node: Call) -> Known:
+        name, arguments = node.name, node.arguments
+        if name in ("greatest", "least") and arguments:
+            return self._first(node)
         if name == "if" and len(arguments) == 3:
-            return self._chosen(node, arguments[1:], nullable=False)
+            return self._chosen(node, arguments[1:])
         if name == "nullif" and len(arguments) == 2:
             known_first = self._as_type(arguments[0], node)
             return Known(known_first.range, nullable=True, is_null=known_first.is_null)
-        if name == "abs" and len(arguments) == 1:
+        if name in ("~~", "~~*") and len(arguments) == 2:
+            return Known(BOOLEAN, any(self.read(each).nullable for each in arguments))
+        if name == "-" and len(arguments) == 1:
+            return self._of_one(node, arguments[0], lambda value: -value)
+        if name in ("abs", "@") and len(arguments) == 1:
             return self._of_one(node, arguments[0], abs)
         if name in ("floor", "ceil", "ceiling", "round", "trunc") and len(arguments) == 1:
             return self._of_one(node, arguments[0], Range.whole)
@@ -226,30 +216,27 @@ class _Reader:
         return UNKNOWN
 
 
-def _operands(node: exp.Expression) -> list[exp.Expression]:
+def _is_arithmetic(node: Call) -> bool:
+    return node.name in _ARITHMETIC and len(node.arguments) == 2
+
+
+def _operands(node: Node) -> list[Node]:
     """The parts of `node` whose values `_Reader` asks for."""
-    if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Not | exp.Cast):
-        return [node.this]
-    if isinstance(node, exp.Between):
-        return [node.this, node.args["low"], node.args["high"]]
-    if isinstance(node, exp.In):
-        return [node.this, *node.expressions] if set(_given(node)) <= {"this", "expressions"} else []
-    if isinstance(node, (*_PREDICATES, *_ARITHMETIC)):
-        return [node.this, node.expression]
-    if isinstance(node, exp.Case):
-        return _branches(node)
-    if isinstance(node, exp.Anonymous):
-        return list(node.expressions) if node.name.lower() in _FUNCTIONS else []
+    match node:
+        case Operation(name):
+            return list(node.operands) if name in _PREDICATES or name == "COALESCE" else []
+        case Cast():
+            return [node.operand]
+        case Case():
+            return _branches(node)
+        case Call(name):
+            known = name in _FUNCTIONS or _is_arithmetic(node) or (name == "-" and len(node.arguments) == 1)
+            return list(node.arguments) if known else []
     return []
 
 
-def _given(node: exp.Expression) -> list[str]:
-    return [name for name, value in node.args.items() if value]
-
-
-def _branches(node: exp.Case) -> list[exp.Expression]:
-    default = node.args.get("default")
-    return [branch.args["true"] for branch in node.args["ifs"]] + ([default] if default is not None else [])
+def _branches(node: Case) -> list[Node]:
+    return [*(result for _, result in node.branches), node.default]
 
 
 def _hull(known: Sequence[Known]) -> Range | None:
@@ -260,22 +247,22 @@ def _hull(known: Sequence[Known]) -> Range | None:
     return hull
 
 
-def _computed(node: exp.Expression, one: Range, two: Range) -> Range | None:
-    match node:
-        case exp.Add():
+def _computed(operator: str, one: Range, two: Range) -> Range | None:
+    match operator:
+        case "+":
             return one + two
-        case exp.Sub():
+        case "-":
             return one - two
-        case exp.Mul():
+        case "*":
             return one * two
-        case exp.Div():
+        case "/":
             return one.over(two)
-        case exp.IntDiv():
+        case "//":
             quotient = one.over(two)
             return quotient.whole() if quotient else None
-        case exp.Mod():
+        case "%":
             return one.remainder(two)
-        case exp.Pow():
+        case "^" | "**" | "pow" | "power":
             exponent = two.lower
             if two.lower != two.upper or exponent.denominator != 1 or not 0 <= exponent <= _MAX_EXPONENT:
                 return None

@@ -1,45 +1,35 @@
-"""One spelling for expressions that DuckDB computes alike, bit by bit: which totals a question asks for is known by it.
+"""One spelling for expressions that DuckDB computes alike, bit by bit: by it a question's totals are found.
 
-Brackets and the order of the two sides of + and * do not matter, nor how a number is written: 0.10, 0.1 and .1. Whether
+The order of the two sides of + and * does not matter, nor how a number is written: 0.10, 0.1 and .1. Whether
 (a + b) + c is a + (b + c) depends on rounding, and 1 and 1.0 are of different types: those stay apart.
 """
 
 from __future__ import annotations
 
 import re
-from typing import cast
+from collections.abc import Sequence
 
-import sqlglot
-from sqlglot import exp
+from cleave.sql.nodes import Call, Constant, Node, Operation
+from cleave.sql.read import expressions_of
+from cleave.sql.write import write
 
-from cleave.sql.dialect import FaithfulDuckDB, write
-
-_COMMUTE = (exp.Add, exp.Mul, exp.EQ, exp.NEQ)
-_DECIMAL = re.compile(r"(\d*)\.(\d*)")
+_DECIMAL = re.compile(r"(-?)(\d*)\.(\d*)")
 
 
-def canonical(node: exp.Expression) -> str:
+def spellings(texts: Sequence[str]) -> dict[str, int]:
+    """By their canonical spelling, the places of expressions in SQL."""
+    return {canonical(node): place for place, node in enumerate(expressions_of(texts))}
+
+
+def canonical(node: Node) -> str:
     """Of an expression whose names are resolved."""
-    root = exp.Paren(this=node.copy())
-    for paren in list(root.find_all(exp.Paren)):
-        if paren is not root:
-            paren.replace(paren.this)
-    for literal in root.find_all(exp.Literal):
-        if not literal.is_string and (found := _DECIMAL.fullmatch(literal.name)):
-            literal.set("this", f"{found[1].lstrip('0') or '0'}.{found[2].rstrip('0') or '0'}")
-    for each in sorted(root.find_all(*_COMMUTE), key=lambda found: -found.depth):  # the innermost first
-        one, two = each.this, each.expression
-        if _text(two) < _text(one):
-            each.set("this", two)
-            each.set("expression", one)
-    return _text(root.this)
+    return write(_canonical(node))
 
 
-def parsed(sql: str) -> exp.Expression:
-    """An expression as a plan has it."""
-    return cast(exp.Expression, sqlglot.parse_one(f"SELECT {sql}", read=FaithfulDuckDB).expressions[0])
-
-
-def _text(node: exp.Expression) -> str:
-    """With brackets around every operation, so that the tree can be told from it."""
-    return repr(node) if node.find(exp.Binary) else write(node)
+def _canonical(node: Node) -> Node:
+    if isinstance(node, Constant) and node.is_number and (found := _DECIMAL.fullmatch(node.text)):
+        return Constant(node.kind, f"{found[1]}{found[2].lstrip('0') or '0'}.{found[3].rstrip('0') or '0'}")
+    operands = [_canonical(each) for each in node.operands]
+    if isinstance(node, Call | Operation) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
+        operands.sort(key=write)
+    return node.of(operands) if operands else node

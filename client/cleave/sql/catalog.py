@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
-from sqlglot import Tokenizer, TokenType, exp
-from sqlglot.errors import TokenError
-
-from cleave.sql.dialect import FaithfulDuckDB
-from cleave.sql.fidelity import same_statement
+from cleave.sql.nodes import Cast, Constant, Node
+from cleave.sql.read import Tree, parts_of, tree_of
 from cleave.sql.uncut import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, private
@@ -32,7 +27,7 @@ class Catalog:
         self._open = ExitStack()
         self._connection = self._open.enter_context(private())
         self._table = table
-        self._settled: dict[str, exp.Expression] = {}
+        self._settled: dict[str, Node] = {}
         # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
         names = {column.name for column in columns}
         usable = [each for each in derived if names.issuperset(each.columns)]
@@ -56,10 +51,9 @@ class Catalog:
             raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
         return [(str(row[0]), str(row[1])) for row in rows]
 
-    def tree(self, statement: str) -> dict[str, Any]:
-        """DuckDB's own tree of SELECTs, as json_serialize_sql has it. Raises QueryRefused for anything else."""
-        row = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchone()
-        tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    def tree(self, statement: str) -> Tree:
+        """DuckDB's own tree of SELECTs. Raises QueryRefused for anything else."""
+        tree = tree_of(statement)
         if tree.get("error"):
             if tree.get("error_type") == "parser":
                 self.describe(statement)
@@ -70,27 +64,18 @@ class Catalog:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
         return {
             name
-            for node in _nodes(self.tree(f"SELECT {expression}"))
+            for node in parts_of(self.tree(f"SELECT {expression}"))
             if node.get("class") == "FUNCTION"
             for name in called(node)
         }
 
-    def require_same(self, statement: str, rewritten: str) -> None:
-        """Raises QueryRefused unless DuckDB's parser makes the same of both, or if it makes nothing of the first."""
-        if not same_statement(self._connection, statement, rewritten):
-            self.describe(statement)
-            raise QueryRefused(
-                "part of the query is in a spelling that is not understood",
-                hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
-            )
-
-    def settle(self, name: str) -> exp.Expression:
+    def settle(self, name: str) -> Node:
         """What current_date or the like is now, the same however often it is asked."""
         if name not in self._settled:
             row = self._connection.execute(f"SELECT CAST({name} AS VARCHAR), typeof({name})").fetchone()
             text, type_ = row or ("", "")
-            self._settled[name] = exp.cast(exp.Literal.string(text), type_, dialect=FaithfulDuckDB)
-        return self._settled[name].copy()
+            self._settled[name] = Cast(Constant("STRING", text), type_)
+        return self._settled[name]
 
     def require_functions(self, names: Iterable[str]) -> None:
         """Raises QueryRefused for the first that DuckDB does not have."""
@@ -112,17 +97,6 @@ class Catalog:
         return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}"))
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            yield item
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-
-
 def _pivots(statement: str) -> bool:
     return re.search(r"\bpivot", statement, re.IGNORECASE) is not None
 
@@ -132,15 +106,19 @@ def _reason(error: duckdb.Error, statement: str) -> str:
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
     text = re.split(r"\n\s*(?:\n|LINE |Candidate)", str(error))[0].replace("\n", " ").strip()
-    try:
-        tokens = Tokenizer(dialect="duckdb").tokenize(statement)
-    except TokenError:
-        return type(error).__name__
-    literals = [token.text for token in tokens if _is_literal(token.token_type)]
-    for literal in sorted(filter(None, literals), key=len, reverse=True):
+    for literal in sorted(filter(None, _literals(statement)), key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(literal)}(?!\w)", "...", text)
     return text
 
 
-def _is_literal(kind: TokenType) -> bool:
-    return kind in (TokenType.STRING, TokenType.NUMBER, TokenType.NATIONAL_STRING, TokenType.RAW_STRING)
+def _literals(statement: str) -> Iterator[str]:
+    """The texts of strings and numbers in a statement."""
+    content = statement.encode()
+    places = duckdb.tokenize(statement)
+    for (start, kind), (end, _) in zip(places, [*places[1:], (len(content), None)], strict=True):
+        token = content[start:end].decode(errors="replace").strip()
+        if kind == duckdb.token_type.numeric_const:
+            yield token
+        elif kind == duckdb.token_type.string_const:
+            yield token.strip("'").replace("''", "'")
+            yield token.strip("'")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlglot import exp
-
 from cleave.aggregates import AGGREGATES
 from cleave.sql.catalog import Catalog
 from cleave.sql.cut_types import Asked, Types, places_of
-from cleave.sql.dialect import identity, write
 from cleave.sql.encryptable import (
     SUPPORTED,
     not_declared,
@@ -21,6 +18,7 @@ from cleave.sql.encryptable import (
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.here import LocalParts
 from cleave.sql.kept import Kept
+from cleave.sql.nodes import NULL, Call, Case, Column, Node, Ordered, Place, integer
 from cleave.sql.parse import Question
 from cleave.sql.plan import (
     Final,
@@ -30,10 +28,12 @@ from cleave.sql.plan import (
     Source,
     grouped_by,
 )
-from cleave.sql.resolve import Resolved, call_of, columns_of, has_aggregate, is_aggregate, is_grouping
+from cleave.sql.resolve import Resolved, columns_of, has_aggregate, is_aggregate, is_grouping
 from cleave.sql.temporal import mean
 from cleave.sql.uncut import OnlyHere, Uncut
-from cleave.table.schema import Column, Kind, Schema
+from cleave.sql.write import write
+from cleave.table import schema as of_schema
+from cleave.table.schema import Kind, Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
@@ -69,10 +69,10 @@ class Cutter:
         self._catalog = catalog
 
         # a constant stays one, unless a set leaves it out: some functions take nothing else
-        def stays_key(key: exp.Expression) -> bool:
-            return key.find(exp.Column) is not None or resolved.sets is not None
+        def stays_key(key: Node) -> bool:
+            return key.has(Column) or resolved.sets is not None
 
-        self._keys = {identity(key): f"k{i}" for i, key in enumerate(resolved.keys) if stays_key(key)}
+        self._keys = {write(key): f"k{i}" for i, key in enumerate(resolved.keys) if stays_key(key)}
         self._asked = Asked({})
         self._selecting = [*resolved.keys, *([resolved.where] if resolved.where is not None else [])]
         # the column that tells which rows are meant and is not plain, if there is one: the plain service must not know
@@ -107,13 +107,17 @@ class Cutter:
         items = [self._final(item.expression) for item in resolved.items]
         having = self._final(resolved.having) if resolved.having is not None else None
         # a number standing alone would be the place of an output
-        order_by = [self._ordering(each) for each in resolved.orderings if each.this.find(exp.Column, exp.Anonymous)]
+        order_by = [
+            self._ordering(each)
+            for each in resolved.orderings
+            if each.expression.has(Column) or each.expression.has(Call)
+        ]
 
         described = self._catalog.describe(question.text)
         where = write(resolved.where) if resolved.where is not None else None
         key_types = self._catalog.types([write(key) for key in resolved.keys])
         keys = tuple(
-            write(key) if key.find(exp.Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
+            write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
             for key, type_ in zip(resolved.keys, key_types, strict=True)
         )
         for each in self._selecting if self._hidden is None and not self._no_plain else ():
@@ -169,9 +173,7 @@ class Cutter:
         reason = str(self._here.reasons.get(final.sql, ""))
         return Output(name, source, reason or (self._groups_from_rows if source == "local" else ""))
 
-    def _asked_over_stored(
-        self, sent: list[exp.Expression], local: tuple[LocalAggregate, ...]
-    ) -> tuple[list[exp.Expression], Source]:
+    def _asked_over_stored(self, sent: list[Node], local: tuple[LocalAggregate, ...]) -> tuple[list[Node], Source]:
         """What the plain service reads of a stored table, and where numbers of rows come from.
 
         Raises OnlyHere where rows are needed and must not be fetched.
@@ -184,15 +186,15 @@ class Cutter:
             raise OnlyHere(self._groups_from_rows)
         return (sent if self._asked.plain else []), "local"
 
-    def _names(self, nodes: Iterable[exp.Expression]) -> tuple[str, ...]:
+    def _names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         read = {column.name for node in nodes for column in columns_of(node, self._schema)}
         return tuple(column.name for column in self._schema.columns if column.name in read)
 
-    def _encrypted_in(self, node: exp.Expression) -> str | None:
+    def _encrypted_in(self, node: Node) -> str | None:
         """The name of the first encrypted column `node` reads."""
         return next((c.name for c in columns_of(node, self._schema) if c.kind is Kind.ENCRYPTED), None)
 
-    def _unseen_in(self, node: exp.Expression) -> Column | None:
+    def _unseen_in(self, node: Node) -> of_schema.Column | None:
         """The first encrypted column `node` reads, else the first that is not plain."""
         unseen = [column for column in columns_of(node, self._schema) if column.kind is not Kind.PLAIN]
         return min(unseen, key=lambda column: column.kind is not Kind.ENCRYPTED, default=None)
@@ -201,7 +203,7 @@ class Cutter:
 
     def _refuse_rows(self) -> None:
         resolved = self._resolved
-        nodes = [item.expression for item in resolved.items] + [o.this for o in resolved.orderings]
+        nodes = [item.expression for item in resolved.items] + [each.expression for each in resolved.orderings]
         if resolved.having is not None:
             nodes.append(resolved.having)
         if self._question.is_grouped or any(has_aggregate(node) for node in nodes):
@@ -213,7 +215,7 @@ class Cutter:
 
     # expressions over keys and aggregates
 
-    def _final(self, node: exp.Expression, here: str = "") -> exp.Expression:
+    def _final(self, node: Node, here: str = "") -> Node:
         """`node` over the table of groups: of the services' aggregates, or as a whole one that is computed here.
 
         `here`: the SQL of what is then computed, if not `node` itself.
@@ -229,153 +231,138 @@ class Cutter:
             asked.arguments, asked.encrypted, asked.plain = before
             return self._here.add(node, here or write(node), reason)
 
-    def _of_services(self, node: exp.Expression) -> exp.Expression:
-        root = exp.Paren(this=node.copy())
-        self._cut(root.this)
-        cut: exp.Expression = root.this.pop()
-        names = {column.name for column in cut.find_all(exp.Column)}
+    def _of_services(self, node: Node) -> Node:
+        cut = node.replaced(self._cut)
+        names = {column.name for column in cut.find(Column)}
         if any(name[0] == "e" for name in names):
             self._asked.mixed |= {name for name in names if name[0] == "p"}
         return cut
 
-    def _cut(self, node: exp.Expression) -> None:
-        place = self._keys.get(identity(node))
-        if place is None and is_aggregate(node) and (sums := self._mean_of_times(node)) is not None:
-            node.replace(sums)
-            self._cut(sums)
-            return
-        if place is None and is_aggregate(node):
+    def _cut(self, node: Node) -> Node | None:
+        """What stands for a key or an aggregate in the table of groups; None for an expression over such."""
+        place = self._keys.get(write(node))
+        if place is None and isinstance(node, Call) and is_aggregate(node):
+            if (sums := self._mean_of_times(node)) is not None:
+                return sums.replaced(self._cut)
             place = self._aggregate(node)
         if place is None and is_grouping(node):
             place = self._grouping(node)
         if place is not None:
-            node.replace(exp.column(place))
-            return
-        if isinstance(node, exp.Column):
+            return Place((place,))
+        if isinstance(node, Column):
             if name := self._encrypted_in(node):
                 raise single_value(name)
             raise QueryRefused(
                 f"{node.name!r} is neither grouped by nor in an aggregate",
                 hint=f"add it to GROUP BY, or use ANY_VALUE({node.name})",
             )
-        for child in list(node.iter_expressions()):
-            self._cut(child)
+        return None
 
-    def _mean_of_times(self, node: exp.Expression) -> exp.Expression | None:
+    def _mean_of_times(self, call: Call) -> Node | None:
         """What an encrypted AVG of dates or times is made of; None for every other aggregate."""
-        call = call_of(node)
-        if call.name not in ("avg", "mean") or len(call.expressions) != 1:
+        if call.name not in ("avg", "mean") or len(call.arguments) != 1 or call.distinct or call.order:
             return None
-        if self._hidden is None and self._encrypted_in(node) is None:
+        if self._hidden is None and self._encrypted_in(call) is None:
             return None
-        (argument,) = call.expressions
-        if isinstance(argument, exp.Distinct | exp.Star) or argument.find(exp.Order) or has_aggregate(argument):
+        if has_aggregate(call.arguments[0]):
             return None
-        return mean(node, *self._catalog.types([write(argument)]))
+        return mean(call, *self._catalog.types([write(call.arguments[0])]))
 
-    def _grouping(self, node: exp.Expression) -> str:
+    def _grouping(self, node: Node) -> str:
         """GROUPING(a, b): which of these keys a row's set leaves out, the last as the lowest bit; none named: all."""
-        named = tuple(self._place_of_key(argument) for argument in node.expressions)
+        named = tuple(self._place_of_key(argument) for argument in node.operands)
         named = named or tuple(range(len(self._resolved.keys)))
         if named not in self._asked.groupings:
             self._asked.groupings.append(named)
         return f"g{self._asked.groupings.index(named)}"
 
-    def _place_of_key(self, node: exp.Expression) -> int:
+    def _place_of_key(self, node: Node) -> int:
         for place, key in enumerate(self._resolved.keys):
-            if identity(key) == identity(node):
+            if write(key) == write(node):
                 return place
         raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")
 
-    def _ordering(self, ordered: exp.Ordered) -> str:
-        direction = "DESC" if ordered.args.get("desc") else "ASC"
-        nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
+    def _ordering(self, ordered: Ordered) -> str:
+        direction = "DESC" if ordered.direction == "DESC" else "ASC"
+        nulls = "FIRST" if ordered.nulls == "NULLS FIRST" else "LAST"
         # ranked where its values are: as text they might stand in another order
-        ranked = f"dense_rank() OVER (ORDER BY {write(ordered.this)} {direction} NULLS {nulls})"
-        final = self._final(ordered.this, ranked)
+        ranked = f"dense_rank() OVER (ORDER BY {write(ordered.expression)} {direction} NULLS {nulls})"
+        final = self._final(ordered.expression, ranked)
         if places_of(final, "l"):
             return f"{write(final)} ASC NULLS LAST"
         return f"{write(final)} {direction} NULLS {nulls}"
 
-    def _aggregate(self, node: exp.Expression) -> str:
-        call = call_of(node)
-        inner = [*call.expressions, *([node.expression.this] if isinstance(node, exp.Filter) else [])]
-        if any(has_aggregate(each) for each in inner):
+    def _aggregate(self, node: Call) -> str:
+        if any(map(has_aggregate, node.operands)):
             raise QueryRefused("an aggregate cannot stand inside another", hint="ask for the inner one by itself")
-        if (
-            call is node
-            and call.name == "count"
-            and (not call.expressions or isinstance(call.expressions[0], exp.Star))
-        ):
+        if node == Call("count"):
             return "n"
         for column in columns_of(node, self._schema):
             known = self._kept is not None and self._kept.is_kept(column.name)
             if column.kind in (Kind.SEALED, Kind.LOCAL) and not known:
                 raise stays_here(column)
-        if identity(node) in self._asked.refused:
-            raise self._asked.refused[identity(node)]
+        if write(node) in self._asked.refused:
+            raise self._asked.refused[write(node)]
         if self._hidden is not None or self._unseen_in(node) is not None:
             if self._groups_from_rows:
                 raise OnlyHere(self._groups_from_rows)
-            return self._encrypted_aggregate(node, call)
-        if self._counts_cells(node, call):
-            return self._encrypted_aggregate(node, call)
+            return self._encrypted_aggregate(node)
+        if self._counts_cells(node):
+            return self._encrypted_aggregate(node)
         if self._no_plain:
             raise OnlyHere(self._no_plain)
-        if call.name in FOLLOWS_ROW_ORDER and not any(each.find(exp.Order) for each in call.expressions):
+        if node.name in FOLLOWS_ROW_ORDER and not node.order:
             raise OnlyHere(
-                f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
-                hint=f"order inside the call: {call.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
+                f"{node.name.upper()} depends on the order of rows, which are shuffled before they are sent",
+                hint=f"order inside the call: {node.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
             )
-        asked = self._asked.plain.setdefault(identity(node), node.copy())
-        return f"p{[id(each) for each in self._asked.plain.values()].index(id(asked))}"
+        self._asked.plain.setdefault(write(node), node)
+        return f"p{list(self._asked.plain).index(write(node))}"
 
-    def _counts_cells(self, node: exp.Expression, call: exp.Anonymous) -> bool:
+    def _counts_cells(self, node: Call) -> bool:
         """Whether it is the number of rows of some cells of a stored table, which needs no service."""
         kept = self._kept
-        if kept is None or self._groups_from_rows or call.name != "count" or call.find(exp.Distinct, exp.Order):
+        if kept is None or self._groups_from_rows or node.name != "count" or node.distinct or node.order:
             return False
         return all(kept.is_kept(column.name) for column in columns_of(node, self._schema))
 
-    def _encrypted_aggregate(self, node: exp.Expression, call: exp.Anonymous) -> str:
-        name, column = call.name.upper(), self._unseen_in(node)
+    def _encrypted_aggregate(self, node: Call) -> str:
+        name, column = node.name.upper(), self._unseen_in(node)
         why = over(column) if column is not None else selected_by(self._hidden) if self._hidden is not None else ""
         declared = AGGREGATES.get(name)
         if declared is None:
             raise not_declared(name, why)
-        given = call.expressions or [exp.Star()]  # COUNT() is COUNT(*)
+        given = node.arguments or (integer(1),)  # COUNT(*)
         if len(given) != declared.arity:
             number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
             raise QueryRefused(f"{name} {why}: takes {number}")
-        keys = tuple(self._argument(name, why, node, argument) for argument in given)
+        if node.distinct:
+            raise OnlyHere(
+                f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
+            )
+        if node.order:
+            raise OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
+        keys = tuple(self._argument(node, argument) for argument in given)
         if repr((name, keys)) in self._asked.refused:
             raise self._asked.refused[repr((name, keys))]
         return f"e{self._asked.encrypted.setdefault((name, keys), len(self._asked.encrypted))}"
 
-    def _argument(self, name: str, why: str, node: exp.Expression, argument: exp.Expression) -> str:
-        """The identity of one argument of the call `node` of `name`, kept; `why` it is encrypted."""
-        if isinstance(argument, exp.Distinct):
-            raise OnlyHere(
-                f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
-            )
-        if argument.find(exp.Order):
-            raise OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
-        if isinstance(argument, exp.Star):
-            argument = exp.Literal.number(1)
-        if isinstance(node, exp.Filter):
-            argument = exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=argument.copy())])
-        key = identity(argument)
+    def _argument(self, node: Call, argument: Node) -> str:
+        """The identity of one argument of the call `node`, kept."""
+        if node.filter is not None:
+            argument = Case(((node.filter, argument),), NULL)
+        key = write(argument)
         if key in self._asked.refused:
             raise self._asked.refused[key]
-        self._asked.arguments.setdefault(key, argument.copy())
+        self._asked.arguments.setdefault(key, argument)
         return key
 
 
-def _reads(item: exp.Expression, name: str) -> bool:
-    return any(column.name == name for column in item.find_all(exp.Column))
+def _reads(item: Node, name: str) -> bool:
+    return any(column.name == name for column in item.find(Column))
 
 
-def _source(final: Final, item: exp.Expression, elsewhere: Source) -> Source:
+def _source(final: Final, item: Node, elsewhere: Source) -> Source:
     """`elsewhere` is where numbers of rows come from."""
     if final.local:
         return "local"
@@ -383,10 +370,10 @@ def _source(final: Final, item: exp.Expression, elsewhere: Source) -> Source:
         return "encrypted"
     if final.plain:
         return "plain"
-    return "key" if any(column.name[0] in "kg" for column in item.find_all(exp.Column)) else elsewhere
+    return "key" if any(column.name[0] in "kg" for column in item.find(Column)) else elsewhere
 
 
-def _refuse_aggregate(node: exp.Expression, clause: str, hint: str) -> None:
+def _refuse_aggregate(node: Node, clause: str, hint: str) -> None:
     if has_aggregate(node):
         raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
     if any(is_grouping(each) for each in node.walk()):

@@ -6,19 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from sqlglot import exp
-
 from cleave.aggregates import AGGREGATES
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog, Described
-from cleave.sql.dialect import identity, write
 from cleave.sql.encryptable import require_encodable
 from cleave.sql.kept import Kept
+from cleave.sql.nodes import Call, Column, Node
 from cleave.sql.plain import Decomposition, decompose, is_exact, witnesses
 from cleave.sql.plan import Argument, EncryptedAggregate, Final, LocalAggregate, PlainAggregate
 from cleave.sql.ranges import Range
-from cleave.sql.resolve import call_of, columns_of
+from cleave.sql.resolve import columns_of
 from cleave.sql.uncut import OnlyHere
+from cleave.sql.write import write
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.types import decimals_of
@@ -34,9 +33,9 @@ class Asked:
     """
 
     def __init__(self, refused: dict[str, OnlyHere]) -> None:
-        self.arguments: dict[str, exp.Expression] = {}  # by identity
+        self.arguments: dict[str, Node] = {}  # by identity
         self.encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments) -> place
-        self.plain: dict[str, exp.Expression] = {}
+        self.plain: dict[str, Call] = {}
         self.groupings: list[tuple[int, ...]] = []
         self.mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
         self.refused = refused
@@ -127,16 +126,16 @@ class Types:
             for place, (node, type_, each) in enumerate(zip(nodes, types, decomposed, strict=True))
         )
 
-    def _refuse(self, node: exp.Expression, reason: OnlyHere) -> NoReturn:
-        self._asked.refused[identity(node)] = reason
+    def _refuse(self, node: Node, reason: OnlyHere) -> NoReturn:
+        self._asked.refused[write(node)] = reason
         raise reason
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
         """Asks for the witnesses of plain sums of doubles that encrypted figures are computed with."""
         found = {}
         for place, node in enumerate(list(self._asked.plain.values())):
-            arguments = call_of(node).expressions
-            if f"p{place}" not in self._asked.mixed or len(arguments) != 1 or isinstance(arguments[0], exp.Distinct):
+            arguments = node.arguments
+            if f"p{place}" not in self._asked.mixed or len(arguments) != 1 or node.distinct:
                 continue
             if is_exact(node, *self._catalog.types([write(node)])):
                 continue
@@ -144,14 +143,14 @@ class Types:
                 found[place] = (self._place_of(asked.total), self._place_of(asked.count))
         return found
 
-    def _place_of(self, node: exp.Expression) -> int:
+    def _place_of(self, node: Call) -> int:
         """The place of a plain aggregate, asked for from now on."""
-        self._asked.plain.setdefault(identity(node), node)
-        return list(self._asked.plain).index(identity(node))
+        self._asked.plain.setdefault(write(node), node)
+        return list(self._asked.plain).index(write(node))
 
     def finals(
         self,
-        items: list[exp.Expression],
+        items: list[Node],
         described: Described,
         key_types: tuple[str, ...],
         plain: tuple[PlainAggregate, ...],
@@ -200,7 +199,7 @@ def _ends(range_: Range | None, decimals: int | None) -> tuple[int | float, int 
 
 
 def _plain_aggregate(
-    node: exp.Expression,
+    node: Call,
     type_: str,
     decomposition: Decomposition,
     part_types: tuple[str, ...],
@@ -218,6 +217,6 @@ def _plain_aggregate(
     )
 
 
-def places_of(final: exp.Expression, letter: str) -> tuple[int, ...]:
-    names = {column.name for column in final.find_all(exp.Column)}
+def places_of(final: Node, letter: str) -> tuple[int, ...]:
+    names = {column.name for column in final.find(Column)}
     return tuple(sorted(int(name[1:]) for name in names if name[0] == letter))

@@ -1,14 +1,11 @@
-"""Derived columns in a question: each name stands for its expression, in brackets."""
+"""Derived columns in a question: each name stands for its expression."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlglot import exp
-
-from cleave.sql.catalog import Catalog
-from cleave.sql.dialect import column
 from cleave.sql.encryptable import stays_here
+from cleave.sql.nodes import Column, Node
 from cleave.sql.parse import parse
 from cleave.table.derived import Derived
 from cleave.table.schema import Kind, Schema
@@ -18,13 +15,12 @@ from cleave_shared.errors import QueryRefused
 class Expressions:
     """Of the derived columns of a schema, made when they are named. `usable`: the columns a question may read."""
 
-    def __init__(self, schema: Schema, catalog: Catalog, *, cloud_only: bool = False) -> None:
+    def __init__(self, schema: Schema, *, cloud_only: bool = False) -> None:
         self._schema = schema
-        self._catalog = catalog
         self._cloud_only = cloud_only
         self.names: Mapping[str, Derived] = {each.name.lower(): each for each in schema.derived}
 
-    def find(self, name: str) -> exp.Expression | None:
+    def find(self, name: str) -> Node | None:
         """What a derived column stands for, None where there is none of that name. Raises QueryRefused."""
         derived = self.names.get(name.lower())
         if derived is None:
@@ -35,13 +31,9 @@ class Expressions:
                     raise stays_here(each)
         text = f"SELECT {derived.sql} FROM t"
         try:
-            question = parse(text, "t", [each.name for each in self._schema.columns])
-            self._catalog.require_same(question.text, question.rewritten)
+            question = parse(text, "t")
         except QueryRefused as error:
             raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
-        root = exp.Paren(this=question.items[0].expression.copy())
-        for found in list(root.find_all(exp.Column)):
-            found.replace(column(self._schema.column(found.name).name))
-        for call in root.find_all(exp.Anonymous):
-            call.set("this", call.name.lower())
-        return root
+        return question.items[0].expression.replaced(
+            lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
+        )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from cleave.sql.catalog import Catalog
-from cleave.sql.dialect import write
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
+from cleave.sql.nodes import Call, Node, Place
 from cleave.sql.plan import LocalAggregate
-from cleave.sql.resolve import call_of, columns_of, is_aggregate
+from cleave.sql.resolve import columns_of, is_aggregate
 from cleave.sql.uncut import OnlyHere
+from cleave.sql.write import write
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 
@@ -23,15 +22,15 @@ class LocalParts:
     def __init__(self, schema: Schema, catalog: Catalog) -> None:
         self._schema = schema
         self._catalog = catalog
-        self._parts: dict[str, exp.Expression] = {}  # SQL -> what it is made of
+        self._parts: dict[str, Node] = {}  # SQL -> what it is made of
         self.reasons: dict[str, OnlyHere] = {}  # name -> why it is one
 
-    def add(self, node: exp.Expression, sql: str, reason: OnlyHere) -> exp.Column:
+    def add(self, node: Node, sql: str, reason: OnlyHere) -> Place:
         """The column of `sql`, which is `node` or made of it."""
         self._parts.setdefault(sql, node)
         name = f"l{list(self._parts).index(sql)}"
         self.reasons.setdefault(name, reason)
-        return exp.column(name)
+        return Place((name,))
 
     def typed(self, grouped: str) -> tuple[LocalAggregate, ...]:
         """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
@@ -49,14 +48,14 @@ class LocalParts:
             for place, ((sql, node), type_) in enumerate(zip(self._parts.items(), types, strict=True))
         )
 
-    def _exact(self, node: exp.Expression) -> bool:
+    def _exact(self, node: Node) -> bool:
         """Whether DuckDB gives the same value for any order of rows."""
-        calls = [each for each in node.find_all(exp.Anonymous, exp.Filter) if is_aggregate(each)]
+        calls = [each for each in node.find(Call) if is_aggregate(each)]
         types = self._catalog.types([write(each) for each in calls])
-        return all(self._settled(call_of(each), type_) for each, type_ in zip(calls, types, strict=True))
+        return all(self._settled(each, type_) for each, type_ in zip(calls, types, strict=True))
 
     @staticmethod
-    def _settled(call: exp.Anonymous, type_: str) -> bool:
+    def _settled(call: Call, type_: str) -> bool:
         if call.name in FOLLOWS_ROW_ORDER:
-            return any(each.find(exp.Order) for each in call.expressions)
+            return bool(call.order)
         return call.name not in _APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)

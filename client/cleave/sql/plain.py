@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from dataclasses import replace
 
-from cleave.sql.dialect import write
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES
-from cleave.sql.resolve import call_of
+from cleave.sql.nodes import Call
+from cleave.sql.write import write
 from cleave_shared.dataclass import dataclass
 
 # Combined by the same function: f(rows) = f(f(part), f(part), ...).
@@ -32,15 +32,11 @@ class Decomposition:
     weighted_mean: str | None = None
 
 
-def decompose(node: exp.Expression, type_: str) -> Decomposition:
-    """How `node`, a resolved aggregate call of `type_`, perhaps with a FILTER, is put together from parts."""
-    call = call_of(node)
+def decompose(call: Call, type_: str) -> Decomposition:
+    """How `call`, a resolved aggregate of `type_`, perhaps with a FILTER, is put together from parts."""
     name = call.name
-    itself = write(node)
-    is_simple = len(call.expressions) <= 1 and not any(
-        isinstance(e, exp.Distinct | exp.Order) for e in call.expressions
-    )
-    if not is_simple:
+    itself = write(call)
+    if len(call.arguments) > 1 or call.distinct or call.order:
         return Decomposition((itself,), None)
     if name == "count":
         return Decomposition((itself,), "coalesce(sum({0}), 0)")
@@ -49,13 +45,13 @@ def decompose(node: exp.Expression, type_: str) -> Decomposition:
     if name in _SELF:
         return Decomposition((itself,), f"{name}({{0}})")
     if name in ("avg", "mean") and type_ == "DOUBLE":
-        return Decomposition((itself, _like(node, "sum"), _like(node, "count")), "sum({1}) / sum({2})")
+        return Decomposition((itself, _like(call, "sum"), _like(call, "count")), "sum({1}) / sum({2})")
     if name in _SPREADS:
         freedom, is_root = _SPREADS[name]
         # Chan, Golub and LeVeque (1983): deviations within the parts and of the parts' means
         combined = f"sum({{1}} * ({{3}} + ({{2}} - {{mean}}) ^ 2)) / nullif(greatest(sum({{1}}) - {freedom}, 0), 0)"
         return Decomposition(
-            (itself, _like(node, "count"), _like(node, "avg"), _like(node, "var_pop")),
+            (itself, _like(call, "count"), _like(call, "avg"), _like(call, "var_pop")),
             f"sqrt({combined})" if is_root else combined,
             "sum({1} * {2}) OVER same_group / sum({1}) OVER same_group",
         )
@@ -69,34 +65,28 @@ class Witnesses:
     `total`: of an AVG of an exact type the SUM; of doubles the sum of their absolute values. `count`: how many.
     """
 
-    total: exp.Expression
-    count: exp.Expression
+    total: Call
+    count: Call
 
 
-def witnesses(node: exp.Expression, argument_type: str) -> Witnesses | None:
+def witnesses(call: Call, argument_type: str) -> Witnesses | None:
     """None for other aggregates, whose rounding in DuckDB is not bounded here."""
-    call = call_of(node)
-    is_simple = len(call.expressions) == 1 and not isinstance(call.expressions[0], exp.Distinct | exp.Order)
+    is_simple = len(call.arguments) == 1 and not call.distinct and not call.order
     if call.name not in ("sum", "avg", "mean") or not is_simple:
         return None
-    total, count = node.copy(), node.copy()
-    call_of(count).set("this", "count")
-    call_of(total).set("this", "sum")
+    total = replace(call, name="sum")
     if argument_type in ("FLOAT", "DOUBLE"):
-        size = exp.Anonymous(this="abs", expressions=[call.expressions[0].copy()])
-        call_of(total).set("expressions", [size])
-    return Witnesses(total, count)
+        total = replace(total, arguments=(Call("abs", call.arguments),))
+    return Witnesses(total, replace(call, name="count"))
 
 
-def is_exact(node: exp.Expression, type_: str) -> bool:
+def is_exact(call: Call, type_: str) -> bool:
     """Whether DuckDB gives the same value of type `type_` for any order of rows."""
-    if call_of(node).name in ARBITRARY:
+    if call.name in ARBITRARY:
         return False
-    return type_ not in ("FLOAT", "DOUBLE") or call_of(node).name in EXACT_OF_DOUBLES
+    return type_ not in ("FLOAT", "DOUBLE") or call.name in EXACT_OF_DOUBLES
 
 
-def _like(node: exp.Expression, function: str) -> str:
+def _like(call: Call, function: str) -> str:
     """The same call of another function."""
-    other = node.copy()
-    call_of(other).set("this", function)
-    return write(other)
+    return write(replace(call, name=function))

@@ -7,7 +7,14 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cleave.sql.catalog import Catalog
+from cleave.sql.cut import Cutter
+from cleave.sql.derived import Expressions
+from cleave.sql.parse import parse
 from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.resolve import resolve
+from cleave.sql.uncut import Uncut
+from cleave.sql.whole import plan_whole
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import is_number
@@ -49,21 +56,13 @@ def plan_query(
 
 
 def _cut(sql: str, schema: Schema, table: str, kept: Kept | None, *, cloud_only: bool) -> QueryPlan:
-    # sqlglot takes 60 ms to import: what only handles plans need not wait for it
-    from cleave.sql.catalog import Catalog  # noqa: PLC0415
-    from cleave.sql.cut import Cutter  # noqa: PLC0415
-    from cleave.sql.derived import Expressions  # noqa: PLC0415
-    from cleave.sql.parse import parse  # noqa: PLC0415
-    from cleave.sql.resolve import resolve  # noqa: PLC0415
-
-    question = parse(sql, table, schema.names)
+    question = parse(sql, table)
     sends_only = cloud_only and kept is None
     asked = (Kind.PLAIN, Kind.ENCRYPTED) if sends_only else tuple(Kind)
     usable = [column for column in schema.columns if column.kind in asked]
     with closing(Catalog(question.table, usable, schema.derived)) as catalog:
-        catalog.require_same(question.text, question.rewritten)
         try:
-            derived = Expressions(schema, catalog, cloud_only=sends_only)
+            derived = Expressions(schema, cloud_only=sends_only)
             resolved = resolve(question, schema, catalog.settle, derived.find, cloud_only=sends_only)
             plan = Cutter(question, resolved, schema, catalog, cloud_only=cloud_only, kept=kept).plan()
             if cloud_only or kept is not None or all(each.decomposable for each in plan.plain):
@@ -79,9 +78,6 @@ def _cut(sql: str, schema: Schema, table: str, kept: Kept | None, *, cloud_only:
 
 def _whole(sql: str, schema: Schema, table: str, others: Mapping[str, Schema], refusal: QueryRefused) -> LocalPlan:
     """Raises `refusal` itself for what DuckDB would not answer either, unless it only says that no service does."""
-    from cleave.sql.uncut import Uncut  # noqa: PLC0415 - as above
-    from cleave.sql.whole import plan_whole  # noqa: PLC0415
-
     try:
         return plan_whole(sql, schema, table, others, refusal)
     except QueryRefused as error:

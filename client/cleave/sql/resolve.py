@@ -7,21 +7,21 @@ before an alias, and that before other columns.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from collections.abc import Callable
+from dataclasses import replace
 
-from sqlglot import exp
-
-from cleave.sql.dialect import column, identity, write
 from cleave.sql.encryptable import stays_here
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
+from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer
 from cleave.sql.parse import MAIN, Item, Question, unsteady
 from cleave.sql.uncut import no_service
-from cleave.table.schema import Column, Kind, Schema
+from cleave.sql.write import write
+from cleave.table import schema as of_schema
+from cleave.table.schema import Kind, Schema
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
-Derived = Callable[[str], exp.Expression | None]
+Derived = Callable[[str], Node | None]
 _NAMED = 20  # columns a hint names at most
 
 
@@ -30,17 +30,17 @@ class Resolved:
     """The clauses of a question, in which every name is a column of the schema, quoted and spelled as there."""
 
     items: tuple[Item, ...]
-    where: exp.Expression | None
-    keys: tuple[exp.Expression, ...]
+    where: Node | None
+    keys: tuple[Node, ...]
     sets: tuple[tuple[int, ...], ...] | None  # see Question
-    having: exp.Expression | None
-    orderings: tuple[exp.Ordered, ...]
+    having: Node | None
+    orderings: tuple[Ordered, ...]
 
 
 def resolve(
     question: Question,
     schema: Schema,
-    settle: Callable[[str], exp.Expression],
+    settle: Callable[[str], Node],
     derived: Derived | None = None,
     *,
     cloud_only: bool = False,
@@ -52,27 +52,21 @@ def resolve(
     return _Resolver(question, schema, settle, derived or (lambda _: None), cloud_only).resolve()
 
 
-def columns_of(node: exp.Expression, schema: Schema) -> list[Column]:
+def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
     """The columns a resolved expression reads, once each."""
-    return [schema.column(name) for name in dict.fromkeys(found.name for found in node.find_all(exp.Column))]
+    return [schema.column(name) for name in dict.fromkeys(found.name for found in node.find(Column))]
 
 
-def call_of(node: exp.Expression) -> exp.Anonymous:
-    """The call of an aggregate that may have a FILTER."""
-    return cast(exp.Anonymous, node.this if isinstance(node, exp.Filter) else node)
+def is_aggregate(node: Node) -> bool:
+    return isinstance(node, Call) and node.name in AGGREGATE_NAMES
 
 
-def is_aggregate(node: exp.Expression) -> bool:
-    call = node.this if isinstance(node, exp.Filter) else node
-    return isinstance(call, exp.Anonymous) and call.name in AGGREGATE_NAMES
+def has_aggregate(node: Node) -> bool:
+    return any(map(is_aggregate, node.walk()))
 
 
-def has_aggregate(node: exp.Expression) -> bool:
-    return any(is_aggregate(each) for each in node.find_all(exp.Anonymous))
-
-
-def is_grouping(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name in ("grouping", "grouping_id")
+def is_grouping(node: Node) -> bool:
+    return isinstance(node, Operation) and node.name == "GROUPING"
 
 
 class _Resolver:
@@ -80,7 +74,7 @@ class _Resolver:
         self,
         question: Question,
         schema: Schema,
-        settle: Callable[[str], exp.Expression],
+        settle: Callable[[str], Node],
         derived: Derived,
         cloud_only: bool,
     ) -> None:
@@ -90,9 +84,10 @@ class _Resolver:
         self._cloud_only = cloud_only
         self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
-        self._qualifiers = {(question.alias or question.table).lower()}
+        table = (question.alias or question.table).lower()
+        self._qualifiers = ([], [table]) if question.alias else ([], [table], [MAIN, table])  # before a column's name
         self._items: list[Item] = []
-        self._aliases: dict[str, exp.Expression] = {}
+        self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
 
     def resolve(self) -> Resolved:
@@ -104,103 +99,95 @@ class _Resolver:
                 self._aliases.setdefault(item.name.lower(), expression)
         where = self._expand(question.where, self._column_first) if question.where else None
         keys, sets = self._group_keys()
-        self._keys = frozenset(identity(key) for key in keys)
+        self._keys = frozenset(write(key) for key in keys)
         having = self._expand(question.having, self._key_first) if question.having else None
-        orderings = tuple(each for term in question.orderings for each in self._ordering(term))
+        if question.orders_all is not None:
+            orderings = tuple(replace(question.orders_all, expression=item.expression) for item in self._items)
+        else:
+            orderings = tuple(self._ordering(term) for term in question.orderings)
         return Resolved(tuple(self._items), where, keys, sets, having, orderings)
 
-    def _group_keys(self) -> tuple[tuple[exp.Expression, ...], tuple[tuple[int, ...], ...] | None]:
+    def _group_keys(self) -> tuple[tuple[Node, ...], tuple[tuple[int, ...], ...] | None]:
         written = self._question.keys
         if written is None:
             keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
-            if len(keys) < len(self._items) and not any(key.find(exp.Column) for key in keys):
+            if len(keys) < len(self._items) and not any(key.has(Column) for key in keys):
                 keys = []  # constants beside aggregates: one group even of no rows
         else:
             keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
-        different = {identity(key): key for key in keys}
+        different = {write(key): key for key in keys}
         if self._question.sets is None:
             return tuple(different.values()), None
         if len(different) < len(keys):  # `a` and `1`, which is `a`: in each set DuckDB shows only one of the two
             raise no_service("sets of keys in which one key is written in two ways", "write it the same way throughout")
         places = {name: place for place, name in enumerate(different)}
-        sets = tuple(tuple(sorted({places[identity(keys[i])] for i in each})) for each in self._question.sets)
+        sets = tuple(tuple(sorted({places[write(keys[i])] for i in each})) for each in self._question.sets)
         return tuple(different.values()), None if sets == (tuple(range(len(different))),) else sets
 
-    def _ordering(self, term: exp.Ordered) -> Iterator[exp.Ordered]:
-        if isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL":
-            terms: Sequence[exp.Expression] = [item.expression for item in self._items]
-        else:
-            whole = term.this.unnest()  # DuckDB opens the brackets around a whole term: (2) is an ordinal
-            ordinal = self._ordinal(whole, "ORDER BY")
-            alias = self._alias(whole)
-            terms = [ordinal or alias or self._expand(whole, self._column_first)]
-        for expression in terms:
-            ordered = term.copy()
-            ordered.set("this", expression.copy())
-            yield ordered
+    def _ordering(self, term: Ordered) -> Ordered:
+        whole = term.expression
+        expression = self._ordinal(whole, "ORDER BY") or self._alias(whole) or self._expand(whole, self._column_first)
+        return replace(term, expression=expression)
 
-    def _ordinal(self, node: exp.Expression, clause: str) -> exp.Expression | None:
-        if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+    def _ordinal(self, node: Node, clause: str) -> Node | None:
+        if not isinstance(node, Constant) or (number := node.place) is None:
             return None
-        number = int(node.name)
         if not 1 <= number <= len(self._items):
             raise QueryRefused(f"{clause} {number}: there are {len(self._items)} select items, counted from 1")
         return self._items[number - 1].expression
 
-    def _alias(self, node: exp.Expression) -> exp.Expression | None:
-        if isinstance(node, exp.Column) and not node.table:
+    def _alias(self, node: Node) -> Node | None:
+        if isinstance(node, Column) and len(node.path) == 1:
             return self._aliases.get(node.name.lower())
         return None
 
-    def _expand(self, node: exp.Expression, choose: Callable[[exp.Column], exp.Expression | None]) -> exp.Expression:
-        root = exp.Paren(this=node.copy())  # so that the outermost node has a parent to be replaced in
-        for found in list(root.find_all(exp.Column)):
-            found.replace(choose(found) or self._unknown(found))
-        for each in root.walk():
-            each.comments = None
-            if isinstance(each, exp.Anonymous):
-                each.set("this", each.name.lower())
-        for each in list(root.find_all(exp.Anonymous)):
-            if each.name in TODAY and not each.expressions:
-                each.replace(self._settle(TODAY[each.name]))
-            elif each.name in WEIGHTED_MEANS and len(each.expressions) == 2 and not isinstance(each.parent, exp.Filter):
-                each.replace(_weighted_mean(*each.expressions))
-        expanded: exp.Expression = root.this.pop()
-        return expanded
+    def _expand(self, node: Node, choose: Callable[[Column], Node | None]) -> Node:
+        def replacement(each: Node) -> Node | None:
+            if isinstance(each, Column):
+                return choose(each) or self._unknown(each)
+            if not isinstance(each, Call):
+                return None
+            if each.name in TODAY and not each.arguments:
+                return self._settle(TODAY[each.name])
+            if each.name in WEIGHTED_MEANS and len(each.arguments) == 2 and each.filter is None:
+                return _weighted_mean(*(self._expand(argument, choose) for argument in each.arguments))
+            if is_aggregate(each) and choose == self._key_first:
+                return self._expand(each, self._column_first)
+            return None
 
-    def _column_first(self, found: exp.Column) -> exp.Expression | None:
-        return self._column(found) or _bracketed(self._alias(found))
+        return node.replaced(replacement)
 
-    def _key_first(self, found: exp.Column) -> exp.Expression | None:
+    def _column_first(self, found: Column) -> Node | None:
+        return self._column(found) or self._alias(found)
+
+    def _key_first(self, found: Column) -> Node | None:
+        """In HAVING, outside of aggregates."""
         known = self._column(found)
-        if known is not None and (identity(known) in self._keys or _in_aggregate(found)):
+        if known is not None and write(known) in self._keys:
             return known
-        return _bracketed(self._alias(found)) or known
+        return self._alias(found) or known
 
-    def _column(self, found: exp.Column) -> exp.Expression | None:
-        schema_name = found.text("db").lower()
-        is_other_schema = schema_name and (schema_name != MAIN or self._question.alias)
-        if (
-            found.args.get("catalog")
-            or is_other_schema
-            or (found.table and found.table.lower() not in self._qualifiers)
-        ):
-            raise QueryRefused(f"there is no table or field for {write(found)}", hint="write the column's name alone")
-        known = self._columns.get(found.name.lower())
+    def _column(self, found: Column) -> Node | None:
+        *qualifier, name = found.path
+        if [each.lower() for each in qualifier] not in self._qualifiers:
+            raise QueryRefused(
+                f"there is no table or field for {'.'.join(found.path)}", hint="write the column's name alone"
+            )
+        known = self._columns.get(name.lower())
         if known is None:
-            return self._derived(found.name)
+            return self._derived(name)
         if self._cloud_only and known.kind in (Kind.SEALED, Kind.LOCAL):
             raise stays_here(known)
-        return column(known.name)
+        return Column((known.name,))
 
     def _spelled(self, name: str) -> str:
         return next((each for each in self._names if each.lower() == name), name)
 
-    def _unknown(self, found: exp.Column) -> exp.Expression:
+    def _unknown(self, found: Column) -> Node:
         name = found.name
         if name.lower() == "rowid":
             raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
-        if name.lower() in TODAY and not found.this.quoted:
+        if name.lower() in TODAY and not found.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
             raise unsteady(name)
@@ -208,7 +195,7 @@ class _Resolver:
         hints = []
         if near:
             hints.append(f"did you mean {self._spelled(near[0])!r}?")
-        if found.this.quoted:
+        if found.quoted:
             hints.append("text goes in single quotes")
         if not hints:
             names = ", ".join(self._names[:_NAMED])
@@ -217,26 +204,7 @@ class _Resolver:
         raise QueryRefused(f"there is no column {name!r}", hint=hint)
 
 
-def _in_aggregate(node: exp.Expression) -> bool:
-    call = node.find_ancestor(exp.Anonymous)
-    while call is not None:
-        if call.name.lower() in AGGREGATE_NAMES:
-            return True
-        call = call.find_ancestor(exp.Anonymous)
-    return False
-
-
-def _weighted_mean(value: exp.Expression, weight: exp.Expression) -> exp.Expression:
+def _weighted_mean(value: Node, weight: Node) -> Node:
     """What DuckDB's macro stands for, so that each of its sums goes where its columns are."""
-
-    def total(of: exp.Expression) -> exp.Anonymous:
-        return exp.Anonymous(this="sum", expressions=[of])
-
-    present = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-    weights = exp.Case(ifs=[exp.If(this=present, true=weight.copy())], default=exp.Literal.number(0))
-    products = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Paren(this=weight.copy()))
-    return exp.Paren(this=exp.Div(this=total(products), expression=total(weights)))
-
-
-def _bracketed(node: exp.Expression | None) -> exp.Expression | None:
-    return exp.Paren(this=node.copy()) if node is not None else None
+    weights = Case(((Operation("IS NOT NULL", (value,)), weight),), integer(0))
+    return Call("/", (Call("sum", (Call("*", (value, weight)),)), Call("sum", (weights,))))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from sqlglot import TokenType
-from sqlglot.errors import TokenError
-
-from cleave.sql.dialect import FaithfulDuckDB
+from cleave_shared import duckdb
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
@@ -14,16 +11,18 @@ def split_statements(text: str) -> tuple[list[str], str]:
     A semicolon within quotes, dollar quotes or a comment ends nothing; where one of these is still open, all of the
     text follows. Empty statements are left out, and comments that nothing follows.
     """
-    try:
-        tokens = FaithfulDuckDB().tokenize(text)
-    except TokenError:
-        return [], text
+    content = text.encode()
+    tokens = duckdb.tokenize(text)
+    if tokens and tokens[-1][1] == duckdb.token_type.comment:
+        last = content[tokens[-1][0] :]
+        if last.count(b"/*") > last.count(b"*/"):
+            return [], text
     statements, start, filled = [], 0, False
-    for token in tokens:
-        if token.token_type != TokenType.SEMICOLON:
-            filled = True
-            continue
-        if filled:
-            statements.append(text[start : token.start].strip())
-        start, filled = token.end + 1, False
-    return statements, text[start:] if filled else ""
+    for place, kind in tokens:
+        if kind == duckdb.token_type.operator and content[place : place + 1] == b";":
+            if filled:
+                statements.append(content[start:place].decode().strip())
+            start, filled = place + 1, False
+        else:
+            filled = filled or kind != duckdb.token_type.comment
+    return statements, content[start:].decode() if filled else ""

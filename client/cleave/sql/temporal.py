@@ -11,13 +11,10 @@ remainder of microseconds added as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import replace
 
-import sqlglot
-from sqlglot import exp
-
-from cleave.sql.dialect import FaithfulDuckDB
-from cleave.sql.resolve import call_of
+from cleave.sql.nodes import Call, Column, Node
+from cleave.sql.read import expression_of
 from cleave.table.types import ZONED
 
 # {x} is the argument; the sums of the first are {name} in the second, {n} counts the values
@@ -44,28 +41,21 @@ _TYPES: dict[str, tuple[Mapping[str, str], str]] = {
 }
 
 
-def mean(node: exp.Expression, type_: str) -> exp.Expression | None:
+def mean(call: Call, type_: str) -> Node | None:
     """What AVG of an argument of `type_` is in sums and a count, with the same FILTER; None for other types."""
     if type_ not in _TYPES:
         return None
     parts, whole = _TYPES[type_]
-    (argument,) = call_of(node).expressions
-    calls = {"n": _call(node, "count", argument.copy())}
-    calls |= {name: _call(node, "sum", _filled(sql, {"x": argument})) for name, sql in parts.items()}
-    return exp.Paren(this=_filled(whole, calls))
+    (argument,) = call.arguments
+    calls: dict[str, Node] = {"n": replace(call, name="count")}
+    for name, sql in parts.items():
+        calls[name] = replace(call, name="sum", arguments=(_filled(sql, {"x": argument}),))
+    return _filled(whole, calls)
 
 
-def _call(node: exp.Expression, function: str, argument: exp.Expression) -> exp.Expression:
-    made = node.copy()
-    call_of(made).set("this", function)
-    call_of(made).set("expressions", [argument])
-    return made
-
-
-def _filled(template: str, values: Mapping[str, exp.Expression]) -> exp.Expression:
+def _filled(template: str, values: Mapping[str, Node]) -> Node:
     """`template` with {name} replaced."""
     holes = {name: f"hole_{name}" for name in values}
-    select = sqlglot.parse_one(f"SELECT {template.format(**holes)}", read=FaithfulDuckDB)
-    for each in list(select.find_all(exp.Column)):
-        each.replace(exp.Paren(this=values[each.name.removeprefix("hole_")].copy()))
-    return cast(exp.Expression, select.expressions[0])
+    return expression_of(template.format(**holes)).replaced(
+        lambda node: values[node.name.removeprefix("hole_")] if isinstance(node, Column) else None
+    )

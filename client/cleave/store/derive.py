@@ -8,7 +8,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.split import Halves
-from cleave.sql.canonical import canonical, parsed
+from cleave.sql.canonical import spellings
 from cleave.store import measures as of_measures
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event
@@ -53,7 +53,7 @@ def _derive(
     if not found:
         raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
     (argument,) = found
-    if any(canonical(parsed(each.sql)) == canonical(parsed(argument.sql)) for each in manifest.measures):
+    if not spellings([argument.sql]).keys().isdisjoint(spellings([each.sql for each in manifest.measures])):
         raise InputError("totals of this expression are kept already")
     number = len(manifest.measures)
     secret = tables.secret(manifest)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlglot import exp
-
 from cleave.aggregates.base import Aggregate
-from cleave.sql.canonical import canonical, parsed
-from cleave.sql.dialect import write
+from cleave.sql.canonical import spellings
 from cleave.sql.kept import Types
+from cleave.sql.nodes import Column, Node
 from cleave.sql.plan import Argument
+from cleave.sql.read import expression_of
+from cleave.sql.write import write
 from cleave.store.manifest import Manifest
 from cleave.store.sources import Source, filtered, source_of
 from cleave_shared import limits
@@ -31,7 +31,7 @@ class KeptTotals:
         self._no_totals = no_totals
         self._by = {name.lower() for name in manifest.by}
         self._measures = manifest.measures
-        self._known = {canonical(parsed(each.sql)): number for number, each in enumerate(manifest.measures)}
+        self._known = spellings([each.sql for each in manifest.measures])
         self._no_plain = no_plain or _too_much(manifest)
         self.sources: dict[str, Source] = {}
 
@@ -61,7 +61,7 @@ class KeptTotals:
         return ""
 
     def _source(self, argument: Argument, types: Types) -> Source | None:
-        node = parsed(argument.sql)
+        node = expression_of(argument.sql)
         value = source_of(node, self._known, self._measures, types)
         if value is None and argument.counted and self._is_by(node):  # the rows of the cells where it is there
             return Source(filter=f"({argument.sql}) IS NOT NULL")
@@ -71,8 +71,8 @@ class KeptTotals:
         value = source_of(taken[0], self._known, self._measures, types)
         return replace(value, filter=write(taken[1])) if value and self._is_by(taken[1]) else None
 
-    def _is_by(self, node: exp.Expression) -> bool:
-        return all(self.is_kept(column.name) for column in node.find_all(exp.Column))
+    def _is_by(self, node: Node) -> bool:
+        return all(self.is_kept(column.name) for column in node.find(Column))
 
 
 def _too_much(manifest: Manifest) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cleave.aggregates.columns import Exact, Words
 from cleave.ckks.checks import fields_of_lane
 from cleave.ckks.encode import Scale, lanes_of
-from cleave.ckks.layout import FRESH_VARIANCE, ExactPlace, Layout, plan_layout
+from cleave.ckks.layout import ExactPlace, Layout, plan_layout
 from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
@@ -93,6 +93,6 @@ class Lanes:
         return place
 
 
-def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile, variance: float = FRESH_VARIANCE) -> Lanes:
-    layout = plan_layout(columns, window, profile.capacity_bits, fewest=1, digits=1, variance=variance)
+def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile) -> Lanes:
+    layout = plan_layout(columns, window, profile.capacity_bits, fewest=1, digits=1)
     return Lanes(tuple(columns), layout, profile.degree - SENTINELS)

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from sqlglot import exp
-
 from cleave.sql.canonical import canonical
-from cleave.sql.dialect import write
 from cleave.sql.kept import Types
+from cleave.sql.nodes import Call, Constant, Node
 from cleave.sql.ranges import Range, range_of_type
+from cleave.sql.write import write
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
 from cleave_shared.dataclass import dataclass
 
-_STEPS = (exp.Add, exp.Sub, exp.Mul)
 _MOST = 60  # nodes
 
 
@@ -47,7 +45,7 @@ class Linear:
         return Linear(terms, self.constant + other.constant, self.range + other.range)
 
 
-def linear(node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Linear | None:
+def linear(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Linear | None:
     """`known`: measures by their canonical spelling. None where it is not surely exact, or NULL where a sum is not."""
     nodes = list(_operations(node, known))
     if not nodes or len(nodes) > _MOST:
@@ -60,22 +58,15 @@ def linear(node: exp.Expression, known: dict[str, int], measures: Sequence[Measu
     return None if nullable and len(found.terms) > 1 else found
 
 
-def _operations(node: exp.Expression, known: dict[str, int]) -> Iterator[exp.Expression]:
+def _operations(node: Node, known: dict[str, int]) -> Iterator[Node]:
     """What DuckDB computes step by step."""
-    if canonical(node) in known:
-        return
-    if isinstance(node, exp.Paren | exp.Neg):
+    if canonical(node) not in known and isinstance(node, Call) and node.name in ("+", "-", "*"):
         yield node
-        yield from _operations(node.this, known)
-    elif isinstance(node, _STEPS):
-        yield node
-        yield from _operations(node.this, known)
-        yield from _operations(node.expression, known)
+        for each in node.arguments:
+            yield from _operations(each, known)
 
 
-def _read(
-    node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]
-) -> Linear | None:
+def _read(node: Node, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
     number = known.get(canonical(node))
     if number is not None:
         domain = of_measures.domain_of(measures[number])
@@ -83,8 +74,8 @@ def _read(
             return None
         values = Range(Fraction(domain.lower, domain.unit), Fraction(domain.upper, domain.unit))
         return Linear({number: Fraction(1)}, Fraction(0), values)
-    if isinstance(node, exp.Literal) and not node.is_string and node.name.replace(".", "", 1).isdecimal():
-        value = Fraction(node.name)
+    if isinstance(node, Constant) and node.is_number and node.text.removeprefix("-").replace(".", "", 1).isdecimal():
+        value = Fraction(node.text)
         return Linear({}, value, Range(value, value))
     found = _step(node, known, measures, held)
     if found is None:
@@ -95,24 +86,20 @@ def _read(
     return found if fits and decimals_of(type_) is not None else None
 
 
-def _step(
-    node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]
-) -> Linear | None:
-    if isinstance(node, exp.Paren):
-        return _read(node.this, known, measures, held)
-    if isinstance(node, exp.Neg):
-        inner = _read(node.this, known, measures, held)
-        return inner.times(Fraction(-1)) if inner else None
-    if not isinstance(node, _STEPS):
+def _step(node: Node, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
+    if not isinstance(node, Call) or node.name not in ("+", "-", "*"):
         return None
-    one, two = (_read(each, known, measures, held) for each in (node.this, node.expression))
+    read = [_read(each, known, measures, held) for each in node.arguments]
+    one, two = read[0], read[-1]
     if one is None or two is None:
         return None
-    if isinstance(node, exp.Mul):
+    if len(read) == 1:
+        return one.times(Fraction(-1)) if node.name == "-" else one
+    if node.name == "*":
         if one.terms and two.terms:
             return None
         return two.times(one.constant) if not one.terms else one.times(two.constant)
     whole = range_of_type(held[id(node)])  # to which both sides are cast before
     if whole is None or any(not whole.lower <= end <= whole.upper for each in (one, two) for end in each.ends):
         return None
-    return one.plus(two if isinstance(node, exp.Add) else two.times(Fraction(-1)))
+    return one.plus(two if node.name == "+" else two.times(Fraction(-1)))

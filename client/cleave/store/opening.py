@@ -25,6 +25,6 @@ def open_lane(cipher: Cipher, lanes: Lanes, label: bytes, lane: int, files: Sequ
     except WireError:
         raise CheckFailed("stored", "an object of the table holds no ciphertext") from None
     wanted = np.stack([sentinels(cipher, label, lane, number) for number in range(len(files))])
-    if (np.abs(coefficients[:, -SENTINELS:] - wanted) > noise(1, lanes.layout.variance)).any():
+    if (np.abs(coefficients[:, -SENTINELS:] - wanted) > noise(1)).any():
         raise CheckFailed("sentinel", "a stored ciphertext is another's, or was encrypted under another key")
     return coefficients[:, : lanes.capacity].reshape(-1)

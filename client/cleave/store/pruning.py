@@ -7,89 +7,76 @@ out, for what is read would then depend on their values; nor does what cannot be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
-import sqlglot
 from numpy.typing import NDArray
-from sqlglot import exp
-from sqlglot.errors import SqlglotError, UnsupportedError
 
-from cleave.sql.canonical import parsed
-from cleave.sql.dialect import FaithfulDuckDB, write
-from cleave.sql.fidelity import same_statement
 from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
+from cleave.sql.nodes import Call, Column, Node, Operation, Other
 from cleave.sql.plan import LocalPlan
+from cleave.sql.read import Reader, Tree, expression_of, parts_of, require_faithful, tree_of
+from cleave.sql.write import write
 from cleave.store.names import NUMBER
 from cleave.store.stored import Stored
-from cleave.table.duck import identifier, private
+from cleave.table.duck import identifier
 from cleave.table.schema import Kind
 from cleave_shared import duckdb
+from cleave_shared.errors import QueryRefused
 
-_SIMPLE = frozenset(
-    {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "qualify", "windows"}
-)
 _UNSTEADY = UNSTEADY | CLOCK | ABOUT_DATABASE
 
 
 def cells_of(stored: Stored, where: str | None) -> NDArray[np.bool_] | None:
     """By number, the cells that WHERE, as a QueryPlan has it, leaves; None: all."""
-    return _left(stored, parsed(where), frozenset()) if where else None
+    return _left(stored, list(_conjuncts(expression_of(where))), ()) if where else None
 
 
 def columns_of(where: str | None) -> frozenset[str]:
     """What WHERE, as a QueryPlan has it, reads: where these are by columns, planning looks at them of every cell."""
-    return frozenset(column.name for column in parsed(where).find_all(exp.Column)) if where else frozenset()
+    return frozenset(column.name for column in expression_of(where).find(Column)) if where else frozenset()
 
 
 def cells_of_whole(stored: Stored, plan: LocalPlan) -> NDArray[np.bool_] | None:
     """The same of a question answered as a whole, where it is one SELECT over the table alone."""
-    try:
-        read = sqlglot.parse(plan.sql, read=FaithfulDuckDB)
-        select = read[0] if len(read) == 1 else None
-        if not isinstance(select, exp.Select) or any(
-            value and key not in _SIMPLE for key, value in select.args.items()
-        ):
-            return None
-        sources, where = list(select.find_all(exp.Table)), select.args.get("where")
-        if where is None or len(sources) != 1 or len(list(select.find_all(exp.Query))) != 1:
-            return None
-        (source,) = sources
-        if source.parent is not select.args["from_"] or source.name.lower() != plan.table.lower():
-            return None
-        if _given(source) - {"this", "alias", "db"}:
-            return None
-        alias = source.args.get("alias")
-        if (alias and alias.args.get("columns")) or not _understood(plan.sql, select):
-            return None
-        return _left(stored, where.this, frozenset({(source.alias or plan.table).lower()}))
-    except SqlglotError:
+    statements = tree_of(plan.sql).get("statements") or []
+    selects = [each for each in parts_of(statements) if str(each.get("type")).endswith("_NODE")]
+    if len(selects) != 1 or selects[0]["type"] != "SELECT_NODE" or not selects[0]["where_clause"]:
         return None
+    source = selects[0]["from_table"]
+    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != plan.table.lower():
+        return None
+    if source["sample"] or source["column_name_alias"] or source["catalog_name"] or source["at_clause"]:
+        return None
+    where = selects[0]["where_clause"]
+    trees = where["children"] if where["type"] == "CONJUNCTION_AND" else [where]
+    conjuncts = [each for tree in trees for each in _read(tree, plan.sql)]
+    return _left(stored, conjuncts, [(source["alias"] or plan.table).lower()])
 
 
-def _given(node: exp.Expression) -> set[str]:
-    return {key for key, value in node.args.items() if value}
+def _read(tree: Tree, sql: str) -> Sequence[Node]:
+    """A conjunct, or none where it is nothing that services could answer: then it rules nothing out."""
+    try:
+        node = Reader(sql).node(tree)
+        require_faithful([tree], [node])
+    except QueryRefused:
+        return []
+    return list(_conjuncts(node))
 
 
-def _understood(sql: str, select: exp.Select) -> bool:
-    with private() as connection:
-        return same_statement(connection, sql, write(select))
-
-
-def _left(stored: Stored, where: exp.Expression, qualifiers: Collection[str]) -> NDArray[np.bool_] | None:
+def _left(stored: Stored, conjuncts: Sequence[Node], qualifiers: Collection[str]) -> NDArray[np.bool_] | None:
     plain = {each.name for each in stored.schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.manifest.by if name in plain}
-    conjuncts = [each for each in _conjuncts(where) if _is_of_cells(each, by, qualifiers)]
+    conjuncts = [each for each in conjuncts if _is_of_cells(each, by, qualifiers)]
     if not conjuncts:
         return None
     left = np.ones(len(stored.cells), np.bool_)
-    table = stored.cell_table({by[column.name.lower()] for each in conjuncts for column in each.find_all(exp.Column)})
+    table = stored.cell_table({by[column.name.lower()] for each in conjuncts for column in each.find(Column)})
     for each in conjuncts:
-        for column in each.find_all(exp.Column):
-            column.set("table", None)
-        with suppress(duckdb.Error, UnsupportedError):  # then it rules nothing out
-            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({write(each)}) IS TRUE"
+        alone = each.replaced(lambda node: Column((node.name,)) if isinstance(node, Column) else None)
+        with suppress(duckdb.Error):  # then it rules nothing out
+            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({write(alone)}) IS TRUE"
             found = table.connection.execute(statement).fetchnumpy()["number"]
             kept = np.zeros(len(left), np.bool_)
             kept[found.astype(np.int64)] = True
@@ -97,26 +84,21 @@ def _left(stored: Stored, where: exp.Expression, qualifiers: Collection[str]) ->
     return None if left.all() else left
 
 
-def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
-    if isinstance(node, exp.Paren):
-        yield from _conjuncts(node.this)
-    elif isinstance(node, exp.And):
-        yield from _conjuncts(node.this)
-        yield from _conjuncts(node.expression)
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if isinstance(node, Operation) and node.name == "AND":
+        for each in node.terms:
+            yield from _conjuncts(each)
     else:
-        yield node.copy()
+        yield node
 
 
-def _is_of_cells(node: exp.Expression, by: Collection[str], qualifiers: Collection[str]) -> bool:
+def _is_of_cells(node: Node, by: Collection[str], qualifiers: Collection[str]) -> bool:
     """Whether it is the same for all rows of a cell."""
-    columns = list(node.find_all(exp.Column))
-    if any(node.find_all(exp.Dot, exp.Lambda, exp.Query, exp.Star, exp.Window, exp.Placeholder, exp.Parameter)):
+    if node.has(Other) or any(call.name in _UNSTEADY for call in node.find(Call)):
         return False
-    if any(call.name.lower() in _UNSTEADY for call in node.find_all(exp.Anonymous)):
-        return False
+    columns = list(node.find(Column))
     return bool(columns) and all(
         each.name.lower() in by
-        and (not each.table or each.table.lower() in qualifiers)
-        and not (each.text("db") or each.text("catalog"))
+        and (len(each.path) == 1 or (len(each.path) == 2 and each.path[0].lower() in qualifiers))
         for each in columns
     )

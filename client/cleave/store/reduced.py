@@ -96,7 +96,7 @@ def sums_of(
         sums = values[place + 1 : place + 1 + len(pieces)]
         expected = sum(weights[group] * value for (group, _), value in zip(pieces, sums, strict=True))
         off = values[place] - expected - known[layout, lane]
-        require_agreement(off, chunks[layout, lane], layouts[layout], modulus)
+        require_agreement(off, chunks[layout, lane], modulus)
         for (group, rows), value in zip(pieces, sums, strict=True):
             found[layout].setdefault((lane, group), []).append((rows, int(value)))
     return found

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlglot import exp
-
 from cleave.aggregates.base import Aggregate
-from cleave.sql.canonical import canonical, parsed
-from cleave.sql.dialect import write
+from cleave.sql.canonical import spellings
 from cleave.sql.kept import Types
+from cleave.sql.nodes import Column
 from cleave.sql.plan import Argument
+from cleave.sql.read import expression_of
+from cleave.sql.write import write
 from cleave.store.halves import half_of
 from cleave.store.manifest import Manifest
 from cleave.store.sources import Part, Source, filtered, source_of
@@ -35,8 +35,8 @@ class SummedRows:
         self._measures = manifest.measures
         self._rows = {(each.measure, each.part) for each in columns_of_rows(manifest)}
         self._known = {
-            canonical(parsed(measure.sql)): number
-            for number, measure in enumerate(manifest.measures)
+            spelling: number
+            for spelling, number in spellings([each.sql for each in manifest.measures]).items()
             if (number, "sum") in self._rows
         }
         self._plain = {each.name.lower() for each in schema.columns if half_of(each) == "plain"}
@@ -69,13 +69,13 @@ class SummedRows:
         return ""
 
     def _source(self, argument: Argument, types: Types) -> Source | None:
-        node = parsed(argument.sql)
+        node = expression_of(argument.sql)
         value = source_of(node, self._known, self._measures, types)
         taken = None if value else filtered(node)
         if taken is None:
             return value
         value = source_of(taken[0], self._known, self._measures, types)
-        columns = [column.name.lower() for column in taken[1].find_all(exp.Column)]
+        columns = [column.name.lower() for column in taken[1].find(Column)]
         if value is None or not columns or not self._plain.issuperset(columns):
             return None
         return replace(value, filter=write(taken[1]))

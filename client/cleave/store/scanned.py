@@ -101,7 +101,7 @@ class Scanned:
         weights = [weight for weight, cuts in zip(asked.weights, asked.cut.cuts, strict=True) for _ in cuts]
         expected = sum(weight * value for weight, value in zip(weights, values[1:], strict=True))
         off = values[0] - expected - self.known(asked, lane)
-        require_agreement(off, len(asked.cut.chunks), self._lanes, self._modulus)
+        require_agreement(off, len(asked.cut.chunks), self._modulus)
 
 
 def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
@@ -115,10 +115,10 @@ def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
     return total
 
 
-def require_agreement(off: int, chunks: int, lanes: Lanes, modulus: int) -> None:
+def require_agreement(off: int, chunks: int, modulus: int) -> None:
     """Raises CheckFailed unless `off`, the error of a check result of `chunks` chunks, is at most their noise."""
     off %= modulus
-    if min(off, modulus - off) > noise(SENTINELS * chunks, lanes.layout.variance):
+    if min(off, modulus - off) > noise(SENTINELS * chunks):
         raise CheckFailed(
             "scan",
             "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
-from cleave.sql.canonical import canonical, parsed
+from cleave.sql.canonical import canonical, spellings
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
+from cleave.sql.read import expression_of
 from cleave.store.manifest import Manifest
 from cleave.store.names import RESERVED
 from cleave.table.derived import Derived
@@ -85,8 +86,8 @@ def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
     for each in schema.derived:
         with suppress(QueryRefused):
             for argument in arguments_of(schema, [identifier(each.name)]):
-                found.setdefault(canonical(parsed(argument.sql)), (each, argument))
-    columns = {canonical(parsed(identifier(column.name))) for column in schema.columns}
+                found.setdefault(canonical(expression_of(argument.sql)), (each, argument))
+    columns = spellings([identifier(column.name) for column in schema.columns])
     return [pair for spelled, pair in found.items() if spelled not in columns]
 
 

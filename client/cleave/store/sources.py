@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from sqlglot import exp
-
 from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment, Reading
 from cleave.sql.canonical import canonical
 from cleave.sql.kept import Types
+from cleave.sql.nodes import NULL, Case, Node
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
 from cleave.store.linear import linear
@@ -101,7 +100,7 @@ class _Reading:
         return Estimate(value, bound + self.rounded * count if self.rounded else bound)
 
 
-def source_of(node: exp.Expression, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
+def source_of(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
     """A measure, or measures times numbers added up. `known`: measures by their canonical spelling."""
     measure = known.get(canonical(node))
     if measure is not None:
@@ -110,9 +109,9 @@ def source_of(node: exp.Expression, known: dict[str, int], measures: Sequence[Me
     return Source(tuple(found.terms.items()), found.constant) if found else None
 
 
-def filtered(node: exp.Expression) -> tuple[exp.Expression, exp.Expression] | None:
+def filtered(node: Node) -> tuple[Node, Node] | None:
     """The value and the condition of `CASE WHEN condition THEN value END`, as which the planner writes a filter."""
-    if not isinstance(node, exp.Case) or node.this or node.args.get("default") or len(node.args["ifs"]) != 1:
+    if not isinstance(node, Case) or node.default != NULL or len(node.branches) != 1:
         return None
-    (branch,) = node.args["ifs"]
-    return branch.args["true"], branch.this
+    ((condition, value),) = node.branches
+    return value, condition

@@ -166,7 +166,7 @@ class TotalsReader:
             coefficients = self._cipher().decrypt(files)
         except WireError:
             raise CheckFailed("sentinel", "the sensitive service answered what is no ciphertext") from None
-        limit = noise(len(run.kept), lanes.layout.variance)
+        limit = noise(len(run.kept))
         if (np.abs(coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))) > limit).any():
             raise CheckFailed("sentinel", "a sum is not of the segments it was asked of")
         plane: Lane = coefficients[:, : lanes.capacity].reshape(-1)[: run.cells]

@@ -65,6 +65,11 @@ def private() -> Iterator[duckdb.DuckDBPyConnection]:
                 connection.execute(f"DETACH {name}")
 
 
+def scratch() -> duckdb.DuckDBPyConnection:
+    """The DuckDB that this process keeps, as it is for `private`: for statements that make nothing in it."""
+    return _instance().cursor()
+
+
 def _attached(name: str) -> duckdb.DuckDBPyConnection:
     connection = _instance().cursor()
     connection.execute(f"ATTACH ':memory:' AS {name}")

@@ -126,7 +126,7 @@ SELECT FSUM(mid), FAVG(price) FROM numbers;
 -- numbers: encrypted, encrypted
 SELECT MEAN(mid), MEAN(x) FROM numbers;
 
--- numbers: local
+-- numbers: encrypted
 SELECT SUM(+mid) FROM numbers;
 
 -- numbers: encrypted

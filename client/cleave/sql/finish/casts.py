@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
+
 from cleave.sql.finish import numbers
 from cleave.sql.finish.functions import number
 from cleave.sql.finish.numbers import Number, Special, ends, exact

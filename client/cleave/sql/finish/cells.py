@@ -6,9 +6,10 @@ import math
 from decimal import Context, Decimal
 from typing import Any
 
+from flint import arb, fmpq
+
 from cleave.aggregates.balls import half_unit
 from cleave.aggregates.base import Figure
-from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish import numbers
 from cleave.sql.finish.casts import FLOATS, INTEGERS, is_numeric
 from cleave.sql.finish.numbers import Number, Special, ends, exact, nearest, nearest_single

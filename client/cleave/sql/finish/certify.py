@@ -7,8 +7,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
+from flint import arb, fmpq
+
 from cleave.aggregates.base import UNIT, Figure
-from cleave.aggregates.flints import arb, fmpq
 from cleave.sql.finish.numbers import Special, exact, not_negative
 from cleave.sql.finish.values import NULL, UNKNOWN, Value, known
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
+
 from cleave.sql.finish.functions import number
 from cleave.sql.finish.numbers import Number, Special, ends, exact, nearest
 from cleave.sql.finish.values import Atom, Result, Text, strict
@@ -15,14 +16,13 @@ _NUMBER = 1
 Order = frozenset[int]  # of -1, 0, 1: what one value may be to another
 
 OPERATORS: dict[str, Callable[[int], bool]] = {
-    "EQ": lambda order: order == 0,
-    "NEQ": lambda order: order != 0,
-    "LT": lambda order: order < 0,
-    "LTE": lambda order: order <= 0,
-    "GT": lambda order: order > 0,
-    "GTE": lambda order: order >= 0,
+    "=": lambda order: order == 0,
+    "<>": lambda order: order != 0,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
 }
-"""By the name of sqlglot's class."""
 
 
 def comparison(
@@ -127,7 +127,7 @@ def negation(one: Atom) -> Result:
 
 def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Callable[..., Result]:
     """IS NOT DISTINCT FROM."""
-    equal = comparison("EQ", floats=floats, exact_sides=exact_sides)
+    equal = comparison("=", floats=floats, exact_sides=exact_sides)
 
     def compared(one: Atom, other: Atom) -> Result:
         missing = (one is Special.NULL) + (other is Special.NULL)

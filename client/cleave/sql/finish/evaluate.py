@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from sqlglot import exp
+from flint import arb
 
-from cleave.aggregates.flints import arb
-from cleave.sql.dialect import write
 from cleave.sql.finish import compare, functions
 from cleave.sql.finish.casts import FLOATS, INTEGERS, cast, in_range
 from cleave.sql.finish.groups import GroupTable
 from cleave.sql.finish.numbers import Special, exact
-from cleave.sql.finish.shape import Shapes, arguments_of, branches_of, name_of
+from cleave.sql.finish.shape import Shapes, name_of
 from cleave.sql.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave.sql.nodes import Case, Cast, Column, Constant, Node
+from cleave.sql.write import write
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
 
@@ -45,7 +45,7 @@ class Evaluator:
         self._shapes = shapes
         self._known: dict[str, dict[int, Value]] = {}
 
-    def values(self, node: exp.Expression, rows: Sequence[int]) -> list[Value]:
+    def values(self, node: Node, rows: Sequence[int]) -> list[Value]:
         """Of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps from it."""
         known = self._known.setdefault(write(node), {})
         missing = [row for row in rows if row not in known]
@@ -53,10 +53,8 @@ class Evaluator:
             known.update(zip(missing, self._fresh(node, missing), strict=True))
         return [known[row] for row in rows]
 
-    def _fresh(self, node: exp.Expression, rows: Sequence[int]) -> list[Value]:
-        if isinstance(node, exp.Paren):
-            return self.values(node.this, rows)
-        if isinstance(node, exp.Column):
+    def _fresh(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        if isinstance(node, Column):
             return self._column(node, rows)
         if self._shapes.is_plain_decision(node):
             return self._of_duckdb(node, rows)
@@ -68,18 +66,18 @@ class Evaluator:
             return [found[row] for row in rows]
         return self._computed(node, rows)
 
-    def _settled(self, node: exp.Expression, rows: Sequence[int]) -> list[int]:
+    def _settled(self, node: Node, rows: Sequence[int]) -> list[int]:
         """Those in which all that it reads is exact."""
         exact = [self._columns.exact[name] for name in self._shapes.columns(node) if name in self._columns.exact]
         return [row for row in rows if all(each[row] for each in exact)]
 
     # what DuckDB answers
 
-    def _column(self, node: exp.Column, rows: Sequence[int]) -> list[Value]:
+    def _column(self, node: Column, rows: Sequence[int]) -> list[Value]:
         certified = self._columns.certified.get(node.name)
         return [certified[row] for row in rows] if certified is not None else self._of_duckdb(node, rows)
 
-    def _of_duckdb(self, node: exp.Expression, rows: Sequence[int]) -> list[Value]:
+    def _of_duckdb(self, node: Node, rows: Sequence[int]) -> list[Value]:
         if not rows:
             return []
         sql, type_ = write(node), self._shapes.type(node)
@@ -92,7 +90,7 @@ class Evaluator:
             return [value for row in rows for value in self._of_duckdb(node, [row])]
         return [Value((_atom(value),), guessed=guessed) for value in found]
 
-    def _opaque(self, node: exp.Expression, rows: Sequence[int]) -> list[Value]:
+    def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
         """Of a function that is not known here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
         names = self._shapes.columns(node)
         if self._shapes.type(node) in FLOATS and names:
@@ -103,39 +101,33 @@ class Evaluator:
 
     # what is computed here
 
-    def _computed(self, node: exp.Expression, rows: Sequence[int]) -> list[Value]:
+    def _computed(self, node: Node, rows: Sequence[int]) -> list[Value]:
         if not rows:
             return []
         if not self._shapes.is_known(node):
             return self._opaque(node, rows)
-        if isinstance(node, exp.Literal):
-            return [known(self._shapes.literal(node))] * len(rows)
-        if isinstance(node, exp.Boolean):
-            return [known(bool(node.this))] * len(rows)
-        if isinstance(node, exp.Null):
-            return [NULL] * len(rows)
-        if isinstance(node, exp.Case):
-            return self._case(node, rows)
-        name, arguments = name_of(node), arguments_of(node)
-        if name in ("coalesce", "ifnull"):
+        if isinstance(node, Constant):
+            return [self._constant(node)] * len(rows)
+        if isinstance(node, Case):
+            return self._branches(node.branches, node.default, rows)
+        name, arguments = name_of(node), node.operands
+        if name == "coalesce":
             return self._coalesce(arguments, rows)
         if name == "if":
-            return self._branches([(arguments[0], arguments[1])], arguments[2] if len(arguments) > 2 else None, rows)
+            condition, result, default = arguments
+            return self._branches([(condition, result)], default, rows)
         operands = [
             self.values(argument, rows) for argument in (arguments[:1] if name in functions.ROUNDINGS else arguments)
         ]
         function = self._function(node, name, arguments)
         return [combine(function, *values) for values in zip(*operands, strict=True)]
 
-    def _case(self, node: exp.Case, rows: Sequence[int]) -> list[Value]:
-        return self._branches(branches_of(node), node.args.get("default"), rows)
+    def _constant(self, node: Constant) -> Value:
+        if node.kind == "NULL_LITERAL":
+            return NULL
+        return known(node.text.lower() == "true" if node.kind == "BOOLEAN" else self._shapes.literal(node))
 
-    def _branches(
-        self,
-        branches: Iterable[tuple[exp.Expression, exp.Expression]],
-        default: exp.Expression | None,
-        rows: Sequence[int],
-    ) -> list[Value]:
+    def _branches(self, branches: Iterable[tuple[Node, Node]], default: Node, rows: Sequence[int]) -> list[Value]:
         made: dict[int, list[Value]] = {row: [] for row in rows}
         still = list(rows)
         for condition, result in branches:
@@ -147,12 +139,11 @@ class Evaluator:
             for row, value in zip(taken, self.values(result, taken), strict=True):
                 made[row].append(value)
             still = [row for row, value in conditions.items() if _may_be(value, holds=False)]
-        rest = self.values(default, still) if default is not None else [NULL] * len(still)
-        for row, value in zip(still, rest, strict=True):
+        for row, value in zip(still, self.values(default, still), strict=True):
             made[row].append(value)
         return [either(*made[row]) for row in rows]
 
-    def _coalesce(self, arguments: Sequence[exp.Expression], rows: Sequence[int]) -> list[Value]:
+    def _coalesce(self, arguments: Sequence[Node], rows: Sequence[int]) -> list[Value]:
         made: dict[int, list[Value]] = {row: [] for row in rows}
         still = list(rows)
         for argument in arguments:
@@ -166,7 +157,7 @@ class Evaluator:
             made[row].append(NULL)
         return [either(*made[row]) for row in rows]
 
-    def _function(self, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Callable[..., Result]:
+    def _function(self, node: Node, name: str, arguments: Sequence[Node]) -> Callable[..., Result]:
         types = [self._shapes.type(argument) for argument in arguments]
         floats = any(type_ in FLOATS for type_ in types)
         checked = in_range(self._shapes.type(node))
@@ -194,18 +185,21 @@ class Evaluator:
             return _then(functions.UNARY[name], checked)
         if name in compare.OPERATORS:
             return compare.comparison(name, floats=floats, exact_sides=sides)
+        if name in ("and", "or"):
+            logic = compare.both if name == "and" else compare.any_of
+            return lambda *atoms: _all(logic, atoms)
         if name in ("same", "distinct"):
             same = compare.same(floats=floats, exact_sides=sides)
             return same if name == "same" else _then(same, compare.negation)
         if name == "between":
-            least = compare.comparison("GTE", floats=floats, exact_sides=sides)
-            most = compare.comparison("LTE", floats=floats, exact_sides=(sides[0], types[2] not in FLOATS))
+            least = compare.comparison(">=", floats=floats, exact_sides=sides)
+            most = compare.comparison("<=", floats=floats, exact_sides=(sides[0], types[2] not in FLOATS))
             return lambda value, low, high: _all(compare.both, (least(value, low), most(value, high)))
         if name == "in":
-            equal = compare.comparison("EQ", floats=floats, exact_sides=(sides[0], True))
+            equal = compare.comparison("=", floats=floats, exact_sides=(sides[0], True))
             return lambda value, *others: _all(compare.any_of, [equal(value, other) for other in others])
         if name == "nullif":
-            equal = compare.comparison("EQ", floats=floats, exact_sides=sides)
+            equal = compare.comparison("=", floats=floats, exact_sides=sides)
             return lambda one, other: _nullif(one, equal(one, other))
         if name in ("greatest", "least"):
             chosen = compare.extreme(greatest=name == "greatest", floats=floats)
@@ -213,10 +207,10 @@ class Evaluator:
         if name == "cast":
             made = cast(types[0], self._shapes.type(node))
             assert made is not None  # noqa: S101 - is_known has asked
-            return _then(made, _failed_to_null) if isinstance(node, exp.TryCast) else made
+            return _then(made, _failed_to_null) if isinstance(node, Cast) and node.may_fail else made
         return _OTHERS[name]
 
-    def _digits(self, arguments: Sequence[exp.Expression]) -> int:
+    def _digits(self, arguments: Sequence[Node]) -> int:
         if len(arguments) < 2:
             return 0
         return max(-_MOST_DIGITS, min(int(self._shapes.constant(arguments[1])), _MOST_DIGITS))
@@ -281,10 +275,9 @@ def _failed_to_null(atom: Atom) -> Result:
 
 
 _OTHERS: dict[str, Callable[..., Result]] = {
-    "and": compare.both,
-    "or": compare.any_of,
     "not": compare.negation,
     "is_null": compare.is_null,
+    "is_not_null": _then(compare.is_null, compare.negation),
     "pi": arb.pi,
     "isnan": functions.is_special(Special.NAN),
     "isinf": functions.is_special(Special.UP, Special.DOWN),

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
-
-import sqlglot
-from sqlglot import exp
+from typing import Any
 
 from cleave.aggregates.answers import Answers
-from cleave.sql.dialect import FaithfulDuckDB, write
 from cleave.sql.finish import order
 from cleave.sql.finish.cells import Cell, needs_guess, of_value
 from cleave.sql.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain
@@ -19,7 +15,10 @@ from cleave.sql.finish.groups import GroupTable, is_shown_as_it_is
 from cleave.sql.finish.numbers import Special
 from cleave.sql.finish.shape import Shapes
 from cleave.sql.finish.values import UNKNOWN, Value
+from cleave.sql.nodes import Node
 from cleave.sql.plan import PlainAggregate, QueryPlan
+from cleave.sql.read import expressions_of, orderings_of
+from cleave.sql.write import write, write_ordered
 
 
 class Expressions:
@@ -30,10 +29,12 @@ class Expressions:
         self._answers = answers
         self._evaluated = evaluated
         self._table = table
-        self._finals = [_parsed(final.sql) for final in plan.finals]
-        self._having = _parsed(f"CAST(({plan.having}) AS BOOLEAN)") if plan.having is not None else None
-        self._ordered = [_ordered(term) for term in plan.order_by]
-        expressions = [*self._finals, *([self._having] if self._having else []), *(each.this for each in self._ordered)]
+        having = [f"CAST(({plan.having}) AS BOOLEAN)"] if plan.having is not None else []
+        expressions = expressions_of([*(final.sql for final in plan.finals), *having])
+        self._finals = expressions[: len(plan.finals)]
+        self._having = expressions[-1] if having else None
+        self._ordered = orderings_of(plan.order_by)
+        expressions += [each.expression for each in self._ordered]
         nonnegative = frozenset(
             f"e{i}" for i, each in enumerate(plan.encrypted) if not NEVER_MINUS_ZERO.isdisjoint(each.aggregate.names)
         )
@@ -74,13 +75,13 @@ class Expressions:
     def term(self, number: int, rows: Sequence[int]) -> order.Term:
         """The ORDER BY term of that number, of which only the values in `rows` matter."""
         ordered = self._ordered[number]
-        node = ordered.this
+        node = ordered.expression
         columns = self._shapes.columns(node)
         if not any(name[0] == "e" for name in columns):
-            return order.settled(self._table.ranks([write(ordered)]))
+            return order.settled(self._table.ranks([write_ordered(ordered)]))
         type_ = self._shapes.type(node)
         if type_ != "VARCHAR" and not is_shown_as_it_is(type_) and self._are_exact(columns):
-            return order.settled(self._table.ranks([write(ordered)]))  # their text is not in their order
+            return order.settled(self._table.ranks([write_ordered(ordered)]))  # their text is not in their order
         cells = dict(zip(rows, self._cells(node, rows), strict=True))
         values = dict(zip(rows, self._evaluator.values(node, rows), strict=True))
         everywhere = range(self._table.size)
@@ -88,8 +89,8 @@ class Expressions:
             [values.get(row, Value((Special.NULL,))) for row in everywhere],
             [cells[row].value if row in cells else None for row in everywhere],
             type_,
-            descending=bool(ordered.args.get("desc")),
-            nulls_first=bool(ordered.args.get("nulls_first")),
+            descending=ordered.direction == "DESC",
+            nulls_first=ordered.nulls == "NULLS FIRST",
         )
 
     def _are_exact(self, columns: set[str]) -> bool:
@@ -99,7 +100,7 @@ class Expressions:
         """Of the output of that number."""
         return self._cells(self._finals[number], rows)
 
-    def _cells(self, node: exp.Expression, rows: Sequence[int]) -> list[Cell]:
+    def _cells(self, node: Node, rows: Sequence[int]) -> list[Cell]:
         values = self._evaluator.values(node, rows)
         if any(value.single is Special.FAILED for value in values):
             raise failed("a division by zero, an overflow or a cast")
@@ -108,13 +109,3 @@ class Expressions:
         if any(map(needs_guess, values)):
             guesses = self._table.guesses(write(node), type_)
         return [of_value(value, type_, guesses[row]) for row, value in zip(rows, values, strict=True)]
-
-
-def _parsed(sql: str) -> exp.Expression:
-    return cast(exp.Expression, sqlglot.parse_one(f"SELECT {sql}", read=FaithfulDuckDB).expressions[0])
-
-
-def _ordered(term: str) -> exp.Ordered:
-    select = sqlglot.parse_one(f"SELECT 1 ORDER BY {term}", read=FaithfulDuckDB)
-    found: exp.Ordered = select.args["order"].expressions[0]
-    return found

@@ -55,7 +55,7 @@ class _Finisher:
 
     @cached_property
     def _expressions(self) -> Expressions:
-        # sqlglot: most questions ask for groups and figures as they are
+        # most questions ask for groups and figures as they are
         from cleave.sql.finish.expressions import Expressions  # noqa: PLC0415
 
         return Expressions(self._plan, self._answers, self._evaluated, self._table)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
+
 from cleave.sql.finish import numbers
 from cleave.sql.finish.numbers import ONE, ZERO, Number, Special, ball, ends
 from cleave.sql.finish.values import Atom, Result, Value, strict

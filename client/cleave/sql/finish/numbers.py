@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
 
 Number = fmpq | arb
 

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
+
 from cleave.sql.finish.casts import FLOATS
 from cleave.sql.finish.numbers import ZERO, Special, ends, exact, nearest
 from cleave.sql.finish.values import Atom, Text, Value

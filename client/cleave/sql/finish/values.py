@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from cleave.aggregates.flints import arb, fmpq
+from flint import arb, fmpq
+
 from cleave.sql.finish.numbers import Number, Special, ball, hull, tidy
 from cleave_shared.dataclass import dataclass
 

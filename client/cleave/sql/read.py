@@ -1,0 +1,251 @@
+"""DuckDB's own tree of a statement, and the expressions in it as nodes.
+
+What is written again of an expression (cleave.sql.write) is compared with the tree it was read from, so that nothing is
+sent or computed that means something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
+from cleave.sql.uncut import Uncut, no_service
+from cleave.sql.write import write
+from cleave.table.duck import identifier, scratch
+from cleave_shared.errors import QueryRefused
+
+Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
+
+_OPERATIONS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
+    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
+    "CONJUNCTION_AND": "AND",
+    "CONJUNCTION_OR": "OR",
+    "OPERATOR_NOT": "NOT",
+    "OPERATOR_IS_NULL": "IS NULL",
+    "OPERATOR_IS_NOT_NULL": "IS NOT NULL",
+    "COMPARE_IN": "IN",
+    "COMPARE_BETWEEN": "BETWEEN",
+    "OPERATOR_COALESCE": "COALESCE",
+    "GROUPING_FUNCTION": "GROUPING",
+}
+_WINDOW = "GROUP BY gives one answer a group; single rows stay where they are"
+_NO_SERVICE = {
+    "SUBQUERY": ("a subquery", "ask the inner question first and write its answer as a literal"),
+    "WINDOW": ("a window function", _WINDOW),
+    "PARAMETER": ("a parameter", "write the value itself"),
+    "POSITIONAL_REFERENCE": ("a column by its number", "write the column's name"),
+}
+_ROWS = no_service("*: it asks for single rows", "name the aggregates you want; `--op` asks for all columns")
+_AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
+_ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
+_OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
+
+
+def tree_of(sql: str) -> Tree:
+    """`{"error": true, ...}` for what is no SELECT or no SQL."""
+    row = scratch().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+    tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    return tree
+
+
+def expressions_of(texts: Sequence[str]) -> list[Node]:
+    """Of SQL that `write` made, or that stands in the source."""
+    statement = f"SELECT {', '.join(texts)}"
+    select = tree_of(statement)["statements"][0]["node"]["select_list"] if texts else []
+    return [Reader(statement).node(each) for each in select]
+
+
+def expression_of(text: str) -> Node:
+    return expressions_of([text])[0]
+
+
+def orderings_of(terms: Sequence[str]) -> list[Ordered]:
+    """Of terms of ORDER BY."""
+    if not terms:
+        return []
+    statement = f"SELECT 1 ORDER BY {', '.join(terms)}"
+    select = tree_of(statement)["statements"][0]["node"]
+    return [Reader(statement).ordered(each) for each in select["modifiers"][0]["orders"]]
+
+
+def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
+    """Raises QueryRefused unless DuckDB reads the nodes, once they are written, as the trees they come from."""
+    again = tree_of(f"SELECT {', '.join(map(write, nodes))}") if nodes else {"statements": []}
+    selects = again.get("statements") or [{"node": {"select_list": []}}]
+    if [_plain(each) for each in selects[0]["node"]["select_list"]] != [_plain(each, top=True) for each in trees]:
+        raise QueryRefused(
+            "part of the query is in a spelling that is not understood",
+            hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
+        )
+
+
+def _plain(node: Any, *, top: bool = False) -> Any:
+    """Without places in the text, the case of functions and types, and, at the `top`, the name of an output."""
+    if isinstance(node, list):
+        return [_plain(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {key: _plain(value) for key, value in node.items() if key not in _OF_THE_TEXT}
+    if top:
+        plain["alias"] = ""
+    for name in ("function_name", "type_name"):
+        if name in plain:
+            plain[name] = plain[name].lower()
+    return plain
+
+
+class Reader:
+    """Of the statement `sql`, for whose names it is looked up whether they stand in quotes."""
+
+    def __init__(self, sql: str) -> None:
+        self._text = sql.encode()
+
+    def node(self, tree: Tree) -> Node:
+        """Raises Uncut for what no service answers."""
+        kind = tree["class"]
+        if kind in _NO_SERVICE:
+            raise no_service(*_NO_SERVICE[kind])
+        match kind:
+            case "COLUMN_REF":
+                return Column(tuple(tree["column_names"]), self._is_quoted(tree))
+            case "CONSTANT" if "literal" in tree:
+                return Constant(tree["literal"]["kind"], tree["literal"]["text"])
+            case "FUNCTION":
+                return self._call(tree)
+            case "COMPARISON":
+                return Operation(_OPERATIONS[tree["type"]], (self.node(tree["left"]), self.node(tree["right"])))
+            case "CONJUNCTION" | "OPERATOR":
+                return self._operation(tree)
+            case "BETWEEN":
+                return Operation("BETWEEN", tuple(self.node(tree[name]) for name in ("input", "lower", "upper")))
+            case "CASE":
+                branches = [
+                    (self.node(each["when_expr"]), self.node(each["then_expr"])) for each in tree["case_checks"]
+                ]
+                return Case(tuple(branches), self.node(tree["else_expr"]))
+            case "CAST":
+                return Cast(self.node(tree["child"]), type_of(tree["type_expr"]), bool(tree["try_cast"]))
+            case "STAR":
+                raise (
+                    no_service("COLUMNS()", "name the columns; `--op` asks for all of them")
+                    if tree["columns"]
+                    else _ROWS
+                )
+        return self._other(tree)
+
+    def ordered(self, tree: Tree) -> Ordered:
+        direction = {"ASCENDING": "ASC", "DESCENDING": "DESC"}.get(tree["type"], "")
+        nulls = tree["null_order"] if tree["null_order"] in ("NULLS FIRST", "NULLS LAST") else ""
+        return Ordered(self.node(tree["expression"]), direction, nulls)
+
+    def _is_quoted(self, tree: Tree) -> bool:
+        place = tree.get("query_location")
+        return isinstance(place, int) and self._text[place : place + 1] == b'"'
+
+    def _call(self, tree: Tree) -> Call:
+        if len(tree["qualified_name"]["path"]) > 1:
+            raise _AFTER_A_DOT
+        name = tree["function_name"].lower()
+        names = tuple(each["name"] for each in tree["arguments"])
+        return Call(
+            name="count" if name == "count_star" else name,
+            arguments=tuple(self.node(each["expression"]) for each in tree["arguments"]),
+            distinct=bool(tree["distinct"]),
+            order=tuple(self.ordered(each) for each in tree["order_bys"]["orders"]),
+            filter=self.node(tree["filter"]) if tree["filter"] else None,
+            names=names if any(names) else (),
+        )
+
+    def _operation(self, tree: Tree) -> Node:
+        kind = tree["type"]
+        if kind == "STRUCT_EXTRACT":
+            raise _AFTER_A_DOT
+        if kind in ("ARRAY_EXTRACT", "ARRAY_SLICE"):
+            raise _ELEMENT
+        if kind not in _OPERATIONS:
+            return self._other(tree)
+        return Operation(_OPERATIONS[kind], tuple(map(self.node, tree["children"])))
+
+    def _other(self, tree: Tree) -> Other:
+        """DuckDB writes it, with a hole where an operand stands."""
+        operands: list[Node] = []
+        holed = self._holed(tree, operands, frozenset())
+        statement = tree_of("SELECT 1")
+        statement["statements"][0]["node"]["select_list"] = [holed]
+        row = scratch().execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchone()
+        rest = str(row[0]).removeprefix("SELECT ") if row else ""
+        pieces = []
+        for place in range(len(operands)):
+            piece, hole, rest = rest.partition(_hole(place))
+            if not hole:
+                raise Uncut("part of the query is in a spelling that is not understood")
+            pieces.append(piece)
+        return Other((*pieces, rest), tuple(operands))
+
+    def _holed(self, tree: Any, operands: list[Node], bound: frozenset[str], *, root: bool = True) -> Any:
+        """`bound`: the parameters of the lambdas around it. An operand is what depends on none of them."""
+        if isinstance(tree, list):
+            return [self._holed(each, operands, bound, root=False) for each in tree]
+        if not isinstance(tree, dict):
+            return tree
+        if tree.get("class") == "LAMBDA":
+            bound |= _names_in(tree["lhs"])
+        if "class" in tree and tree["class"] != "TYPE" and not root and bound.isdisjoint(_names_in(tree)):
+            operands.append(self.node(tree))
+            return {
+                "class": "COLUMN_REF",
+                "type": "COLUMN_REF",
+                "alias": "",
+                "column_names": [_hole(len(operands) - 1)],
+            }
+        if tree.get("class") in _NO_SERVICE or tree.get("class") == "STAR":
+            return self.node(tree)  # which raises
+        if tree.get("class") == "FUNCTION":
+            self._call({**tree, "arguments": [], "order_bys": {"orders": []}, "filter": None})
+        return {key: self._holed(value, operands, bound, root=False) for key, value in tree.items()}
+
+
+def _names_in(tree: Any) -> frozenset[str]:
+    """The first names of what look like columns."""
+    return frozenset(str(each["column_names"][0]) for each in parts_of(tree) if each.get("class") == "COLUMN_REF")
+
+
+def _hole(place: int) -> str:
+    return f"hole_{place}_of_the_text"
+
+
+def parts_of(tree: Any) -> Iterator[Tree]:
+    """Every node of DuckDB's within `tree`, itself among them."""
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(reversed(item.values()))
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+
+
+def type_of(tree: Tree) -> str:
+    """A type in SQL."""
+    if tree["class"] != "TYPE":
+        return write(Reader("").node(tree))
+    name, children = tree["type_name"], tree["children"]
+    match name.lower():
+        case "list":
+            return f"{type_of(children[0])}[]"
+        case "array":
+            return f"{type_of(children[0])}[{type_of(children[1])}]"
+        case "struct" | "union":
+            fields = [f"{identifier(each['alias'])} {type_of(each)}" for each in children]
+            return f"{name}({', '.join(fields)})"
+    return f"{name}({', '.join(map(type_of, children))})" if children else str(name)
