@@ -1,8 +1,8 @@
 """`make bench-store`: TPC-H's lineitem as a stored table, beside DuckDB and PostgreSQL on the clear data, in one run.
 
 Quantity, price, discount and tax are encrypted, totals are kept of these and of three derived columns, by ship
-date, return flag and line status, which are sealed. For each scale: put (time, rate, bytes, memory); pull into CSV; then
-in turn, so that all see the same machine: Q1 over cells, Q6's sum by ship date over cells, Q6 itself, one day's median
+date, return flag and line status, which are sealed. For each scale: put (time, rate, bytes, memory); pull into CSV;
+then in turn, so that all see the same machine: Q1 over cells, Q6's sum by ship date over cells, Q6, one day's median
 and a median by supplier over fetched rows. Cleave is used in a session (warm) and as a whole process (cold), DuckDB on
 Parquet and on a table in memory, PostgreSQL hot. Every answer is compared with DuckDB's, to the last digit.
 """

@@ -249,6 +249,10 @@ def test_rows_that_are_read_twice_are_opened_once(world: World, memory: int | No
         assert read_for(world, lambda: select(table, sql, 2))[0] == len(rows.reads(rows.needed(["big"])))
         wanted = world.truth.execute(sql.replace("FROM t", "FROM twice")).fetchall()
         assert select(table, sql, 2) == [list(row) for row in wanted]
+        halved = table.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    with rows.table(["big"]) as table:
+        whole = table.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        assert (whole != halved) == (memory is not None)
 
 
 def refused(work: Callable[[], object]) -> None:
