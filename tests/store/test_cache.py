@@ -65,7 +65,7 @@ class World:
         (root / "t.schema.toml").write_text(SCHEMA)
         self.put()
 
-    def put(self, last: int = 400, *, append: bool = False) -> None:
+    def put(self, last: int = 400, *, append: bool = False, replace: bool = False) -> None:
         lines = [f"p{i % 3},{i}" for i in range(last)]
         (self.root / "t.csv").write_text("p,n\n" + "\n".join(lines) + "\n")
         tables = self.tables(used=False)
@@ -73,7 +73,8 @@ class World:
             if append:
                 putting.append(tables, self.stores, self.key, table, "t", Silent(), again=True)
             else:
-                putting.put(tables, self.stores, self.key, table, "t", ("p",), Silent())
+                opened = putting.put(tables, self.stores, self.key, table, "t", ("p",), Silent(), replace=replace)
+                tables.sweep(opened)
 
     def tables(self, *, used: bool) -> Tables:
         return Tables(self.stores, self.key, self.memory, Cache(self.root / "cache", used=used))
@@ -218,6 +219,17 @@ def test_a_newer_version_evicts_what_it_does_not_name(world: World) -> None:
     assert left
     assert left < before
     assert left <= named
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_rows_of_a_version_that_is_gone(world: World, key_file: Path, cache: bool) -> None:
+    """The table is replaced between a plan and its answer: it is answered over the newer version."""
+    access = Access(key_file, no_passphrase)
+    given = {"memory": world.memory, "embedded": embedded_services, "cache": cache}
+    with StoredSession("t", world.stores, access, **given) as session:
+        plan = session.plan(QUESTION)
+        world.put(40, replace=True)
+        assert session.ask(plan).result.rows == [["p0", 19.5], ["p1", 19.0], ["p2", 20.0]]
 
 
 def test_what_an_older_version_writes_late_is_deleted(world: World) -> None:
