@@ -17,6 +17,7 @@ from cleave.local.embedded import embedded_services
 from cleave.session import Access, Silent
 from cleave.store import columns, index, rows, sealed
 from cleave.store import put as putting
+from cleave.store.bounded import Bounded
 from cleave.store.cache import Cache, open_cache
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
@@ -58,7 +59,7 @@ class World:
 
     def __init__(self, root: Path, key: OwnerKey, key_file: Path) -> None:
         self.root, self.key, self.key_file = root, key, key_file
-        store = Elsewhere(root / "store")
+        store = Bounded(Elsewhere(root / "store"))
         self.stores = Stores(store, store)
         self.memory = Memory(root / "tables.json")
         self.folder = root / "cache" / "cleave" / "objects"
