@@ -262,11 +262,12 @@ class Halves:
         return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
-        """The arguments' values in the selected rows, sorted by group."""
+        """The arguments' values in the selected rows, sorted by group: once, since nothing is kept of them here."""
         if not self._arguments:
             return []
         if not self._keys:
-            return [_values(self._whole, words, None) for words in self._arguments]
+            whole, self._whole = self._whole, {}
+            return [_values(whole, words, None) for words in self._arguments]
         same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
         columns = self._fetch(f"SELECT number, {self._with_nulls_beside()} FROM selected JOIN grouped ON {same}")
         numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
@@ -274,14 +275,16 @@ class Halves:
         return [_values(columns, words, order) for words in self._arguments]
 
     def _with_nulls_beside(self) -> str:
-        """The arguments' words, NULLs as zeros and told in a column of their own.
+        """The arguments' words; where one may be NULL, NULLs as zeros and told in a column of their own.
 
         DuckDB would make masked arrays of them, and numpy.ma takes 10 ms to import.
         """
         return ", ".join(
             f"selected.{words[0]} IS NOT NULL AS {words[0]}_valid, "
             + ", ".join(f"coalesce(selected.{name}, 0::UTINYINT) AS {name}" for name in words)
-            for words in self._arguments
+            if argument.nullable
+            else ", ".join(f"selected.{name}" for name in words)
+            for argument, words in zip(self._plan.arguments, self._arguments, strict=True)
         )
 
     def close(self) -> None:
@@ -297,9 +300,11 @@ def _fitting(rows: int, parquet: bytes) -> int:
 
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:
     """An argument's values from its words, in the order of the groups."""
-    told: NDArray[np.bool_] = columns[f"{words[0]}_valid"].astype(bool, copy=False)
-    valid = None if np.all(told) else told
-    plain = [columns[word] for word in words]
+    plain: list[Any] = [columns[word] for word in words]
+    told = columns.get(f"{words[0]}_valid")
+    if told is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it
+        told, plain = ~plain[0].mask, [word.filled(0) for word in plain]
+    valid = None if told is None or np.all(told) else told.astype(bool, copy=False)
     if order is not None:
         plain, valid = [word[order] for word in plain], None if valid is None else valid[order]
     return Values(plain[0] if len(plain) == 1 else np.stack([word.view(np.uint64) for word in plain]), valid)
