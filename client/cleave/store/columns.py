@@ -207,7 +207,7 @@ class Opened:
         held, size = [], 0
         with closing(cast("Generator[CArray, None, None]", self._batches(self.make))) as batches:
             for each in batches:
-                size += bytes_of(each.view())
+                size += bytes_of(each)
                 if most is not None and size > most:
                     return False
                 held.append(each)

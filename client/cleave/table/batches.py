@@ -108,7 +108,8 @@ def bytes_of(array: CArray) -> int:
         child = array.child(place)
         kind, _, described = child.schema.format.partition(":")
         if kind == "d":
-            total += child.length * int(described.split(",")[2]) // 8
+            bits = int(described.split(",")[2]) if described.count(",") > 1 else 128
+            total += child.length * bits // 8
         else:
             view = child.view()
             total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
