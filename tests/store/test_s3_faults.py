@@ -91,7 +91,9 @@ class World:
 
     def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
         memory = Memory(self.root / "tables.json")
-        with Session(StoredSource("trial", stores, Access(self._key_file), memory=memory, seconds=seconds)) as session:
+        access = Access(self._key_file)
+        source = StoredSource("trial", stores, access, memory=memory, seconds=seconds, cache=False)
+        with Session(source) as session:
             return session.ask(session.plan(sql), seconds=seconds).result.rows
 
     def state(self) -> tuple[int, int]:

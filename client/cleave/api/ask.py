@@ -34,7 +34,9 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
     "owner", those rows alone. None in place of a name: over the stored tables that the question names. `scan` False:
     rows are fetched rather than added up by the sensitive service, which learns then which positions belong together.
-    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number.
+    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number; `memory`: how many a question over rows may
+    take, a quarter of the machine's unless it is said. `cache` False: nothing that is read of a bucket is kept on this
+    machine.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"

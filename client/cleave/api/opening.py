@@ -59,6 +59,8 @@ class Asking(TypedDict, total=False):
     cloud_only: bool
     scan: bool
     fetch_limit: int | str
+    memory: int | str | None
+    cache: bool
     min_group: int
     pad: bool
     digits: int
@@ -75,6 +77,7 @@ DEFAULTS = Asking(
     cloud_only=False,
     scan=True,
     fetch_limit="1GB",
+    cache=True,
     min_group=0,
     pad=False,
     digits=9,
@@ -133,6 +136,8 @@ def open_session(data: Data | None, asking: Asking) -> Session:
         contributor=asking["contributor"],
         scan=asking["scan"],
         fetch_limit=asking["fetch_limit"],
+        memory=asking["memory"],
+        cache=asking["cache"],
     )
     return Session(open_stored(data, stored, access, embedded, others), shown)
 

@@ -16,7 +16,7 @@ from cleave.sql.sets import regroup
 from cleave.table.asked import run_select
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared import duckdb
-from cleave_shared.errors import QueryRefused
+from cleave_shared.errors import CleaveError, QueryRefused
 
 T = TypeVar("T")
 
@@ -92,6 +92,8 @@ def within(deadline: Deadline, work: Callable[[], T]) -> T:
         return work()
     except (duckdb.InterruptException, OutOfTime):
         pass
+    except CleaveError:
+        raise  # DuckDB has ended, and a store may be asked why
     except BaseException:
         deadline.stop()
         raise

@@ -23,7 +23,9 @@ class Store:
     """How stored tables are asked. `store`: their place; `profile`, `region` for AWS; `seconds`: what opening may take.
 
     `contributor`: whose rows of the table alone; `scan` False: rows are fetched rather than scanned; `fetch_limit`:
-    bytes of rows that a question may fetch, or text with a unit; `machine`: ARN of one that makes the calls of scans.
+    bytes of rows that a question may fetch, or text with a unit; `memory`: bytes that one over rows may take; None: a
+    quarter of this machine's; `cache`: keep on this machine what is read of a store elsewhere; `machine`: ARN of one
+    that makes the calls of scans.
     """
 
     store: str | Path
@@ -33,6 +35,8 @@ class Store:
     contributor: str | None = None
     scan: bool = True
     fetch_limit: int | str = "1GB"
+    memory: int | str | None = None
+    cache: bool = True
     machine: str | None = None
 
 
@@ -59,6 +63,7 @@ def open_stored(
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     limit = size_of(asked.fetch_limit)
+    memory_limit = None if asked.memory is None else size_of(asked.memory)
     describe_key(access.key)  # a missing key is reported before a store is asked
     return StoredSource(
         *(name, open_place(asked.store, asked.profile, asked.region), access, others),
@@ -68,6 +73,8 @@ def open_stored(
         scan=asked.scan,
         machine=_machine(asked) if asked.machine is not None else None,
         fetch_limit=limit,
+        memory_limit=memory_limit,
+        cache=asked.cache,
     )
 
 

@@ -20,6 +20,7 @@ from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.whole import tables_named
+from cleave.store.cache import open_cache
 from cleave.store.cellwise import StoredPlan
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
@@ -27,6 +28,7 @@ from cleave.store.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
 from cleave.store.tables import LostError, Opened, Tables
+from cleave.table.duck import quarter_of_memory
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
@@ -49,12 +51,17 @@ T = TypeVar("T")
 _TRIES = 4
 
 
-def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, OwnerKey]:
-    """The tables under one key, which may be asked its passphrase. Raises KeyFileError."""
+def open_tables(
+    stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False
+) -> tuple[Tables, OwnerKey]:
+    """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
+
+    `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
+    """
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory()), key
+    return Tables(stores, key, memory or Memory(), open_cache(used=cache)), key
 
 
 class StoredSource(Source):
@@ -74,6 +81,8 @@ class StoredSource(Source):
         scan: bool = True,
         machine: Machine | None = None,
         fetch_limit: int = FETCH_LIMIT,
+        memory_limit: int | None = None,
+        cache: bool = True,
     ) -> None:
         """`name`: the table that questions are over; None: those that each question names.
 
@@ -83,6 +92,8 @@ class StoredSource(Source):
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
         `fetch_limit`: bytes of rows that a question may fetch.
+        `memory_limit`: bytes of memory that a question over rows may take; None: a quarter of this machine's.
+        `cache`: keep on this machine what is read of a store elsewhere.
         """
         if access is None:
             raise KeyFileError("a stored table is asked under its key, and none was named")
@@ -94,6 +105,7 @@ class StoredSource(Source):
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
+        self._memory_limit = quarter_of_memory() if memory_limit is None else memory_limit
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -104,7 +116,8 @@ class StoredSource(Source):
         self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
         self._asked = False
         try:
-            self._tables, self._key = open_tables(stores, access, memory)
+            self._tables, self._key = open_tables(stores, access, memory, cache=cache)
+            self._open.callback(self._tables.close)
             self._open.callback(self._let_go)
             if name is not None:
                 self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
@@ -195,7 +208,7 @@ class StoredSource(Source):
 
     def _hold(self, name: str, opened: Opened) -> None:
         whose = self._contributor if name == self.name else None
-        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose)
+        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose, self._memory_limit)
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""

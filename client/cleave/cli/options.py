@@ -188,6 +188,22 @@ class Asking:
             "was put with --scan, else the question is refused.",
         ),
     ] = "1GB"
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Memory that a question over stored tables' rows may take: 500MB, 2GiB. Default: a quarter of the "
+            "machine's. What needs more is refused: nothing is put on a disk.",
+            show_default=False,
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache", help="Keep nothing on this machine of what is read of a bucket (~/.cache/cleave/objects)."
+        ),
+    ] = False
     key: KeyPath = DEFAULT_KEY
     passphrase_fd: PassphraseFd = None
     strict: Annotated[
@@ -273,22 +289,30 @@ class Asking:
         asked = Store(
             *(self.store or "", self.profile, self.region, self.timeout, self.contributor),
             scan=not self.no_scan,
-            fetch_limit=self._fetch_limit(),
+            fetch_limit=_size_of("--fetch-limit", self.fetch_limit),
+            memory=None if self.memory is None else _size_of("--memory", self.memory),
+            cache=not self.no_cache,
             machine=machine,
         )
         return Session(open_stored(table, asked, access, settings.embedded, others), bars)
 
     def _require_no_store(self, machine: str | None) -> None:
-        given = {"--contributor": self.contributor, "--no-scan": self.no_scan or None, "--job": machine}
+        given = {
+            "--contributor": self.contributor,
+            "--no-scan": self.no_scan or None,
+            "--memory": self.memory,
+            "--job": machine,
+        }
         for option, value in given.items():
             if value is not None:
                 raise typer.BadParameter(f"{option} goes with a stored table")
 
-    def _fetch_limit(self) -> int:
-        from cleave.quantities import size_of  # noqa: PLC0415
-        from cleave_shared.errors import InputError  # noqa: PLC0415
 
-        try:
-            return size_of(self.fetch_limit)
-        except InputError as error:
-            raise typer.BadParameter(f"--fetch-limit {self.fetch_limit}: {error.message}; {error.hint}") from None
+def _size_of(option: str, limit: str) -> int:
+    from cleave.quantities import size_of  # noqa: PLC0415
+    from cleave_shared.errors import InputError  # noqa: PLC0415
+
+    try:
+        return size_of(limit)
+    except InputError as error:
+        raise typer.BadParameter(f"{option} {limit}: {error.message}; {error.hint}") from None

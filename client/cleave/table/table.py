@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
@@ -19,9 +22,74 @@ from cleave.table.reading import shown
 from cleave.table.schema import Column, Schema
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, QueryRefused
 
+LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
 _BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+
+
+class Stream(Protocol):
+    """Rows that DuckDB reads as Arrow: made meanwhile (cleave.store.columns.Opened), or there already (Batch)."""
+
+    @property
+    def failure(self) -> BaseException | None: ...
+
+    def hold(self, most: int | None) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+class Engine:
+    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but two in memory.
+
+    `memory`: bytes that DuckDB may take, up to half of them for rows that are held for it; None: as DuckDB decides.
+    Raises InputError for too little.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None, memory: int | None = None) -> None:
+        if memory is not None and memory < LEAST_MEMORY:
+            raise InputError(f"a question cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
+        self.connection = connection or connect_reading()
+        self.memory = memory
+        self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
+        self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
+        self.close.atexit = False
+        self.taking = threading.Lock()  # one Parquet file at a time
+        self._numbers = itertools.count()
+        paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
+        self.connection.execute(f"SET allowed_paths = [{paths}]")
+        self.connection.execute("SET enable_external_access = false")
+        if memory is not None:
+            self.limit(memory)
+
+    def limit(self, memory: int) -> None:
+        """Let DuckDB take at most `memory` bytes, what it has included."""
+        self.connection.execute(f"SET memory_limit = '{memory} bytes'")
+
+    def table(self, name: str, schema: Schema, rows: int = 0) -> Table:
+        """A table whose relation is still to be made, in a database of its own."""
+        home = identifier(f"rows {next(self._numbers)}")
+        if self.memory is not None:
+            self.limit(self.memory)
+        connection = self.connection.cursor()
+        connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}; SET enable_progress_bar = false")
+        return Table(name, schema, connection, rows, self, home)
+
+    def refusal(self) -> InputError | QueryRefused:
+        """The error for a question that needs more memory than it may take."""
+        if self.memory is None:
+            return InputError("the answer does not fit in memory", hint="ask for fewer rows, or for aggregates")
+        return QueryRefused(
+            f"it needs more memory than the {self.memory / 1e9:.3g} GB it may take, and nothing is put on a disk",
+            hint="raise --memory (memory= in Python), or ask for fewer rows, fewer columns or aggregates",
+        )
+
+
+def _close(connection: duckdb.DuckDBPyConnection, *files: int) -> None:
+    with suppress(duckdb.Error):  # something left to end by itself is still at work
+        connection.close()
+    for each in files:
+        os.close(each)
 
 
 class Table:
@@ -30,16 +98,25 @@ class Table:
     relation = "source"
 
     def __init__(
-        self, name: str, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
+        self,
+        name: str,
+        schema: Schema,
+        connection: duckdb.DuckDBPyConnection,
+        rows: int,
+        engine: Engine,
+        home: str = "memory",
     ) -> None:
+        """`home`: the database with all relations but views; where it is not `memory`, it is detached."""
         self.name = name
         self.schema = schema
         self.connection = connection
         self.rows = rows
+        self.engine = engine
+        self.home = home
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
-        self._scratch = scratch
-        self._views: dict[str, tuple[dict[str, object], str]] = {}  # relation -> streams by name, and SQL over them
+        self._streams: dict[str, Stream] = {}  # by name, of joined tables too
+        self._views: dict[str, tuple[str, str]] = {}  # relation -> name of a stream, and SQL over it
 
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both."""
@@ -56,15 +133,44 @@ class Table:
         self.connection.execute(f"CREATE TABLE {relation} AS FROM {self.source_of(content)}")
 
     def source_of(self, content: bytes) -> str:
-        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken or made here."""
-        os.ftruncate(self._scratch, 0)
-        os.pwrite(self._scratch, content, 0)
-        return f"read_parquet('{_scratch_path(self._scratch)}')"
+        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken."""
+        os.ftruncate(self.engine.taken, 0)
+        os.pwrite(self.engine.taken, content, 0)
+        return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def show(self, streams: Mapping[str, object], view: str) -> None:
-        """Make the relation a view (its SQL) over `streams` of Arrow arrays, by name: nothing is copied."""
-        self._views[self.relation] = dict(streams), view
+    def show(self, name: str, stream: Stream, view: str) -> None:
+        """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
+        self._streams[name] = stream
+        self._views[self.relation] = name, view
         self._prepare(self.connection, self.relation)
+
+    def fill(self, name: str, stream: Stream, select: str) -> None:
+        """Make the relation of what `select` reads of a stream, called `name`. Raises QueryRefused."""
+        self._streams[name] = stream
+        self.connection.register(name, stream)
+        try:
+            self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
+        except duckdb.OutOfMemoryException:
+            raise self.engine.refusal() from None
+        finally:
+            self.connection.unregister(name)
+
+    @property
+    def streamed(self) -> int:
+        """Relations of which each scan reads and opens the rows."""
+        return len(self._views)
+
+    def hold(self) -> None:
+        """Open all rows now, once for several scans, in up to half of the memory. Raises QueryRefused."""
+        memory = self.engine.memory
+        half = left = None if memory is None else memory // 2
+        for name, _ in self._views.values():
+            size = self._streams[name].hold(left)
+            if size is None:
+                raise self.engine.refusal()
+            left = None if left is None else left - size
+        if half is not None:
+            self.engine.limit(half)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let another connection to the same database see the relations."""
@@ -72,28 +178,27 @@ class Table:
             self._prepare(connection, relation)
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, relation: str) -> None:
-        streams, view = self._views[relation]
-        for name, stream in streams.items():
-            connection.register(name, stream)
+        name, view = self._views[relation]
+        connection.register(name, self._streams[name])
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {view}")
 
     def qualified(self, relation: str) -> str:
         """Its name with that of the catalog it is in."""
-        return f"{'temp' if relation in self._views else 'memory'}.main.{identifier(relation)}"
+        return f"{'temp' if relation in self._views else self.home}.main.{identifier(relation)}"
 
     def join(self, name: str, schema: Schema) -> Table:
         """A further table, for questions that name both, whose relation is still to be made in this database. It is
         closed with this one.
         """
-        found = Table(name, schema, self.connection, 0, self._scratch)
+        found = Table(name, schema, self.connection, 0, self.engine, self.home)
         found.relation = self.others[name] = f"other{len(self.others)}"
-        found._views = self._views
+        found._streams, found._views = self._streams, self._views
         self.derived_of_others[name] = schema.derived
         return found
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""
-        found = Table(self.name, self.schema, self.connection, rows, self._scratch)
+        found = Table(self.name, self.schema, self.connection, rows, self.engine, self.home)
         found.relation = relation
         return found
 
@@ -110,7 +215,7 @@ class Table:
         """The same rows by another connection, for another thread. One at a time may make files."""
         with closing(self.connection.cursor()) as connection:
             self.prepare(connection)
-            yield Table(self.name, self.schema, connection, self.rows, self._scratch)
+            yield Table(self.name, self.schema, connection, self.rows, self.engine)
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
@@ -122,16 +227,16 @@ class Table:
     def append_csv(self, file: BinaryIO, *, header: bool) -> None:
         """All of it as CSV at the end of `file`: NULL as an empty field and an empty text as two quotes."""
         self._copy(f"SELECT * FROM {self.relation}", f"FORMAT csv, HEADER {str(header).lower()}")
-        os.lseek(self._scratch, 0, os.SEEK_SET)
-        with open(self._scratch, "rb", closefd=False) as written:
+        os.lseek(self.engine.written, 0, os.SEEK_SET)
+        with open(self.engine.written, "rb", closefd=False) as written:
             shutil.copyfileobj(written, file, 1 << 20)
 
     def _copied(self, sql: str, how: str) -> bytes:
         self._copy(sql, how)
-        return os.pread(self._scratch, os.fstat(self._scratch).st_size, 0)
+        return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def _copy(self, sql: str, how: str) -> None:
-        self.connection.execute(f"COPY ({sql}) TO '{_scratch_path(self._scratch)}' ({how}, USE_TMP_FILE false)")
+        self.connection.execute(f"COPY ({sql}) TO '{_path(self.engine.written)}' ({how}, USE_TMP_FILE false)")
 
     def __enter__(self) -> Table:
         return self
@@ -139,9 +244,17 @@ class Table:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for each in self._streams.values():
+            each.close()
         with suppress(duckdb.Error):  # something left to end by itself is still at work
-            self.connection.close()
-        os.close(self._scratch)
+            if self.home == "memory":
+                self.engine.close()
+            else:
+                self.connection.execute(f"USE memory; DETACH {self.home}")
+                self.connection.close()
+        failures = [each.failure for each in self._streams.values() if each.failure is not None]
+        if failures:  # whatever DuckDB made of it
+            raise failures[0] from None
 
 
 def portable(column: Column) -> str:
@@ -152,20 +265,12 @@ def portable(column: Column) -> str:
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
     """A table whose relation is still to be made, of `rows` rows."""
-    connection = connect_reading()
-    scratch = os.memfd_create("parquet")
-    _shut(connection, scratch)
-    return Table(name, schema, connection, rows, scratch)
+    engine = Engine()
+    return Table(name, schema, engine.connection, rows, engine)
 
 
-def _shut(connection: duckdb.DuckDBPyConnection, scratch: int) -> None:
-    """From here on the memory file is all that DuckDB may read and write."""
-    connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
-    connection.execute("SET enable_external_access = false")
-
-
-def _scratch_path(scratch: int) -> str:
-    return f"/proc/self/fd/{scratch}"
+def _path(file: int) -> str:
+    return f"/proc/self/fd/{file}"
 
 
 def open_table(names: Names, schema: Schema, progress: Progress | None = None) -> Table:
@@ -184,7 +289,6 @@ def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | Non
 
 def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
     connection = connect_reading()
-    scratch = os.memfd_create("parquet")
     try:
         parts: list[Part] = []
         for source in inputs:
@@ -194,12 +298,11 @@ def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: 
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
         _check_declared(connection, parts, schema, rows)
-        _shut(connection, scratch)
+        engine = Engine(connection)
     except BaseException:
         connection.close()
-        os.close(scratch)
         raise
-    return Table(name, schema, connection, rows, scratch)
+    return Table(name, schema, connection, rows, engine)
 
 
 @dataclass(frozen=True, slots=True)
