@@ -19,10 +19,12 @@ from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
+from cleave.store.columns import Opened
 from cleave.store.memory import Memory
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
-from cleave_shared.errors import InputError, QueryRefused
+from cleave.table.table import Table
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.cli.runner import Cli
 from tests.conftest import no_passphrase
 from tests.store.trial import World, check
@@ -273,3 +275,63 @@ def test_python_names_no_table(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         cleave.query(None, sql)
     with pytest.raises(TypeError, match="no argument 'tabel'"):
         cleave.query("visits", sql, tabel="t")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("harmed", ["visits", "wards"])
+def test_rows_that_are_damaged_are_told_of_any_table(place: Place, harmed: str) -> None:
+    """They are read while DuckDB answers, which reports what is wrong in words of its own."""
+    with place.session() as session:
+        plan = session.plan("SELECT MAX(note), MAX(region) FROM visits JOIN wards USING (ward)")
+        sealed = place.world.tables.open(harmed).manifest
+        column = [each.name for each in sealed.sealed].index("note" if harmed == "visits" else "region")
+        (name,) = (each.columns[column].object.name for each in sealed.segments)
+        path = Path(place.world.stores.sensitive.location) / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(CheckFailed, match="a sealed column of the table is damaged"):
+            session.ask(plan)
+
+
+@pytest.mark.parametrize(
+    ("sql", "times"),
+    [
+        ("SELECT COUNT(w.region || d.name) FROM wards w JOIN doctors d ON d.doctor = w.beds % 11", 0),
+        (
+            "SELECT COUNT(w.region || d.name || c.name) FROM wards w JOIN doctors d ON d.doctor = w.beds % 11 "
+            "JOIN doctors c ON c.doctor = d.chief",
+            2,
+        ),
+    ],
+    ids=["read once", "one of them twice"],
+)
+def test_rows_are_held_where_a_table_is_read_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch, sql: str, times: int
+) -> None:
+    held: list[int | None] = []
+    hold = Opened.hold
+
+    def counted(opened: Opened, most: int | None) -> int | None:
+        held.append(hold(opened, most))
+        return held[-1]
+
+    monkeypatch.setattr(Opened, "hold", counted)
+    with place.session() as session:
+        plan = session.plan(sql)
+        described = session.describe(plan)
+        session.ask(session.plan("SELECT MEDIAN(chief) FROM doctors"))  # whose count has what opening a table read
+        answer = session.ask(plan)
+        check(answer.result.rows, answer.result.bounds, place.oracle.execute(sql).fetchall())
+        assert len(held) == times
+        assert answer.usage.objects_read == described.sensitive.count + described.plain.count  # nothing is read twice
+        if times:
+            most = sum(each or 0 for each in held) - 1  # each fits, both do not
+            hold_all = Table.hold
+
+            def in_less(table: Table) -> None:
+                table.engine.memory = 2 * most
+                hold_all(table)
+
+            monkeypatch.setattr(Table, "hold", in_less)
+            with pytest.raises(QueryRefused, match="more memory"):
+                session.ask(plan)

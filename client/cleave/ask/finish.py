@@ -74,7 +74,7 @@ def finished_whole(loaded: Loaded, plan: LocalPlan, question: Question) -> Resul
         bounds=[[0.0 if each else None for each in exact] for _ in rows],
         exact=[[True if each else None for each in exact] for _ in rows],
     )
-    return Result(result, loaded.checks, loaded.usage, question.clock.seconds)
+    return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
 
 
 def require_no_min_group(plan: LocalPlan, min_group: int) -> None:

@@ -98,7 +98,7 @@ class HereSource(Source):
         from cleave.ask.result import Usage  # noqa: PLC0415
 
         table = self.read(question.progress)
-        yield Loaded(table, Usage(rows=table.rows), unasked())
+        yield Loaded(table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:

@@ -64,10 +64,10 @@ class GroupSums:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Rows that a question is answered over as a whole. `usage` counts what was read for them."""
+    """Rows that a question is answered over as a whole. `usage`, once they are, counts what was read for them."""
 
     table: Table
-    usage: Usage
+    usage: Callable[[], Usage]
     checks: dict[str, str]
 
 
