@@ -12,7 +12,7 @@ export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam print-lambda-image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy deploy-local validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -46,13 +46,24 @@ deploy: build
 	$(SAM) deploy --capabilities CAPABILITY_IAM $(if $(wildcard samconfig.toml),,--guided) \
 		$(if $(wildcard samconfig.toml),,--parameter-overrides Architecture=$(ARCH))
 
+# Both stacks to LocalStack in an environment of its own, asked, compared with the template, deleted: no account, no
+# container. It runs under the Python of Lambda, which must be on this machine.
+LOCALSTACK := build/localstack
+deploy-local: $(LOCALSTACK)/.ready build
+	$(BIN)/python -m pytest -m deploy tests/aws/test_deploy.py
+
+$(LOCALSTACK)/.ready: tests/aws/requirements-localstack.lock | $(READY)
+	$(BIN)/uv venv --quiet --clear --python "$$($(BIN)/python -c 'from aws.build import local_python as it; print(it() or "3.13")')" $(LOCALSTACK)
+	$(BIN)/uv pip install --quiet --python $(LOCALSTACK)/bin/python --require-hashes -r $<
+	touch $@
+
 lambda-image: setup
 	docker image inspect $(LAMBDA_IMAGE) >/dev/null 2>&1 || \
 		$(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),tests/aws/lambda_image.sh,docker pull --quiet) $(LAMBDA_IMAGE)
 
 # Without containers only if whoever calls says so: CLEAVE_NO_CONTAINERS=1.
 test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image) build
-	$(BIN)/python -m pytest -m sam tests/aws
+	$(BIN)/python -m pytest -m "sam and not deploy" tests/aws
 
 # Made for you, with a key that is left beside them; the ones that are tracked, in events/, stay as they are.
 events: setup
@@ -81,6 +92,7 @@ lock-aws:
 	$(LOCK_313) aws/requirements-sensitive.in -o requirements-sensitive.lock
 	$(LOCK_313) aws/requirements-plain.in -o requirements-plain.lock
 	$(LOCK_313) tests/aws/requirements-image.in -o tests/aws/requirements-image.lock
+	$(subst --constraints requirements-dev.lock,,$(LOCK_313)) tests/aws/requirements-localstack.in -o tests/aws/requirements-localstack.lock
 	$(LOCK) aws/requirements-sam.in -o requirements-sam.lock
 
 print-lambda-image:

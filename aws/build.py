@@ -3,7 +3,7 @@
     python -m aws.build {sensitive,plain} DESTINATION [--architecture x86_64|arm64]
 
 `make build-SensitiveFunction` and `make build-PlainFunction`, which `sam build` calls, run this. Of the project only
-the modules the handler's imports reach are shipped, so that nothing of the client (keys, schema, SQL) ever gets there.
+the modules the handlers' imports reach are shipped, so that nothing of the client (keys, schema, SQL) ever gets there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the oth
 STRIPPED = "zstandard/backend_c*.so"  # 11 of its 12 MB are debug information
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
 PRELOADED = re.compile(r"cleave_services(\.\w+)+")  # a module's name as text: what a fork server imports
+HANDLERS = {"sensitive": ("app", "job"), "plain": ("app",)}  # modules; one artifact serves all functions of a half
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
+
+
+def shipped(half: str) -> dict[Path, Path]:
+    """Files of the project in the artifact of `half`, by where it has them."""
+    found: dict[Path, Path] = {}
+    for name in HANDLERS[half]:
+        found |= own_modules(f"cleave_services.{half}.{name}")
+    return found
 
 
 def own_modules(entry: str) -> dict[Path, Path]:
@@ -110,7 +119,7 @@ def strip_debug(destination: Path) -> None:
 def compile_all(destination: Path) -> None:
     """Ship .pyc that Python never checks: /var/task is read-only and each cold start would compile all over again."""
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s"]
-    python = _local_python()
+    python = local_python()
     if python:
         command = [python, *LEAN, "-m", "compileall", *options, str(destination), "-p", "/var/task", str(destination)]
     elif shutil.which("docker") and _runs(["docker", "image", "inspect", IMAGE]):
@@ -133,7 +142,7 @@ def compile_all(destination: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def _local_python() -> str | None:
+def local_python() -> str | None:
     """An interpreter whose bytecode Lambda's can read; asked, because a pyenv shim may be found and not run."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     candidates = [sys.executable, shutil.which(f"python{PYTHON}"), *pyenv.glob(f"{PYTHON}.*/bin/python")]
@@ -154,7 +163,7 @@ def main() -> None:
     install(options.half, options.destination, options.architecture)
     prune(options.destination)
     strip_debug(options.destination)
-    for name, path in own_modules(f"cleave_services.{options.half}.app").items():
+    for name, path in shipped(options.half).items():
         target = options.destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -13,6 +13,7 @@ LIMIT_MB = 250  # unzipped, layers included (AWS Lambda quotas)
 CLIENT_ONLY = {"cleave", "tests", "typer", "rich", "pandas", "cryptography", "boto3", "botocore"}
 FORBIDDEN = {
     "SensitiveFunction": CLIENT_ONLY | {"duckdb", "_duckdb"},
+    "JobFunction": CLIENT_ONLY | {"duckdb", "_duckdb"},
     "PlainFunction": CLIENT_ONLY | {"tenseal", "libtenseal", "_sealapi_cpp", "_tenseal_cpp", "numpy"},
 }
 SHOWN = 6

@@ -43,7 +43,7 @@ class PooledCipher(Cipher):
 
     def __init__(self, key: SecretKey, count: int) -> None:
         super().__init__(key)
-        self._zeros = [super(PooledCipher, self).zero() for _ in range(count)]
+        self._zeros = super().zeros(count)
         self._taken = multiprocessing.get_context("fork").Value("q", 0)
 
     @property
@@ -51,11 +51,12 @@ class PooledCipher(Cipher):
         """Encryptions of zero that are not used yet."""
         return max(0, len(self._zeros) - self._taken.value)
 
-    def zero(self) -> bytes:
+    def zeros(self, count: int) -> list[bytes]:
         with self._taken.get_lock():
-            number = self._taken.value
-            self._taken.value += 1
-        return self._zeros[number] if number < len(self._zeros) else super().zero()
+            first = self._taken.value
+            self._taken.value += count
+        ahead = self._zeros[first : first + count]
+        return ahead + super().zeros(count - len(ahead))
 
 
 def ask(session: Session, sql: str, cipher: Cipher | None = None) -> Result:

@@ -43,8 +43,6 @@ class Prices:
     get: float = 0.40e-6
     put: float = 5e-6
     transition: float = 25e-6  # Step Functions, STANDARD
-    express: float = 1e-6
-    express_gigabyte_second: float = 16.67e-6
     out: float = 0.09e-9  # a byte to the internet
 
 
@@ -93,6 +91,7 @@ class Scaled:
     calls: int
     batches: int
     seconds: float  # of the machine
+    asker: float  # seconds: the machine's, and all bytes over the owner's line, one after the other
     dollars: float
     up: float  # bytes from the owner: masks
     order: float  # bytes to the owner: where rows stand
@@ -100,7 +99,8 @@ class Scaled:
 
     def __str__(self) -> str:
         return (
-            f"{self.calls:,} calls in {self.batches:,} batches, {self.seconds:,.0f} s, ${self.dollars:,.2f}; "
+            f"{self.calls:,} calls in {self.batches:,} batches, {self.seconds:,.0f} s in the cloud, "
+            f"{self.asker:,.0f} s for the asker, ${self.dollars:,.2f}; "
             f"masks up {self.up / 1e9:,.1f} GB, order down {self.order / 1e9:,.1f} GB, "
             f"{self.results:,} ciphertexts back ({self.results * limits.MASKED_RESULT_BYTES / 1e9:,.2f} GB)"
         )
@@ -126,13 +126,13 @@ def scaled(rows: int, share: float, each: Measured, prices: Prices, quotas: Quot
         + (calls + batches) * prices.invocation
         + segments * each.lanes * math.ceil(chunks / 64) * prices.get
         + 2 * (calls + batches) * (prices.put + prices.get)
-        + batches * prices.express
-        + batches * (CALLS_OF_A_BATCH / 8) * busy * 0.0625 * prices.express_gigabyte_second
-        + 10 * prices.transition
+        + (calls + 4 * batches + 10) * prices.transition
         + left * limits.MASKED_RESULT_BYTES * prices.out
         + rows * 4 * prices.out
     )
-    return Scaled(calls, batches, seconds, dollars, segments * touched * each.capacity * bits / 8, rows * 4.0, left)
+    up, order = segments * touched * each.capacity * bits / 8, rows * 4.0
+    asker = seconds + (up + order + left * limits.MASKED_RESULT_BYTES) / quotas.line
+    return Scaled(calls, batches, seconds, asker, dollars, up, order, left)
 
 
 def main() -> None:

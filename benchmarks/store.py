@@ -151,10 +151,22 @@ class Bench:
     def _run(self, *words: str) -> memory.Ran:
         return memory.run([_program("cleave"), *words, "--key", str(self._key)], self._environment)
 
-    def put(self) -> None:
+    def put(self, *, steps: bool = False) -> None:
         where = ("--store", str(self._store))
         words = ("put", str(self._parquet), "--table", "lineitem", *where, "--by", self.by, *self.options)
         put = self._run("--quiet", *words)
+        if steps:
+            sampled = [
+                sys.executable,
+                "-m",
+                "benchmarks.steps",
+                "--quiet",
+                *words,
+                "--replace",
+                "--key",
+                str(self._key),
+            ]
+            print(memory.run(sampled, self._environment).output.decode())
         encrypted = self.rows * sum(kind == "encrypted" for kind in KINDS.values())
         facts = json.loads(self._run("show", "lineitem", "--json", *where).output)
         print(
@@ -281,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scales", default="0.1,1", help="TPC-H scale factors: 0.1,1 (10: 15 GB of disk, an hour)")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--steps", action="store_true", help="put once more, and show where its time goes")
     given = parser.parse_args()
     prepare_embedded()  # as the Python interface does, while there is one thread
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # PostgreSQL and the folder go with it
@@ -292,7 +305,7 @@ def main() -> None:
             bench = Bench(Path(name), scale, stack)
             print(f"\nlineitem at scale {scale}: {bench.rows:,} rows", end="")
             print(f"; PostgreSQL {bench.postgres.version()}" if bench.postgres else "", flush=True)
-            bench.put()
+            bench.put(steps=given.steps)
             for question in QUESTIONS:
                 bench.ask(question, given.repeats)
 

@@ -145,20 +145,12 @@ class Halves:
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
         relation = self._table.relation
-        asked = {sql: f"SELECT count({expression}) FROM {relation}" for sql, expression in expressions.items()}
+        asked = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         asked |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        for sql, statement in asked.items():
-            try:
-                self._table.connection.execute(statement).fetchall()
-            except duckdb.InterruptException:
-                raise
-            except duckdb.Error as error:
-                return InputError(
-                    f"{sql} cannot be computed in some row ({type(error).__name__})",
-                    hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
-                )
-        return InputError(f"the query cannot be computed on this table ({kind})")
+        return blame(self._table.connection, asked) or InputError(
+            f"the query cannot be computed on this table ({kind})"
+        )
 
     @property
     def asks_plain(self) -> bool:
@@ -249,11 +241,12 @@ class Halves:
         return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
-        """The arguments' values in the selected rows, sorted by group."""
+        """The arguments' values in the selected rows, sorted by group: once, since nothing is kept of them here."""
         if not self._arguments:
             return []
         if not self._keys:
-            return [_values(self._whole, words, None) for words in self._arguments]
+            whole, self._whole = self._whole, {}
+            return [_values(whole, words, None) for words in self._arguments]
         same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
         columns = self._fetch(f"SELECT number, {self._with_nulls_beside()} FROM selected JOIN grouped ON {same}")
         numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
@@ -261,14 +254,16 @@ class Halves:
         return [_values(columns, words, order) for words in self._arguments]
 
     def _with_nulls_beside(self) -> str:
-        """The arguments' words, NULLs as zeros and told in a column of their own.
+        """The arguments' words; where one may be NULL, NULLs as zeros and told in a column of their own.
 
         DuckDB would make masked arrays of them, and numpy.ma takes 10 ms to import.
         """
         return ", ".join(
             f"selected.{words[0]} IS NOT NULL AS {words[0]}_valid, "
             + ", ".join(f"coalesce(selected.{name}, 0::UTINYINT) AS {name}" for name in words)
-            for words in self._arguments
+            if argument.nullable
+            else ", ".join(f"selected.{name}" for name in words)
+            for argument, words in zip(self._plan.arguments, self._arguments, strict=True)
         )
 
     def close(self) -> None:
@@ -284,15 +279,39 @@ def _fitting(rows: int, parquet: bytes) -> int:
 
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:
     """An argument's values from its words, in the order of the groups."""
-    told: NDArray[np.bool_] = columns[f"{words[0]}_valid"].astype(bool, copy=False)
-    valid = None if np.all(told) else told
-    plain = [columns[word] for word in words]
+    plain: list[Any] = [columns[word] for word in words]
+    told = columns.get(f"{words[0]}_valid")
+    if told is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it
+        told, plain = ~plain[0].mask, [word.filled(0) for word in plain]
+    valid = None if told is None or np.all(told) else told.astype(bool, copy=False)
     if order is not None:
         plain, valid = [word[order] for word in plain], None if valid is None else valid[order]
     return Values(plain[0] if len(plain) == 1 else np.stack([word.view(np.uint64) for word in plain]), valid)
 
 
+def computing(expression: str, relation: str) -> str:
+    """SQL that computes `expression` in every row. DuckDB counts what cannot be NULL without computing it."""
+    return f"SELECT max(hash({expression})) FROM {relation}"
+
+
+def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> InputError | None:
+    """The error that names the first expression whose statement DuckDB cannot compute; None where it computes all."""
+    for sql, statement in statements.items():
+        try:
+            connection.execute(statement).fetchall()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            return InputError(
+                f"{sql} cannot be computed in some row ({type(error).__name__})",
+                hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
+            )
+    return None
+
+
 _INT64, _UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
+_IN_DOUBLES = range(-(1 << 50), (1 << 50) + 1)  # a quotient and a product of these are off by less than a half together
+_MOST_DECIMALS = 22  # of which 10^n is a double
 
 
 def _fetchable(argument: Argument) -> tuple[str, ...]:
@@ -304,14 +323,28 @@ def _fetchable(argument: Argument) -> tuple[str, ...]:
         return (f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END",)
     if argument.decimals is None:
         return (f"CAST(({argument.sql}) AS DOUBLE)",)
-    digits = f"({argument.sql})"
-    if argument.decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
-        digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
+    whole, type_ = units(argument)
+    if type_ in ("BIGINT", "UBIGINT"):
+        return (whole,)
+    half = "UBIGINT" if type_ == "UHUGEINT" else "BIGINT"
+    return (f"CAST({whole} & {(1 << 64) - 1} AS UBIGINT)", f"CAST({whole} >> 64 AS {half})")
+
+
+def units(argument: Argument) -> tuple[str, str]:
+    """SQL of an exact argument in units of its last decimal, and its type: BIGINT, UBIGINT, HUGEINT or UHUGEINT.
+
+    A value within the argument's bounds is exact. One beyond them stays beyond them, or cannot be computed.
+    """
     lower, upper = argument.domain.lower, argument.domain.upper
+    digits, decimals = f"({argument.sql})", argument.decimals or 0
+    if decimals and lower in _IN_DOUBLES and upper in _IN_DOUBLES and decimals <= _MOST_DECIMALS:
+        return f"CAST(CAST({digits} AS DOUBLE) * 1e{decimals} AS BIGINT)", "BIGINT"
+    if decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
+        digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
     if lower in _INT64 and upper in _INT64:
-        return (f"CAST({digits} AS BIGINT)",)
-    if lower in _UINT64 and upper in _UINT64:
-        return (f"CAST({digits} AS UBIGINT)",)
-    wide = f"CAST({digits} AS {'UHUGEINT' if argument.type == 'UHUGEINT' else 'HUGEINT'})"
-    half = "UBIGINT" if argument.type == "UHUGEINT" else "BIGINT"
-    return (f"CAST({wide} & {(1 << 64) - 1} AS UBIGINT)", f"CAST({wide} >> 64 AS {half})")
+        type_ = "BIGINT"
+    elif lower in _UINT64 and upper in _UINT64:
+        type_ = "UBIGINT"
+    else:
+        type_ = "UHUGEINT" if argument.type == "UHUGEINT" else "HUGEINT"
+    return f"CAST({digits} AS {type_})", type_

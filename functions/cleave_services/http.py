@@ -31,6 +31,7 @@ from cleave_services.openapi import Application
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
+from cleave_shared.stored import SET
 
 Asked = TypeVar("Asked", bound=BaseModel)
 Model = TypeVar("Model", bound=BaseModel)
@@ -182,7 +183,7 @@ def _require_event(event: Any) -> None:
 
 
 def _refused_event(reply: Reply) -> dict[str, Any]:
-    _log.info(json.dumps({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"}))
+    log({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"})
     headers = {"content-type": reply.kind}
     return {"statusCode": reply.status, "headers": headers, "body": reply.content.decode(), "isBase64Encoded": False}
 
@@ -194,6 +195,17 @@ def log_to_stderr() -> None:
     _log.propagate = False
     # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
+
+
+def log(line: Mapping[str, Any]) -> None:
+    """Write one line; on Lambda in CloudWatch's embedded metric format, which makes metrics of three of its numbers."""
+    function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
+    if function is not None:
+        line = {"function": function, **line, "refused": int("error" in line or line.get("status", 200) != 200)}
+        named = [{"Name": name} for name in ("seconds", "chunks", "refused") if name in line]
+        metrics = {"Namespace": "Cleave", "Dimensions": [["function"]], "Metrics": named}
+        line |= {"_aws": {"Timestamp": int(time.time() * 1000), "CloudWatchMetrics": [metrics]}}
+    _log.info(json.dumps(line))
 
 
 class _Stderr(logging.Handler):
@@ -238,10 +250,12 @@ class _RequestLog:
                 await _response(bodies.defect(error))(scope, receive, counted_send)
         finally:
             line["route"] = getattr(scope.get("route"), "path", None)
+            if re.fullmatch(SET, table_set := scope.get("path_params", {}).get("set", "")):
+                line["set"] = table_set
             line["seconds"] = round(time.perf_counter() - started, 6)
             line["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             line["peak_worker_kb"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            _log.info(json.dumps(line | facts))
+            log(line | facts)
 
 
 def _stage_prefix(event: dict[str, Any]) -> str:

@@ -24,8 +24,9 @@ _PAUSE = 0.1  # seconds before the second attempt, twice as long before the thir
 _SILENCE = 10.0  # seconds without a byte
 _PASSING = (500, 502, 503, 504)  # S3: InternalError, SlowDown
 _HINTS = {
-    400: "the link may have expired: ask again",
-    403: "the link has expired, or whoever signed it may not read or write that object: ask again",
+    400: "the link may have expired: ask again, and check the clock of the machine that asks",
+    403: "the link has expired, or whoever signed it may not read or write that object: ask again, and check the clock "
+    "of the machine that asks",
     404: "the object is gone: ask again, and verify the table if it stays so",
     412: "there is an object of that name already",
 }

@@ -38,6 +38,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _HEAD = struct.Struct("<BI")  # kind of frame, number of parts
 _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
+_MOST_READ = 1 << 20  # bytes that are made room for before they are there
 _LATE = (signal.SIGALRM, signal.SIGXCPU)
 GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -86,7 +87,7 @@ class Channel:
         sizes = struct.unpack(f"<{count}Q", self._read(8 * count, deadline))
         if sum(sizes) > most:
             raise ServiceError(f"a forked process sent more than {most:,} bytes", status=500)
-        parts = [bytes(self._read(size, deadline)) for size in sizes]
+        parts = [self._read(size, deadline) for size in sizes]
         if kind == _ERROR:
             raise _rebuilt(parts)
         return parts
@@ -101,18 +102,18 @@ class Channel:
         for part in (first, *parts[1:]):
             self._socket.sendall(part)
 
-    def _read(self, size: int, deadline: float | None) -> bytearray:
-        into = bytearray(size)
-        rest = memoryview(into)
-        while rest:
+    def _read(self, size: int, deadline: float | None) -> bytes:
+        read: list[bytes] = []
+        while size:
             if deadline is not None and (left := deadline - time.monotonic()) <= 0:
                 raise TimeoutError
             self._socket.settimeout(None if deadline is None else left)
-            got = self._socket.recv_into(rest)
+            got = self._socket.recv(min(size, _MOST_READ), socket.MSG_WAITALL)
             if not got:
                 raise EOFError
-            rest = rest[got:]
-        return into
+            read.append(got)
+            size -= len(got)
+        return read[0] if len(read) == 1 else b"".join(read)
 
 
 class Child:

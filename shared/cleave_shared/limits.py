@@ -63,7 +63,7 @@ SERVE_HEAD_BYTES = 1 << 16  # h11's own limit of a head that comes in parts
 # and what they become; S3 gives some 90 MB a second to one function.
 MAX_LINKED_BYTES = 128 * MIB
 MAX_LINKED_OBJECTS = 2_048
-MAX_LINK_CHARS = 4_096  # a presigned URL with a session token has about 1,500
+MAX_LINK_CHARS = 4_096  # a presigned URL with a session token of 2,000 characters has about 2,600
 MAX_LANE_OBJECTS = 64  # terms of a sum: what a field's bits and a lane's noise are laid out for
 MAX_OBJECT_CHUNKS = 1 << 16
 MAX_STORED_SUMS = 512  # results in one answer, 68 MB through the store
@@ -94,6 +94,9 @@ MAX_SCAN_CHUNKS = 1 << 10
 # more. 80,000 rows by 3 groups, 10 chunks, take 27 ms in one process and 43 in two.
 SCAN_CHUNKS_OF_A_PROCESS = 60
 
-# Jobs (cleave_shared.jobs): a state machine's state holds 256 KB, and an answered step takes 150 bytes of it.
+# Jobs (cleave_shared.jobs): a state machine's state holds 256 KB (Step Functions quotas), a few of them for braces and
+# names here. An answered step takes up to 150 of them, so the batches' own answers leave room for the last step.
+MAX_STATE_BYTES = 255_000
+ANSWERED_BYTES = 150
 MAX_REDUCED = 1_000
 MAX_STEP_ATTEMPTS = 3

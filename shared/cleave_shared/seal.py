@@ -240,8 +240,9 @@ class Ring:
         parameters.set_plain_modulus(2)
         return api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
 
-    def seeded(self, zero: bytes | memoryview, residues: Residues) -> bytes:
-        """The file of a seeded encryption, in coefficient form, of a polynomial (N,), made of what one of zero holds.
+    def seeded(self, zero: bytes | memoryview, polynomial: NDArray[np.int64]) -> bytes:
+        """The file of a seeded encryption, in coefficient form, of a polynomial (N,) of coefficients of magnitude below
+        q/2, made of what an encryption of zero holds.
 
         `zero` must not be used a second time: who sees both results has the difference of the polynomials. Raises
         ValueError if it is not such a file.
@@ -249,8 +250,11 @@ class Ring:
         start, stop = _CIPHERTEXT.size + _HEADER.size + 8, len(zero) - SEED_BYTES
         if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (False, 2, self.degree):
             raise ValueError("not a seeded ciphertext of this ring")
-        total = residues + np.frombuffer(zero, np.uint64, self.degree, start)
-        np.minimum(total, total - np.uint64(self.modulus), out=total)  # below 2q; below q the difference wraps
+        modulus = np.uint64(self.modulus)
+        total = polynomial.view(np.uint64) + np.frombuffer(zero, np.uint64, self.degree, start)
+        # of a sum or a difference that wraps, the other is taken: the sum lies between -q/2 and 3q/2
+        np.minimum(total, total + modulus, out=total)
+        np.minimum(total, total - modulus, out=total)
         head = _CIPHERTEXT.pack(*self._parms_id, False, 2, self.degree, 1, 1.0, 1)
         return wrapped(head, zero[_CIPHERTEXT.size : start], total.data.cast("B"), zero[stop:])
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aws.build import own_modules
+from aws.build import own_modules, shipped
 from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
 from cleave_services.plain import contained
 from cleave_services.sensitive import apart
+from tests.aws import stack
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ["requirements-sensitive.lock", "requirements-plain.lock", "tests/aws/requirements-image.lock"]
@@ -20,7 +21,7 @@ PINNED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 @pytest.mark.parametrize(("half", "other"), [("sensitive", "plain"), ("plain", "sensitive")])
 def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> None:
-    modules = {str(path) for path in own_modules(f"cleave_services.{half}.app")}
+    modules = {str(path) for path in shipped(half)}
     assert {
         f"cleave_services/{half}/app.py",
         "cleave_services/http.py",
@@ -31,16 +32,24 @@ def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> Non
     assert not any(path.startswith(f"cleave_services/{other}/") for path in modules)
 
 
+def test_every_function_ships_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    functions = stack.of_type(stack.translate(), "AWS::Lambda::Function")
+    assert functions.keys() == FORBIDDEN.keys(), "each artifact is checked"
+    for function in functions.values():
+        module = Path(function["Handler"].replace(".", "/")).parent.with_suffix(".py")
+        assert module in shipped(module.parent.name)
+
+
 def test_what_a_fork_server_imports_is_shipped() -> None:
     """It is named as text, and nothing imports some of it."""
     for half, server in (("plain", contained._server), ("sensitive", apart._server)):
-        shipped = own_modules(f"cleave_services.{half}.app")
-        assert {Path(f"{module.replace('.', '/')}.py") for module in server._preload} <= {*shipped}
+        assert {Path(f"{module.replace('.', '/')}.py") for module in server._preload} <= shipped(half).keys()
 
 
 def test_only_the_sensitive_function_reaches_seal() -> None:
-    assert Path("cleave_shared/seal.py") in own_modules("cleave_services.sensitive.app")
-    assert Path("cleave_shared/seal.py") not in own_modules("cleave_services.plain.app")
+    assert Path("cleave_shared/seal.py") in shipped("sensitive")
+    assert Path("cleave_shared/seal.py") not in shipped("plain")
 
 
 def test_a_handler_that_is_not_there_stops_the_build() -> None:
@@ -56,7 +65,7 @@ def test_locks_pin_what_the_tests_run_with(lock: str) -> None:
     assert set(pinned) <= tested, "run `make lock-aws`"
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, "requirements-sam.lock"])
+@pytest.mark.parametrize("lock", [*LOCKS, "requirements-sam.lock", "tests/aws/requirements-localstack.lock"])
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text("utf-8")
     assert "://" not in text

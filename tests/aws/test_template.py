@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aws.translate import TEMPLATE
 from cleave_services import links
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
@@ -17,7 +18,9 @@ APPLICATIONS = {"SensitiveFunction": sensitive, "PlainFunction": plain}
 LOGGED = {"requestId", "requestTime", "identity.userArn", "httpMethod", "resourcePath", "status"}
 LOGGED |= {"responseLatency", "responseLength", "error.responseType"}
 LOGGED |= {f"integration.{name}" for name in ("requestId", "status", "latency")}
-JOB = {"JobFunction", "Job", "JobRole"}
+JOB = {"JobFunction", "Job", "JobRole", "JobLogs", "JobErrors", "JobsFailed", "JobsTimedOut"}
+NO_FINER_RESOURCE = {"log-delivery"}  # of Step Functions, to log at all
+VIA_S3 = "s3.${AWS::Region}.${AWS::URLSuffix}"
 OWN = {half: {f"{half}{part}" for part in ("Function", "Role", "Logs", "Bucket")} for half in ("Sensitive", "Plain")}
 
 
@@ -140,7 +143,9 @@ def test_no_policy_grants_a_wildcard(half: str) -> None:
             for statement in policy["PolicyDocument"]["Statement"]:
                 assert statement["Effect"] == "Allow"
                 granted = json.dumps([statement["Action"], statement["Resource"]])
-                assert "*" not in granted.replace("/${StorePrefix}results/*", "").replace("-job:*", ""), name
+                for known in ("/${StorePrefix}results/*", "/${StorePrefix}*/results/*", "-job:*"):
+                    granted = granted.replace(known, "")
+                assert "*" not in granted or policy["PolicyName"] in NO_FINER_RESOURCE, name
     granted = stack.of_type(made, "AWS::S3::BucketPolicy").values()
     assert all(each["Effect"] == "Deny" for policy in granted for each in policy["PolicyDocument"]["Statement"])
     # the one managed policy, needed by API Gateway itself for the account's log role
@@ -173,13 +178,66 @@ def test_a_jobs_machine_invokes_its_function_and_reads_no_table() -> None:
         for statement in policy["PolicyDocument"]["Statement"]
     }
     assert granted['"lambda:InvokeFunction"'] == {"Fn::GetAtt": ["JobFunction", "Arn"]}
-    assert granted['"s3:GetObject"'] == {"Fn::Sub": "${SensitiveBucket.Arn}/${StorePrefix}results/*"}
-    assert {action.split(":")[0] for action in granted} == {'"lambda', '"s3', '"states', '["states'}
+    assert granted['"s3:GetObject"'] == [
+        {"Fn::Sub": "${SensitiveBucket.Arn}/${StorePrefix}results/*"},
+        {"Fn::Sub": "${SensitiveBucket.Arn}/${StorePrefix}*/results/*"},
+    ]
+    assert {action.split(":")[0] for action in granted} == {'"lambda', '"s3', '"states', '["states', '["logs'}
+    (actions,) = [action for action in granted if action.startswith('["logs')]
+    assert "PutLogEvents" not in actions, "the machine writes its own log alone, by a delivery"
     function = stack.of_type(made, "AWS::Lambda::Function")["JobFunction"]
     assert function["Role"] == {"Fn::GetAtt": ["SensitiveRole", "Arn"]}, "it has no rights but to its log either"
     assert function["LoggingConfig"]["LogGroup"] == {"Ref": "SensitiveLogs"}
     invoking = stack.of_type(made, "AWS::Lambda::Permission").values()
     assert all(each["FunctionName"] != {"Ref": "JobFunction"} for each in invoking)
+
+
+def test_a_jobs_machine_logs_no_data() -> None:
+    machine = stack.of_type(stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
+    log = machine["LoggingConfiguration"]
+    assert log["IncludeExecutionData"] is False
+    assert log["Destinations"] == [{"CloudWatchLogsLogGroup": {"LogGroupArn": {"Fn::GetAtt": ["JobLogs", "Arn"]}}}]
+
+
+def test_a_jobs_children_last_longer_than_their_retries() -> None:
+    """An EXPRESS child ends after 300 s; a call takes up to a minute, and 40 of them five rounds."""
+    machine = stack.of_type(stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
+    definition = json.loads("\n".join(machine["DefinitionString"]["Fn::Join"][1]))
+    assert definition["States"]["Batches"]["ItemProcessor"]["ProcessorConfig"]["ExecutionType"] == "STANDARD"
+
+
+def test_a_jobs_machine_decrypts_its_list_with_the_buckets_key_and_traces_where_asked() -> None:
+    def policies(**parameters: str) -> dict[str, Any]:
+        role = stack.of_type(stack.translate(**parameters), "AWS::IAM::Role")["JobRole"]
+        return {each["PolicyName"]: each["PolicyDocument"]["Statement"] for each in role["Policies"]}
+
+    key = "arn:aws:kms:eu-central-1:210987654321:key/k"
+    assert policies().keys() == {"steps", "log-delivery"}
+    (decrypts,) = policies(KmsKey=key)["key"]
+    assert (decrypts["Action"], decrypts["Resource"]) == ("kms:Decrypt", key)
+    assert decrypts["Condition"] == {"StringEquals": {"kms:ViaService": {"Fn::Sub": VIA_S3}}}
+    (traces,) = policies(Tracing="Active")["traces"]
+    assert all(action.startswith("xray:") for action in traces["Action"])
+
+
+def test_no_arn_names_a_partition() -> None:
+    """China and GovCloud have their own. SAM's translator writes that of the region it runs for."""
+    assert "arn:aws:" not in TEMPLATE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_buckets_admit_the_other_account_to_objects_of_stores_alone(half: str) -> None:
+    made = stack.translate(Half=half, CallerAccount="210987654321")
+    policies = stack.of_type(made, "AWS::S3::BucketPolicy")
+    assert len(policies) == (2 if half == "both" else 1)
+    for name, policy in policies.items():
+        bucket = name.removesuffix("Policy")
+        objects, lists = (each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow")
+        assert objects["Principal"] == lists["Principal"] == {"AWS": "210987654321"}
+        assert objects["Action"] == ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
+        folders = [f"${{{bucket}.Arn}}/${{StorePrefix}}{folder}/*" for folder in ("tables", "results")]
+        assert objects["Resource"] == [{"Fn::Sub": each} for each in folders]
+        assert (lists["Action"], lists["Resource"]) == ("s3:ListBucket", {"Fn::GetAtt": [bucket, "Arn"]})
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -260,6 +318,7 @@ def test_each_half_and_the_api_have_alarms(half: str) -> None:
     alarms = stack.of_type(stack.translate(Half=half), "AWS::CloudWatch::Alarm")
     halves = ["Sensitive", "Plain"] if half == "both" else [half.capitalize()]
     wanted = {f"{each}{what}" for each in halves for what in ("Errors", "Throttles", "Duration")} | {"ApiFailures"}
+    wanted |= {"JobErrors", "JobsFailed", "JobsTimedOut"} if half != "plain" else set()
     assert alarms.keys() == wanted
     assert all("AlarmActions" not in each for each in alarms.values())
 
@@ -282,7 +341,7 @@ def test_rights_that_know_no_resource_are_there_only_where_they_are_needed() -> 
 @pytest.mark.parametrize("half", HALVES)
 def test_every_log_group_forgets(half: str) -> None:
     groups = stack.of_type(stack.translate(Half=half, LogDays="7"), "AWS::Logs::LogGroup")
-    assert len(groups) == (3 if half == "both" else 2)
+    assert len(groups) == {"both": 4, "sensitive": 3, "plain": 2}[half]
     assert all(group["RetentionInDays"] == "7" for group in groups.values())
 
 

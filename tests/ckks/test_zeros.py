@@ -24,14 +24,13 @@ def polynomials(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 def test_what_is_made_of_a_zero_is_what_seal_adds_up(key: SecretKey) -> None:
     """To the bit: SEAL's own add_plain of its own transform."""
     cipher = Cipher(key)
-    zero = cipher.zero()
+    (zero,) = cipher.zeros(1)
     (message,) = polynomials(1)
     ring = cipher.ring
-    (residues,) = ring.residues(message[None])
-    bare = ring.ciphertext(ring.seeded(zero, np.zeros(N, np.uint64)))
+    bare = ring.ciphertext(ring.seeded(zero, np.zeros(N, np.int64)))
     ring.evaluator.transform_to_ntt_inplace(bare)
     ring.evaluator.add_plain_inplace(bare, ring.plaintexts([message])[0])
-    ours = ring.ciphertext(ring.seeded(zero, residues))
+    ours = ring.ciphertext(ring.seeded(zero, message))
     assert not ours.is_ntt_form()
     ring.evaluator.transform_to_ntt_inplace(ours)
     assert seal.save(ours) == seal.save(bare)
@@ -76,7 +75,7 @@ def test_another_key_reads_nothing(key: SecretKey, other_key: SecretKey) -> None
 @pytest.mark.parametrize("cut", [0, 1, 81, 40_000])
 def test_what_is_no_zero_is_refused(key: SecretKey, cut: int) -> None:
     cipher = Cipher(key)
-    zero, values = cipher.zero(), np.zeros(N, np.uint64)
+    (zero,), values = cipher.zeros(1), np.zeros(N, np.int64)
     for blob in (zero[cut:-1], zero[:-1], zero + b"x"):
         with pytest.raises(ValueError, match="not a seeded ciphertext"):
             cipher.ring.seeded(blob, values)

@@ -65,6 +65,15 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_log_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", stream)
+    advance = console.LineProgress(lambda: now[0]).stage("encrypt\x1b", 10_000, "rows")
+    for now[0] in (1.0, 59.0, 61.0, 62.0, 120.0, 122.0):
+        advance(1_000)
+    assert stream.getvalue().splitlines() == [f"encrypt\\x1b: {done} of 10,000 rows" for done in ("3,000", "6,000")]
+
+
 def test_progress_is_shown_to_a_person_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     for stream, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):

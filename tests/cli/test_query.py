@@ -134,6 +134,14 @@ def test_small_groups_are_left_out(ready: Cli, small: Path, sql: str, rows: list
     assert len(shown.stdout.splitlines()) == 3 + len(rows)
 
 
+def test_verbose_shows_each_request_in_numbers(ready: Cli, table: Path) -> None:
+    shown = ready.run("query", table, QUESTION, "--verbose").stderr
+    line = r"/v1/{}: 200, [0-9]+ bytes up, [0-9]+ down, [0-9.]+ s after a wait of [0-9.]+ s"
+    for path in ("sensitive/moments", "plain/aggregate"):
+        assert re.search(line.format(path), shown)
+    assert "/v1/" not in ready.run("query", table, QUESTION).stderr
+
+
 def test_no_group_is_left_out_unasked(ready: Cli, small: Path) -> None:
     answer = json.loads(ready.run("query", small, "SELECT k, SUM(v) FROM t GROUP BY k", "--json").stdout)
     assert len(answer["rows"]) == answer["plan"]["groups"] == 4

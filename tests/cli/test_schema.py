@@ -153,7 +153,7 @@ def test_check_passes_once_all_is_settled(cli: Cli, csv: Path) -> None:
     [
         ("status", "status,iban", "is not named in the schema"),
         (",x", "", "in the schema and not in the file"),
-        ("49", "4900", "above upper"),
+        ("49", "4900", "above upper = 128"),
         (",49,", ",,", "is NULL"),
     ],
 )
@@ -176,8 +176,8 @@ def test_json(cli: Cli, csv: Path) -> None:
         "type": "BIGINT",
         "nullable": False,
         "lower": "0",
-        "upper": "64",
-        "reason": "name says: a measure of a person",
+        "upper": "128",
+        "reason": "name says: a measure of a person; ages: 0 to 128",
         "unsure": False,
     }
 

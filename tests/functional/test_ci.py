@@ -8,17 +8,26 @@ from pathlib import Path
 
 import pytest
 
+from aws.build import local_python
+
 ROOT = Path(__file__).parents[2]
 # Stands for make, dockerd, docker, debootstrap and chromium. As make, it fails for the targets in FAIL.
 PROGRAM = """#!/bin/bash
 [ "${0##*/}" = make ] || exit 0
 target=${*: -1}
 echo "target $target"
-case $target in test* ) echo "7 passed in ${#target}.0s" ;; esac
+case $target in test* | deploy* ) echo "7 passed in ${#target}.0s" ;; esac
 case " $FAIL " in *" $target "*) exit 2 ;; esac
 """
-STEPS = ["check", "test", "test-slow", "lambda-image", "validate", "test-sam"]
-CLOSING = ["7 passed in 8.0s", "7 passed in 9.0s", "7 passed in 4.0s"]  # of test-sam, test-slow and test
+DEPLOY = ["deploy-local"] if local_python() else []  # a banner stands for it where there is no Python 3.13
+STEPS = ["check", "test", "test-slow", "lambda-image", "validate", *DEPLOY, "test-sam"]
+# of test-sam, deploy-local, test-slow and test
+CLOSING = [
+    "7 passed in 8.0s",
+    *(f"7 passed in {len(each)}.0s" for each in DEPLOY),
+    "7 passed in 9.0s",
+    "7 passed in 4.0s",
+]
 
 
 @pytest.mark.parametrize(
@@ -36,5 +45,6 @@ def test_every_step_runs_and_failed_ones_are_named(tmp_path: Path, fail: str, na
     lines = done.stdout.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("target ")] == STEPS
     assert done.returncode == (1 if named else 0)
-    assert lines[-4:] == [f"FAILED: {named}" if named else lines[-4], *CLOSING]
+    last = lines[-len(CLOSING) - 1 :]
+    assert last == [f"FAILED: {named}" if named else last[0], *CLOSING]
     assert ("FAILED" in done.stdout) == bool(named)

@@ -44,6 +44,10 @@ class Stamp(BaseModel):
 def app() -> FastAPI:
     made = http.create_app("post-office", "Sends every letter back.")
 
+    @made.get("/v1/sets/{set}")
+    async def get_set(set: str) -> Response:  # noqa: A002 - the path's own name
+        return Response(set)
+
     @made.operation("/v1/letter", Letter, Parcel)
     async def post_letter(request: Request) -> Response:
         letter = await http.read(request, Letter)
@@ -281,6 +285,27 @@ def test_the_log_is_one_line_of_numbers(app: FastAPI, lines: list[str]) -> None:
     }
     assert response.headers["x-request-id"] == "1-67891233-abcdef"
     assert CANARY not in str(lines)
+
+
+def test_on_lambda_a_line_has_metrics(app: FastAPI, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
+    for text in ("fine", "input"):
+        call(app, "POST", "/v1/letter", json={"text": text, "size": 3})
+    served, refused = (json.loads(text) for text in lines if text.startswith("{"))
+    assert (served["refused"], refused["refused"]) == (0, 1)
+    (metrics,) = served["_aws"]["CloudWatchMetrics"]
+    assert metrics["Dimensions"] == [["function"]]
+    assert served["function"] == "a-function"
+    assert [each["Name"] for each in metrics["Metrics"]] == ["seconds", "refused"]
+    assert all(isinstance(served[each["Name"]], int | float) for each in metrics["Metrics"])
+
+
+@pytest.mark.parametrize("table_set", ["0123456789abcdef" * 2, CANARY, "A" * 32])
+def test_the_log_names_a_table_by_a_set_alone(app: FastAPI, lines: list[str], table_set: str) -> None:
+    call(app, "GET", f"/v1/sets/{table_set}")
+    (line,) = [json.loads(text) for text in lines if text.startswith("{")]
+    assert line["route"] == "/v1/sets/{set}"
+    assert line.get("set") == (table_set if table_set.startswith("0") else None)
 
 
 @pytest.mark.parametrize("sent", ["", "a b", "x" * 200, 'a"}\\n{"'])

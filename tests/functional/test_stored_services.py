@@ -170,12 +170,14 @@ def test_requests_out_of_bounds_are_422(key: SecretKey, store: Store, change: di
 
 
 def test_a_link_is_in_no_log(key: SecretKey, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    linked = store.put(b"x")
     with caplog.at_level("DEBUG"):
-        _, answer = sums(key, [Lane(objects=[store.put(b"x")], stop=1)])
+        _, answer = sums(key, [Lane(objects=[linked], stop=1)])
     assert answer.status_code == 422
     assert "cleave.service" in {record.name for record in caplog.records}
     logged = [record.getMessage() for record in caplog.records if record.name == "cleave.service"]
-    assert SET not in "".join(logged)
+    assert f"tables/{SET}" not in "".join(logged), "the set alone is named"
+    assert linked.link.rpartition("/")[2] not in caplog.text
     assert store.base not in caplog.text
 
 

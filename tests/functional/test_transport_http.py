@@ -68,6 +68,7 @@ def test_each_service_may_have_an_endpoint_of_its_own() -> None:
 
 
 EXPIRED = {"message": "The security token included in the request is expired"}
+SKEWED = {"message": "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z"}
 WRONG_REGION = {"message": "Credential should be scoped to a valid region, not 'us-east-1'. "}
 MISMATCH = {
     "message": "The request signature we calculated does not match the signature you provided. " + "canonical " * 200
@@ -78,6 +79,7 @@ FAILURES = {
     "403 of API Gateway": ([problem(403, {"message": "Forbidden"})], 1, "403: Forbidden", "policy"),
     "unsigned or no such path": ([problem(403, {"message": "Missing Authentication Token"})], 1, "403", "not signed"),
     "expired session": ([problem(403, EXPIRED)], 1, "is expired", "log in again"),
+    "wrong clock": ([problem(403, SKEWED)], 1, "is now earlier", "clock"),
     "wrong region": ([problem(403, WRONG_REGION)], 1, "valid region", "--region"),
     "wrong secret": ([problem(403, MISMATCH)], 1, "does not match", "secret access key"),
     "404": ([problem(404, {"error": "Not Found"})], 1, "404", "base URL"),

@@ -18,7 +18,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
 from cleave.session import Silent
 from cleave.store import put as putting
-from cleave.store.collect import News, collect
+from cleave.store.collect import News, collect, newest_versions
 from cleave.store.contribute import Contributions
 from cleave.store.contribution import ContributedSegment, Entry, Head, PartManifest, context_of, dump_head
 from cleave.store.contributors import register
@@ -120,7 +120,8 @@ class World:
         return Stored(tables, tables.open(self.name), self.key)
 
     def public(self) -> PublicKey:
-        invitation = invite(self.open().manifest).model_dump_json()
+        manifest = self.open().manifest
+        invitation = invite(manifest, newest_versions(self.stores(), self.key, manifest)).model_dump_json()
         return public_side(self.key, invitation)
 
     def register(self, name: str) -> None:

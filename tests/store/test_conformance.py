@@ -39,7 +39,7 @@ def _all_stored(path: Path) -> LazyTable:
 
 
 class StoredTables:
-    """The tables put into one store, each asked through one session."""
+    """Tables in one store, each put when it is first wanted and asked through one session."""
 
     def __init__(
         self, folder: Path, key_file: Path, oracle: duckdb.DuckDBPyConnection, open_: ExitStack, *, scan: bool = False
@@ -51,13 +51,19 @@ class StoredTables:
         self._files = {name: _all_stored(write_table(folder, name, oracle)) for name in TABLES}
         self._sessions: dict[tuple[str, ...], StoredSession] = {}
         self._opened: dict[str, Stored] = {}
-        for name, lazy in self._files.items():
+        self._scan = scan
+        self._there: set[str] = set()
+
+    def _put(self, name: str) -> None:
+        if name not in self._there:
             tables, key = open_tables(self.stores(), self._access, self._memory())
-            with lazy.read(None) as table:
-                put(tables, self.stores(), key, table, name, None, Silent(), scan=scan)
+            with self._files[name].read(None) as table:
+                put(tables, self.stores(), key, table, name, None, Silent(), scan=self._scan)
+            self._there.add(name)
 
     def session(self, name: str, *others: str) -> StoredSession:
         if (name, *others) not in self._sessions:
+            self._put(name)
             further = [self._files[other] for other in others]
             session = StoredSession(
                 name,
@@ -75,6 +81,7 @@ class StoredTables:
 
     def table(self, name: str) -> Stored:
         if name not in self._opened:
+            self._put(name)
             tables, key = open_tables(self.stores(), self._access, self._memory())
             self._opened[name] = Stored(tables, tables.open(name), key)
         return self._opened[name]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.store.contribute_draft import ContributionDrafts
+from cleave.store.contribute_draft import ContributionDraft, ContributionStep, begun, contribution_drafts
 from cleave.store.contribution import folder_of
 from cleave.store.locate import Stores
 from cleave.store.storage import ConflictError
@@ -56,6 +56,12 @@ def check(world: World, rows: str) -> None:
     world.collect()
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows, SUMS)
     assert objects(world) - {f"{folder(world)}/draft"} == {f"{folder(world)}/head"}
+
+
+def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
+    """What is left of the last put, by the identity of `who` in north's folder."""
+    asked = world.contributions("north")._asked(replace=False)
+    return contribution_drafts(world.stores(), folder(world), world.identity(who)).left(asked)
 
 
 @pytest.mark.parametrize("made", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -125,7 +131,7 @@ def test_what_is_asked_otherwise_is_put_anew(world: World) -> None:
 
 def test_a_draft_that_is_not_whole_is_not_used(world: World) -> None:
     put(world, at=12)
-    draft = world.contributions("north").drafts(replace=False).load()
+    draft = draft_of(world)
     assert draft is not None
     world.sensitive().delete([draft.segments[0].columns[0].object.name])
     assert put(world)
@@ -135,25 +141,28 @@ def test_a_draft_that_is_not_whole_is_not_used(world: World) -> None:
 
 def test_nobody_else_reads_a_draft(world: World) -> None:
     put(world, at=12)
-    content = world.sensitive().read(f"{folder(world)}/draft")
-    asked = world.contributions("north")._asked(replace=False)
-    mine = ContributionDrafts(world.stores(), folder(world), world.identity("north"), asked).load()
+    content = b"".join(world.sensitive().read(each) for each in objects(world) if "/draft" in each)
+    mine = draft_of(world)
     assert mine is not None
     assert mine.segments
     assert mine.key.encode() not in content
     assert bytes.fromhex(mine.key) not in content
     for each in mine.segments:
         assert each.id.encode() not in content
-    assert ContributionDrafts(world.stores(), folder(world), world.identity("south"), asked).load() is None
+    assert draft_of(world, "south") is None
 
 
 def test_of_two_by_one_identity_one_is_told(world: World) -> None:
     put(world, at=12)
-    first, second = (
-        ContributionDrafts(world.stores(), folder(world), world.identity("north"), "asked") for _ in range(2)
-    )
-    for each in (first, second):
-        each.load()
-    first.save(first.begin(None, world.schema))
+    drafts = [contribution_drafts(world.stores(), folder(world), world.identity("north")) for _ in range(2)]
+    for each in drafts:
+        each.left("asked")
+    step = ContributionStep(id="0" * 32, rows=1, digest="")
+    first = drafts[0].add(begun("asked", None, world.schema), step)
     with pytest.raises(ConflictError):
-        second.save(second.begin(None, world.schema))
+        drafts[1].add(begun("asked", None, world.schema), step)
+    found = drafts[1].left("asked")
+    assert found == first
+    drafts[0].add(first, step)
+    with pytest.raises(ConflictError):
+        drafts[1].add(found, step)

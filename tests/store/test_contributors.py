@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -12,14 +13,19 @@ from cleave.pipeline import Options
 from cleave.session import Access, Silent
 from cleave.store import contributors
 from cleave.store import put as putting
+from cleave.store.contributed import _require_canonical
 from cleave.store.derive import derive
-from cleave.store.manifest import new_id
+from cleave.store.folder import Folder
+from cleave.store.invitation import invitation_of
+from cleave.store.locate import Stores
+from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.memory import Memory
+from cleave.store.sealed import Block
 from cleave.store.session import StoredSession
 from cleave.store.stored import Stored
 from cleave.store.verify import verify
-from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.schema import Column, Kind, load_schema
+from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.conftest import no_passphrase
 from tests.store.asking import ask
@@ -161,6 +167,35 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     assert len(list(world.sensitive().names(folder))) == one
     world.collect()
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
+
+
+def test_on_a_new_machine_an_older_store_is_not_accepted(world: World, tmp_path: Path) -> None:
+    """The invitation has the version of what was put, whether it was taken in or not."""
+    before = world.public()
+    world.contribute("north", NORTH)
+    older = world.copy(tmp_path / "older")
+    world.contribute("north", SOUTH)
+    waits = world.public()
+    world.collect()
+    taken = world.public()
+    for invitation, refused in ((before, False), (waits, True), (taken, True)):
+        (older.root / "north.json").unlink(missing_ok=True)  # what this machine has seen
+        contributions = older.contributions("north", public=invitation)
+        with pytest.raises(CheckFailed, match="version 1 of what was put here, 2 was") if refused else nullcontext():
+            contributions.head()
+    with pytest.raises(CheckFailed, match="is gone"):
+        world.contributions("north", Stores(Folder(tmp_path / "empty"), Folder(tmp_path / "none")), waits).head()
+    assert world.contributions("north").head()[0] is not None
+
+
+def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -> None:
+    for name, rows in (("north", NORTH), ("south", SOUTH)):
+        world.contribute(name, rows)
+    place = f"{world.contributions('north').folder}/head"
+    world.sensitive().delete([place])
+    world.sensitive().write(place, b"{}")
+    invitation = invitation_of(world.public(), "trial")
+    assert [invitation.floor_of(world.identity(name).public) for name in ("north", "south")] == [0, 1]
 
 
 def test_removing_a_contributor(joined: World) -> None:
@@ -307,3 +342,52 @@ def test_dropping_a_table_deletes_what_was_contributed(joined: World) -> None:
     stores.sensitive.write(answer, b"of somebody who died before it was read")
     tables.drop("trial")
     assert [*stores.sensitive.names(""), *stores.plain.names("")] == []
+
+
+class Endless(World):
+    """Whose rows have dates and times that are infinite."""
+
+    schema_text = "".join(
+        f'[columns.{name}]\nkind = "sealed"\ntype = "{type_}"\nnullable = true\n'
+        for name, type_ in (("since", "DATE"), ("seen", "TIMESTAMP"), ("until", "TIMESTAMP WITH TIME ZONE"))
+    )
+
+    def rows(self) -> Table:
+        path = self.root / "endless.parquet"
+        values = ", ".join(f"('{each}', '{each}', '{each}')" for each in ("infinity", "-infinity", "2026-01-02"))
+        with duckdb.connect() as connection:
+            connection.execute(
+                "COPY (SELECT since::DATE AS since, seen::TIMESTAMP AS seen, until::TIMESTAMPTZ AS until "
+                f"FROM (VALUES {values}) v(since, seen, until)) TO '{path}' (FORMAT PARQUET)"
+            )
+        return open_table([path], self.schema)
+
+
+def test_infinite_dates_and_times_are_taken_in(tmp_path: Path, key_file: Path) -> None:
+    world = Endless(tmp_path / "world", key_file)
+    tables, stores = world.tables()
+    putting.put(tables, stores, world.key, world.rows(), "trial", (), Silent())
+    world.register("north")
+    world.contribute("north", world.rows())
+    world.collect()
+    with world.stored().rows.table(["since", "seen", "until"], ordered=True) as table:
+        found = table.connection.execute(
+            f"SELECT since::VARCHAR, seen::VARCHAR, isinf(until) FROM {table.relation}"
+        ).fetchall()
+    mine = [
+        ("infinity", "infinity", True),
+        ("-infinity", "-infinity", True),
+        ("2026-01-02", "2026-01-02 00:00:00", False),
+    ]
+    assert found == mine * 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "width", "value"),
+    [("DATE", 4, -(2**31)), ("TIMESTAMP", 8, -(2**63)), ("TIMESTAMP", 8, -(2**63) + 2)],
+)
+def test_what_is_beyond_the_infinite_is_refused(type_: str, width: int, value: int) -> None:
+    column = SealedColumn(name="since", id=new_id(), type=type_, width=width, nullable=False)
+    block = Block(1, None, memoryview(value.to_bytes(width, "little", signed=True)), None)
+    with pytest.raises(CheckFailed, match="beyond its column's bounds"):
+        _require_canonical(column, Column("since", Kind.SEALED, type_), block)

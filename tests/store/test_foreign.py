@@ -76,6 +76,7 @@ def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
     return world
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("swaps", SWAPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_object_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str, tmp_path: Path, swaps: int) -> None:

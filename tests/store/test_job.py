@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import random
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ import duckdb
 import pytest
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
+from moto.core.exceptions import JsonRESTError
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
@@ -28,7 +31,7 @@ from cleave.session import Access, Silent
 from cleave.store import job
 from cleave.store.job import Answer, Asked, Job
 from cleave.store.locate import Stores
-from cleave.store.machine import Machine
+from cleave.store.machine import Execution, Machine
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.put import put
@@ -45,6 +48,7 @@ from cleave_services.sensitive import job as steps
 from cleave_shared import limits
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.jobs import Answered
 from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.scan import ScanObject, ScanRequest
 from tests.aws import stack as aws_stack
@@ -138,16 +142,17 @@ class Cloud:
 
 @cache
 def definition() -> str:
-    """The template's, as moto can run it: no EXPRESS children, and items in one thread, which Python 3.11 needs."""
+    """The template's, as moto can run it: items in one thread, which Python 3.11 needs."""
     made = aws_stack.of_type(aws_stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
     text = "\n".join(made["DefinitionString"]["Fn::Join"][1])
-    assert made["DefinitionSubstitutions"].keys() == {"Function", "Bucket"}
+    assert made["DefinitionSubstitutions"].keys() == {"Function", "Bucket", "Partition"}
     function = f"arn:aws:lambda:{REGION}:123456789012:function:JobFunction"
     text = text.replace("${Function}", function).replace("${Bucket}", BUCKET)
-    assert text.count('"EXPRESS"') == 1
+    text = text.replace("${Partition}", "aws")
+    assert "${" not in text
     text, maps = re.subn(r'"MaxConcurrency": \d+', '"MaxConcurrency": 1', text)
     assert maps == 2
-    return text.replace('"EXPRESS"', '"STANDARD"')
+    return text
 
 
 @pytest.fixture
@@ -195,6 +200,64 @@ def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     reduces = [event for event in cloud.events if event["step"] == "reduce"]
     assert len(reduces) == -(-len(cloud.segments.asked) // 3) + 1
     assert cloud.left() == []
+
+
+class Recorded(Machine):
+    """What a job is started with: every state of the machine's at its largest, in bytes of JSON."""
+
+    def __init__(self, storage: Bucket) -> None:
+        self._storage = storage
+        self.calls: list[int] = []  # of each batch
+        self.states: list[int] = []
+
+    def start(self, _: str, content: Mapping[str, Any]) -> None:
+        most = Answered(number=limits.MAX_REDUCED - 1, attempt=2, bytes=limits.MAX_RESULT_BYTES, sha256="0" * 64)
+        batches = json.loads(self._storage.read("results/" + content["batches"].rpartition("results/")[2]))
+        for batch in batches:
+            self.calls.append(len(batch["calls"]))
+            assert [each["number"] for each in batch["calls"]] == list(range(len(batch["calls"])))
+            batch["reduce"]["parts"] = [most.model_dump()] * len(batch["calls"])
+        whole = {**content, "reduce": {**content["reduce"], "parts": [most.model_dump()] * limits.MAX_REDUCED}}
+        self.states += [len(json.dumps(each)) for each in (*batches, whole)]
+
+    def find(self, name: str) -> Execution:
+        return Execution(name, "ABORTED")
+
+
+@pytest.mark.parametrize("characters", [0, 400, 2_000])
+def test_every_state_holds_links_with_a_session_token(
+    cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = aws_session()
+    token = base64.b64encode(random.Random(1).randbytes(characters * 3 // 4)).decode()
+    session.set_credentials("an-access-key", "a-secret", token or None)
+    cloud.storage = Bucket(session, BUCKET, new_id(), s3_endpoint)
+    cloud.machine = recorded = Recorded(cloud.storage)
+    calls = [*cloud.calls()] * (90 // len(cloud.segments.asked))
+    with pytest.raises(ServiceError, match="ABORTED"):
+        cloud.run(calls=lambda: iter(calls), window=1)
+    assert max(recorded.states) <= 256 * 1024
+    assert sum(recorded.calls) == len(calls)
+    assert recorded.calls[0] == 40 or characters == 2_000
+    assert min(recorded.calls[:-1]) > 10
+    assert cloud.left() == []
+
+
+@pytest.mark.parametrize("denied", ["list_map_runs", "describe_map_run"])
+def test_who_may_not_see_progress_waits_all_the_same(
+    cloud: Cloud, denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise JsonRESTError("AccessDeniedException", "not allowed")
+
+    started: list[str] = []
+    start = cloud.machine.start
+    monkeypatch.setattr(cloud.machine, "start", lambda name, content: (started.append(name), start(name, content)))
+    assert cloud.totals(cloud.run()) == cloud.segments.truth
+    (name,) = started
+    assert cloud.machine.progress(name) == (1, 1)
+    monkeypatch.setattr(StepFunctionsParserBackend, denied, refuse)
+    assert cloud.machine.progress(name) == (0, 0)
 
 
 @pytest.mark.slow
@@ -386,10 +449,13 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
 
 @pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
 def test_a_session_answers_by_a_job_what_it_answers_by_calls(
-    cloud: Cloud, asked: Callable[..., StoredSession], sql: str
+    cloud: Cloud, asked: Callable[..., StoredSession], sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The plain service is asked about one segment at a time by the job."""
     by_job, by_calls = asked(cloud.machine), asked(None)
-    answer = by_job.ask(by_job.plan(sql)).result
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "MAX_PLAIN_OBJECTS", 1)
+        answer = by_job.ask(by_job.plan(sql)).result
     assert cloud.events
     assert answer.rows == by_calls.ask(by_calls.plan(sql)).result.rows
     assert [column.source for column in answer.columns].count("encrypted") >= 2

@@ -18,6 +18,7 @@ from cleave.store.storage import Storage
 from tests.store.asking import ask
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing
+from tests.store.test_contribute_resume import draft_of
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
 
@@ -97,8 +98,9 @@ def test_an_append_killed_late_is_repeated_to_the_same_table(world: World, tmp_p
 def test_a_draft_goes_with_the_next_version(world: World) -> None:
     append(world, NORTH)
     assert append(world, SOUTH) == []
-    tables, _ = world.tables()
-    assert tables.read_draft("trial", 2) == (None, None)
+    tables, stores = world.tables()
+    place, _ = tables.draft("trial", 2)
+    assert not [each for each in stores.sensitive.names(tables.folder("trial")) if each.startswith(place)]
     assert append(world, NORTH) == [], "the last change was another"
     assert world.open().manifest.rows == (OWN + NORTH * 2 + SOUTH).count("\n")
     folder = tables.folder("trial")
@@ -128,8 +130,8 @@ def test_a_contribution_killed_late_is_repeated_to_the_same_rows(world: World, t
 def test_what_is_left_of_a_contribution_holds_no_secret(world: World) -> None:
     world.register("north")
     contribute(world, NORTH)
-    drafts = world.contributions("north").drafts(replace=False)
-    left = drafts.load()
+    left = draft_of(world)
     assert left is not None
-    assert (left.segments, len(left.digests)) == ((), 1)
-    assert not drafts.is_whole(left), "and it is not gone on from, whatever head a store shows"
+    assert (left.segments, left.rows, left.key) == ((), NORTH.count("\n"), "0" * 64)
+    drafts = world.contributions("north")._drafts
+    assert drafts.stands(left, left.head) is None, "and it is not gone on from, whatever head a store shows"

@@ -17,11 +17,11 @@ from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
 from cleave.store import put as putting
-from cleave.store.drafts import Draft
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
+from cleave.store.put_draft import PutDraft, put_drafts
 from cleave.store.storage import ConflictError
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
@@ -59,19 +59,36 @@ class Place:
             stores = Stores(Failing(sensitive, left, made=made), Failing(plain, 10**6, made=made))
         return Tables(stores, self.key, Memory(self.root / "tables.json")), stores
 
-    def put(self, tables: Tables, stores: Stores, *by: str, progress: Silent | None = None, **options: bool) -> Opened:
+    def put(
+        self,
+        tables: Tables,
+        stores: Stores,
+        *by: str,
+        progress: Silent | None = None,
+        segment_rows: int = ROWS,
+        **options: bool,
+    ) -> Opened:
         told = progress or Silent()
         with open_stream([self.file], self.schema, "trial") as rows:
             opened = putting.put(
-                tables, stores, self.key, rows, "trial", by, told, segment_rows=ROWS, say=self.said.append, **options
+                tables,
+                stores,
+                self.key,
+                rows,
+                "trial",
+                by,
+                told,
+                segment_rows=segment_rows,
+                say=self.said.append,
+                **options,
             )
         tables.sweep(opened)
         return opened
 
-    def append(self, tables: Tables, stores: Stores) -> Opened:
+    def append(self, tables: Tables, stores: Stores, segment_rows: int = ROWS) -> Opened:
         with open_stream([self.file], self.schema, "trial") as rows:
             opened = putting.append(
-                tables, stores, self.key, rows, "trial", Silent(), segment_rows=ROWS, say=self.said.append
+                tables, stores, self.key, rows, "trial", Silent(), segment_rows=segment_rows, say=self.said.append
             )
         tables.sweep(opened)
         return opened
@@ -85,9 +102,19 @@ class Place:
             shutil.copytree(folder / "place" / half, self.root / half, dirs_exist_ok=True)
         self.tables()[0].find("trial")  # so that it is remembered
 
-    def draft(self, version: int = 1) -> Draft | None:
-        content, _ = self.tables()[0].read_draft("trial", version)
-        return Draft.model_validate_json(content) if content else None
+    def draft(self, version: int = 1) -> PutDraft | None:
+        tables, stores = self.tables()
+        place, vault = tables.draft("trial", version)
+        found = stores.sensitive.read_versioned(place)
+        if found is None:
+            return None
+        asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).asked
+        return put_drafts(tables, stores, "trial", version).left(asked)
+
+    def drafts(self) -> list[str]:
+        """Names of the records of all drafts."""
+        tables, stores = self.tables()
+        return [each for each in stores.sensitive.names(tables.folder("trial")) if "/draft." in each]
 
     def check(self, times: int = 1, *, swept: bool = True) -> Manifest:
         """The table is there, as DuckDB has it of the file, and, `swept`, nothing but it."""
@@ -237,6 +264,106 @@ def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -
         tables.drop("trial")
 
 
+class Counting:
+    """Bytes that are written to a store, by its object's kind: records of drafts, and all else."""
+
+    def __init__(self, storage: Folder) -> None:
+        self._storage = storage
+        self.drafts = self.others = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._storage, name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self._count(name, content)
+        self._storage.write(name, content)
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str:
+        self._count(name, content)
+        return self._storage.replace(name, content, expected)
+
+    def _count(self, name: str, content: bytes) -> None:
+        if "/draft" in name:
+            self.drafts += len(content)
+        else:
+            self.others += len(content)
+
+
+def written(place: Place, rows: int) -> tuple[int, int]:
+    """Bytes of drafts and of all else that a put in segments of `rows` rows writes, and an append after it."""
+    sensitive = Counting(Folder(place.root / "s"))
+    stores = Stores(sensitive, Folder(place.root / "p"))  # type: ignore[arg-type]
+    tables = Tables(stores, place.key, Memory(place.root / "tables.json"))
+    place.put(tables, stores, "ward", segment_rows=rows)
+    place.append(tables, stores, segment_rows=rows)
+    place.check(times=2)
+    return sensitive.drafts, sensitive.others
+
+
+def test_what_is_written_grows_with_the_segments_and_not_faster(tmp_path: Path, key: OwnerKey) -> None:
+    """Four times the segments: 12 and 48 of a put, and as many of an append."""
+    few, many = (Place(tmp_path / name, key) for name in ("few", "many"))
+    of_few, of_many = written(few, 52), written(many, 13)
+    assert of_many[0] < 4.5 * of_few[0]
+    assert of_many[1] < 4.5 * of_few[1]
+
+
+def test_records_of_another_try_are_not_taken(place: Place) -> None:
+    """A store gives back an older record in place of a later one, hides one, or has one of another draft."""
+    place.take(stopped)
+    whole = place.draft()
+    assert whole is not None
+    first, *further = sorted(place.drafts(), key=len)
+    assert len(further) == len(whole.segments) - 1
+    store = Folder(place.root / "s")
+    kept = {name: store.read(name) for name in place.drafts()}
+
+    def give(name: str, content: bytes | None) -> PutDraft | None:
+        store.delete([name])
+        if content is not None:
+            store.write(name, content)
+        found = place.draft()
+        store.delete([name])
+        store.write(name, kept[name])
+        return found
+
+    assert place.draft() == whole
+    assert give(further[0], kept[first]) is None
+    hidden = give(further[0], None)
+    assert hidden is not None
+    assert hidden.segments == whole.segments[:1]
+    tables, stores = place.tables()
+    name, vault = tables.draft("trial", 1)
+    drafts = put_drafts(tables, stores, "trial", 1)
+    assert drafts.left(whole.asked) == whole
+    again = PutDraft.model_validate_json(vault.open("draft", name, kept[first]))
+    other = vault.seal("draft", name, again.model_dump_json().encode())
+    assert give(first, other) is None, "what follows was not written after it"
+
+
+def test_a_damaged_index_is_not_gone_on_from(place: Place) -> None:
+    place.take(stopped)
+    draft = place.draft()
+    assert draft is not None
+    store = Folder(place.root / "s")
+    name = draft.segments[0].index.name
+    content = bytearray(store.read(name))
+    content[60] ^= 1
+    store.delete([name])
+    store.write(name, bytes(content))
+    place.put(*place.tables(), "ward")
+    assert not set(place.check().segments) & set(draft.segments)
+
+
+def test_drop_deletes_what_a_stopped_put_left(place: Place) -> None:
+    place.take(stored)
+    stop(place, place.append, 40, version=2)
+    assert len(place.drafts()) > 1
+    tables, stores = place.tables()
+    tables.drop("trial")
+    assert not [*stores.sensitive.names("tables"), *stores.plain.names("tables")]
+
+
 def test_a_draft_of_an_older_table_is_not_gone_on_from(place: Place) -> None:
     """Somebody else replaced the table since: its sweep has taken what the draft names."""
     place.take(stored)
@@ -299,6 +426,7 @@ from cleave.session import Silent
 from cleave.store.folder import Folder
 from cleave.store.locate import Stores
 from cleave.store.memory import Memory
+from cleave.store.put_draft import PutDraft, put_drafts
 from cleave.store.put import put
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema

@@ -11,11 +11,12 @@ import pytest
 
 from cleave.ckks.secret_key import fresh_key
 from cleave.store.masks import counts_of, cut, stored_order
+from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.scanned import Question, question
 from cleave.store.stored_lanes import SCAN_ROWS
 from cleave_services.sensitive.evaluate import Totals as Found
 from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
-from cleave_shared import rowsets
+from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import DEFAULT_PROFILE
@@ -69,6 +70,17 @@ def test_chunks_without_a_selected_row_are_not_asked_about(rows: Rows) -> None:
     assert asked.rows == ((10,),)
     assert rows.totals(numbers, 1) == rows.truth(numbers)
     assert rows.cuts(np.zeros(ROWS, np.int32), 1) == []
+
+
+def test_a_call_reads_no_more_bytes_than_a_service() -> None:
+    """A row in each of a full segment's chunks: one sum of each lane, of all its objects."""
+    capacity = DEFAULT_PROFILE.degree - SENTINELS
+    placed = np.zeros((-(-SEGMENT_ROWS // capacity), capacity), np.int32)
+    placed[:, 0] = 1
+    calls = list(cut(placed, 1, range(40), SCAN_ROWS))
+    assert [lane for each in calls for lane in each.lanes] == list(range(40))
+    most = max(len(each.lanes) for each in calls)
+    assert 10 < most <= limits.MAX_LINKED_BYTES // (len(placed) * 8 * DEFAULT_PROFILE.degree)
 
 
 @pytest.mark.parametrize("seed", range(30))

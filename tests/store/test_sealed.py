@@ -141,7 +141,8 @@ def test_texts_of_a_small_segment_show_no_length(rows: int) -> None:
     ]
     assert len({len(b"".join(seal_column(KEY, place, texts(*each)))) for each in made}) == 1
     longer = len(b"".join(seal_column(KEY, place, texts(*["x" * 65] * rows))))
-    assert longer == len(b"".join(seal_column(KEY, place, texts(*["x" * 128, *[""] * (rows - 1)]))))
+    assert longer == len(b"".join(seal_column(KEY, place, texts(*["x" * 256, *[""] * (rows - 1)]))))
+    assert longer < len(b"".join(seal_column(KEY, place, texts(*["x" * 257] * rows))))
 
 
 def test_texts_of_a_large_segment_are_padded() -> None:

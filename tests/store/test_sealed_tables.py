@@ -147,6 +147,7 @@ def bytes_of(session: StoredSession, where: str, options: Options | None = None)
     return described.sensitive.bytes_down
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", [("p", "g"), ("g", "p")])
 def test_only_plain_by_columns_choose_ranges(tmp_path: Path, key: OwnerKey, key_file: Path, by: Sequence[str]) -> None:
     place = Place(tmp_path / "place", key)

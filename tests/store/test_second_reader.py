@@ -65,6 +65,7 @@ def comparable(name: str, type_: str) -> str:
     return f"epoch_us({name})" if type_.startswith("TIME") else name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["trial", "blocks"])
 def test_both_readers_find_the_same_values(name: str, store: Path, tmp_path: Path) -> None:
     found = second(store, name)

@@ -429,9 +429,8 @@ def test_a_frame_that_drips_has_one_deadline(monkeypatch: pytest.MonkeyPatch) ->
         def settimeout(self, wait: float) -> None:
             waits.append(wait)
 
-        def recv_into(self, into: memoryview) -> int:
-            into[0] = next(whole)
-            return 1
+        def recv(self, _size: int, _flags: int) -> bytes:
+            return bytes([next(whole)])
 
     with monkeypatch.context() as patch:
         patch.setattr(children, "time", SimpleNamespace(monotonic=lambda: next(seconds)))

@@ -57,6 +57,7 @@ def test_opens(name: str, tmp_path: Path) -> None:
     assert len(key.floors) == (2 if "floors" in name else 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BAD)
 def test_is_refused(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)

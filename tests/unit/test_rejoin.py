@@ -7,7 +7,7 @@ import pytest
 
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.sql.rejoin import merge, rejoin
+from cleave.sql.rejoin import merge, places_of, rejoin
 from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
@@ -145,3 +145,8 @@ def test_an_error_does_not_quote_values(numbers: Schema) -> None:
     with pytest.raises(ServiceError) as caught:
         merge(plan, [bad, bad])
     assert "canary" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_keys_of_fewer_groups_are_found_by_value_too() -> None:
+    """Of one request of several: a zero may have the other sign there."""
+    assert places_of(("DOUBLE",), [("-0.0",), ("2.0",)], [("1.0",), ("0.0",), ("2.0",)]) == [1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 from cleave import split
+from cleave.pipeline import columns_of
 from cleave.split import Halves
 from cleave.sql.planner import plan_query
 from cleave.table.table import Table, open_table
+from cleave_shared.errors import InputError
 from tests.unit.simulate import schema
 
 ROWS = 40_000
@@ -113,6 +116,22 @@ def test_nothing_selected_is_sent_like_everything(table: Table, tmp_path: Path) 
     for keys in ("", "GROUP BY c1"):
         (part,) = sent(halves_of(table, f"SELECT MAX(rowid), SUM(age) FROM t WHERE c1 > 99 {keys}"), tmp_path)
         assert sorted(part["rowid"]) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("type_", ["BIGINT", "DOUBLE", "DECIMAL(30,2)"])
+@pytest.mark.parametrize("keys", ["", "GROUP BY g"])
+def test_a_null_where_there_is_none_by_the_schema_is_refused(type_: str, keys: str, tmp_path: Path) -> None:
+    """Should the table let it pass: it is not added up as 0, nor as whatever lies under it."""
+    (path := tmp_path / "t.csv").write_text("g,n\n1,5\n1,\n2,7\n")
+    with open_table(path, schema(g="plain BIGINT", n=f"encrypted {type_}")) as opened:
+        columns = tuple(replace(each, nullable=False) for each in opened.schema.columns)
+        plan = plan_query(f"SELECT SUM(n) FROM t {keys}", replace(opened.schema, columns=columns), "t")
+        (values,) = Halves(opened, plan).values()
+    assert values.valid is not None
+    assert values.valid.tolist() == [True, False, True]
+    assert not values.values[..., 1].any()
+    with pytest.raises(InputError, match="is NULL in 1 rows, and the schema says it never is"):
+        columns_of(plan).encode(["n"], [values])
 
 
 def test_no_request_has_more_rows_than_a_service_has_time_for(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cleave.table import stream as stream_module
@@ -154,6 +155,9 @@ def test_errors_are_those_of_a_table(tmp_path: Path, rows: list[str], stated: st
         assert caught.value.__context__ is None  # DuckDB's quotes the line
     assert told[0] == told[1]
     assert "b.csv" in told[0][0]
+    if "upper" in stated:  # as `cleave put` says it
+        assert told[0][0].endswith("b.csv, line 4, column 'b': the value is above upper = 10")
+        assert "widen the bound in the schema; a stored table is then put again with --replace" in told[0][1]
 
 
 def test_a_value_of_a_parquet_file_that_does_not_fit_is_told_at_the_first_look(tmp_path: Path) -> None:
@@ -202,3 +206,17 @@ def test_standard_input_is_taken_up_to_what_memory_has_room_for(
         else:
             with pytest.raises(InputError, match="standard input: is longer than"):
                 open_stream("-", schema)
+
+
+def test_what_a_file_says_of_its_values_is_not_believed(tmp_path: Path) -> None:
+    """Parquet's own statistics say that there is no NULL: DuckDB would answer from them."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"whole": pa.array([1] * 23 + [None] * 77, pa.int64())}), path)
+    content = path.read_bytes()
+    nulls = b"\x16\x9a\x01"  # in Thrift: the next field, of 64 bits, is 77
+    assert nulls in content
+    path.write_bytes(content.replace(nulls, b"\x16\x80\x00"))
+    assert duckdb.sql(f"SELECT count(whole) FROM '{path}'").fetchall() == [(100,)]
+    schema = schema_of(tmp_path, {"whole": ("BIGINT", "sealed")}, "nullable = false\n")
+    with open_stream([path], schema) as stream, pytest.raises(InputError, match=r"row 24, column 'whole': is NULL"):
+        stream.survey()

@@ -273,11 +273,11 @@ def assert_value_free(error: InputError) -> None:
 @pytest.mark.parametrize(
     ("content", "lower", "upper", "line", "problem"),
     [
-        ("n\n5\n-1\n7\n", "0", None, 3, "below lower"),
-        ("n\n5\n-1\n7\n", None, "6", 4, "above upper"),
+        ("n\n5\n-1\n7\n", "0", None, 3, "below lower = 0"),
+        ("n\n5\n-1\n7\n", None, "6", 4, "above upper = 6"),
         ("n\n0.1\n0.2\n", "0.1", "0.2", None, None),
         ("n\n\n", "0", "1", None, None),
-        ("n,rowid\n5,9\n-1,8\n", "0", None, 3, "below lower"),
+        ("n,rowid\n5,9\n-1,8\n", "0", None, 3, "below lower = 0"),
     ],
 )
 @pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(18,1)"])

@@ -16,6 +16,8 @@ from cleave_shared.errors import DAMAGED, CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
+_TOGETHER = 8  # encryptions: one by one, Python's code and SEAL's push each other out of a processor's cache
+
 
 class Sentinels:
     """The secret values that tell a ciphertext from every other, by HMAC-SHA-256 under `key` (32 bytes)."""
@@ -95,14 +97,16 @@ class Cipher(_Encoder):
         return list(self.each_to_add(polynomials))
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
-        """The same one by one, each encrypted when it is asked for."""
-        for start in range(len(polynomials)):  # one at a time: what is in between stays in a processor's cache
-            (residues,) = self.ring.residues(polynomials[start : start + 1])
-            yield self.ring.seeded(self.zero(), residues)
+        """The same one by one, a few of them encrypted together when the first is asked for."""
+        for start in range(0, len(polynomials), _TOGETHER):
+            several = polynomials[start : start + _TOGETHER]
+            for polynomial, zero in zip(several, self.zeros(len(several)), strict=True):
+                yield self.ring.seeded(zero, polynomial)
 
-    def zero(self) -> bytes:
-        """A fresh encryption of zero in coefficient form, as `Ring.seeded` takes it: to be used once."""
-        return seal.inside(seal.save_short(self._in_coefficients.encrypt_zero_symmetric()), 1 << 20)
+    def zeros(self, count: int) -> list[bytes]:
+        """Fresh encryptions of zero in coefficient form, as `Ring.seeded` takes them: each to be used once."""
+        fresh = [self._in_coefficients.encrypt_zero_symmetric() for _ in range(count)]
+        return [seal.inside(blob, 1 << 20) for blob in [seal.save_short(each) for each in fresh]]
 
     @cached_property
     def _in_coefficients(self) -> Any:

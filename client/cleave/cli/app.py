@@ -185,6 +185,10 @@ def query(
     pad: Pad = False,
     digits: Digits = 9,
     timeout: Timeout = 600.0,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="A line on stderr for each request: path, bytes, seconds, waits; no values."),
+    ] = False,
 ) -> None:
     """Answer a question through both services.
 
@@ -196,6 +200,7 @@ def query(
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     if stop_job and job is None:
         raise typer.BadParameter("--stop-job: name the state machine with --job")
+    console.show_requests(shown=verbose)
     started = time.perf_counter()
     settings: Settings = ctx.obj
     asked = read_question(words, sql_file, op, schema, table, others or (), stored=store is not None)

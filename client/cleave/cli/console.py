@@ -6,8 +6,11 @@ Names and texts of a CSV may hold anything (see cleave.printable). Nothing here 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
+import threading
+import time
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import Task
 
 Justify = Literal["left", "right"]
+LINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +177,47 @@ class BarProgress:
         return lambda amount: self._bars.update(task, advance=amount, refresh=True)
 
 
+class LineProgress:
+    """Progress for a log: a line on stderr for each minute that a stage lasts. Any thread may advance a stage."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        done, due = 0, self._clock() + LINE_SECONDS
+
+        def advance(amount: int) -> None:
+            nonlocal done, due
+            with self._lock:
+                done += amount
+                if self._clock() >= due:
+                    due = self._clock() + LINE_SECONDS
+                    say(f"{printable(name)}: {done:,} of {total:,} {unit}".rstrip())
+
+        return advance
+
+
+class _Said(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def show_requests(*, shown: bool) -> None:
+    """Write a line on stderr for each request to a service and each wait between attempts, or none."""
+    log = logging.getLogger("cleave.transport")
+    log.setLevel(logging.INFO if shown else logging.WARNING)
+    log.propagate = False
+    log.handlers = [_Said()]
+
+
 @contextlib.contextmanager
-def progress(*, quiet: bool) -> Iterator[Silent | BarProgress]:
-    """Bars if a person sees stderr and did not ask for quiet, else nothing."""
-    if quiet or not is_terminal(sys.stderr):
+def progress(*, quiet: bool) -> Iterator[Silent | LineProgress | BarProgress]:
+    """Bars if a person sees stderr, else lines; nothing where quiet is asked for."""
+    if quiet:
         yield Silent()
+    elif not is_terminal(sys.stderr):
+        yield LineProgress()
     else:
         with BarProgress() as bars:
             yield bars

@@ -51,10 +51,12 @@ def export(
     else:
         if store is None:
             raise typer.BadParameter("--table goes with --store")
+        from cleave.store.collect import newest_versions  # noqa: PLC0415
         from cleave.store.invitation import invite  # noqa: PLC0415
 
-        with opened_tables(store, key, passphrase_fd, profile, region) as (_, tables, secret):
-            invitation = invite(tables.open(table).manifest).model_dump_json()
+        with opened_tables(store, key, passphrase_fd, profile, region) as (stores, tables, secret):
+            manifest = tables.open(table).manifest
+            invitation = invite(manifest, newest_versions(stores, secret, manifest)).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
     if not ctx.obj.quiet:

@@ -1,32 +1,77 @@
-"""What a file shows of a column's range and NULLs, as the schema may say it: bounds rounded outwards to powers of two.
+"""Bounds and nullability of a proposed schema.
 
-The least and the largest value are cells of somebody; a power of two beyond them tells their magnitude only. Zero is
-the bound of whatever has one sign, so that a later zero is no surprise.
+Widths of stored rows follow from bounds, so bounds follow from what a column means and not from its values: two files
+of one kind get the same ones, and later rows fit. Where the meaning is unknown, or values contradict it, the bound is
+the largest power of two of whole units that some number of bytes holds, at least four times the largest value.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
-from math import isfinite
 from typing import Any
 
+from cleave.propose.detect_words import MONEY
+from cleave.propose.harmless_words import CALENDAR, QUANTITY, STOCK
+from cleave.propose.names import runs, words
 from cleave.table.cast import cast
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
-from cleave.table.types import INTEGERS, digits_of, is_number
+from cleave.table.types import is_number, range_of
+from cleave_shared.dataclass import dataclass
 
 _BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
-_SMALLEST = Fraction(1, 2**30)  # the bound of smaller floats, to stay readable
-_LARGEST = 2**1023  # a larger power of two is no float64
-_PRECISE = Context(prec=400)  # holds all of them without loss
+_ROOM = 4  # times the largest value
+_SMALLEST, _LARGEST = -32, 1023  # exponents of the bounds of floats
+_WIDEST = 12  # bits a meaning may be wider than a float's largest value: stored totals have 52 of the bound's
+_PRECISE = Context(prec=400)  # holds every power of two of a float without loss
+_LONGEST_NUMBER = 1 << 14  # larger ones are written as powers of two
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What numbers of a name or unit may be, in whole units."""
+
+    label: str
+    lower: int
+    upper: int
+    words: frozenset[str]
+
+
+_PERCENTAGES = _Meaning("percentages", -256, 256, words("percent percentage pct prozent pourcentage porcentaje"))
+_AMOUNTS = _Meaning("amounts", -(1 << 24), 1 << 24, MONEY.words)
+# The first that fits decides: the year of a payment is a year.
+_MEANINGS = (
+    _PERCENTAGES,
+    _Meaning("ages", 0, 128, words("age alter edad âge idade leeftijd ålder età wiek")),
+    _Meaning("years", 0, 4096, words("year birthyear Jahr geburtsjahr année año anno ano jaar år rok yıl год")),
+    _Meaning("parts of a date", 0, 64, CALENDAR),
+    _Meaning(
+        "degrees",
+        -1024,
+        1024,
+        words("lat latitude lon lng longitude breitengrad langengrad laengengrad temperature temp temperatur"),
+    ),
+    _AMOUNTS,
+    _Meaning("counts", 0, 1 << 20, QUANTITY | STOCK | words("visits children lengthofstay los anzahl")),
+    _Meaning(
+        "measurements",
+        0,
+        1024,
+        words(
+            "weight height width length depth bmi bloodpressure systolic diastolic pulse heartrate glucose cholesterol"
+            " oxygen spo2 gewicht groesse größe blutdruck puls poids taille peso altura"
+        ),
+    ),
+)
 
 
 def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> tuple[Column, ...]:
-    """`columns` with bounds and nullability as the file shows them; `text` is the file as text columns.
+    """`columns` with bounds, their reason, and nullability; `text` is the file as text columns.
 
     Only of columns that are computed on: of sealed and local ones nothing is stated.
     """
@@ -41,41 +86,68 @@ def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> 
         )
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for place, filled, least, most in zip(batch, row[::3], row[1::3], row[2::3], strict=True):
-            found[place] = _stated(columns[place], text.rows - filled, least, most)
+            found[place] = _stated(replace(columns[place], nullable=filled < text.rows), least, most)
     return tuple(found)
 
 
-def _stated(column: Column, nulls: int, least: Any, most: Any) -> Column:
-    column = replace(column, nullable=nulls > 0)
-    if not is_number(column.type) or least is None or not (isfinite(least) and isfinite(most)):
+def _stated(column: Column, least: Any, most: Any) -> Column:
+    if least is None or not (math.isfinite(least) and math.isfinite(most)):
         return column
-    exact = column.decimals is not None
-    lower, upper = -_power(-Fraction(least), exact=exact), _power(Fraction(most), exact=exact)
-    if not exact and max(-lower, upper) > _LARGEST:
+    largest = max(abs(Fraction(least)), abs(Fraction(most)))
+    meaning = _meaning(column)
+    if meaning and meaning.lower <= least and most <= meaning.upper and _is_precise(column, meaning, largest):
+        label, lower, upper = meaning.label, Fraction(meaning.lower), Fraction(meaning.upper)
+    else:
+        label, upper = "with room", _roomy(column, largest)
+        lower = -upper
+    if column.decimals is not None:  # a bound beyond the type's own says nothing
+        first, last = (Fraction(each, 10**column.decimals) for each in range_of(column.type))
+        if lower < first or upper > last:
+            return column
+    elif upper > Fraction(2) ** _LARGEST:
         return column
-    if exact:  # a power of two beyond the type's own range says nothing
-        first, last = _range(column.type)
-        unit = 10 ** (column.decimals or 0)
-        lower, upper = max(lower, Fraction(first, unit)), min(upper, Fraction(last, unit))
-    return replace(column, lower=_decimal(lower), upper=_decimal(upper))
+    reason = f"{label}: {_written(lower)} to {_written(upper)}"
+    return replace(
+        column,
+        lower=_decimal(lower),
+        upper=_decimal(upper),
+        reason=f"{column.reason}; {reason}" if column.reason else reason,
+    )
 
 
-def _power(value: Fraction, *, exact: bool) -> Fraction:
-    """The least power of two that is not below `value`, at least 1 for exact types; 0 for what is not positive."""
-    if value <= 0:
-        return Fraction(0)
-    bound = Fraction(1) if exact else _SMALLEST
-    while bound < value:
-        bound *= 2
-    return bound
+def _meaning(column: Column) -> _Meaning | None:
+    if column.unit:
+        return _PERCENTAGES if column.unit in "%‰" else _AMOUNTS
+    said = runs(column.name)
+    return next((each for each in _MEANINGS if not each.words.isdisjoint(said)), None)
 
 
-def _range(type_: str) -> tuple[int, int]:
-    """The least and the largest number of an exact type, in units of its last decimal."""
-    if type_ in INTEGERS:
-        return -(2 ** (INTEGERS[type_] - 1)), 2 ** (INTEGERS[type_] - 1) - 1
-    most = 10 ** (digits_of(type_) or 0) - 1
-    return -most, most
+def _is_precise(column: Column, meaning: _Meaning, largest: Fraction) -> bool:
+    """Whether totals of floats keep their digits under bounds so wide."""
+    return column.decimals is not None or not largest or meaning.upper <= largest * 2**_WIDEST
+
+
+def _roomy(column: Column, largest: Fraction) -> Fraction:
+    least = _ROOM * largest
+    if column.decimals is None:
+        exponent = _SMALLEST if least else 0
+        while Fraction(2) ** exponent < least:
+            exponent += 8
+        return Fraction(2) ** exponent
+    whole, size = 0, 0
+    while whole == 0 or whole < least:
+        size += 8
+        whole = ((1 << (size - 1)) - 1) // 10**column.decimals
+        whole = whole and 1 << (whole.bit_length() - 1)
+    return Fraction(whole)
+
+
+def _written(bound: Fraction) -> str:
+    """A bound, which is 0 or a power of two, as a reason shows it."""
+    size = abs(bound)
+    if size.denominator == 1 and size <= _LONGEST_NUMBER:
+        return str(bound)
+    return f"{'-' if bound < 0 else ''}2^{size.numerator.bit_length() - size.denominator.bit_length()}"
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -62,7 +62,7 @@ def places_of(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> 
     """
     by_text = {each: place for place, each in enumerate(found)}
     places = [by_text.get(each, -1) for each in keys]
-    if -1 not in places or len(found) != len(keys):
+    if -1 not in places:
         return places
     columns = [f"k{i}" for i in range(len(types))]
     same = " AND ".join(f"ours.{name} IS NOT DISTINCT FROM theirs.{name}" for name in columns)
@@ -122,6 +122,11 @@ def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: Pl
         raise ServiceError("the plain service answered a group more than once", hint=_ANOTHER)
 
 
+def keys_of(response: PlainResponse) -> list[Texts]:
+    """Keys of its groups, in their order."""
+    return _rows(response.keys, len(response.counts))
+
+
 def _single(plan: QueryPlan, response: PlainResponse) -> Groups:
     firsts, place = [], 0
     for aggregate in plan.plain:
@@ -129,7 +134,7 @@ def _single(plan: QueryPlan, response: PlainResponse) -> Groups:
         place += len(aggregate.parts)
     return Groups(
         key_types=plan.key_types,
-        keys=_rows(response.keys, len(response.counts)),
+        keys=keys_of(response),
         counts=list(response.counts),
         plain=_rows(firsts, len(response.counts)),
         plain_types=tuple(aggregate.type for aggregate in plan.plain),

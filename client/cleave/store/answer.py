@@ -57,7 +57,7 @@ def answer(
     selection = _selection(stored, plan) if plan.over_cells else None
     rows = _fetched(stored, plan, options, deadline, progress, seen) if plan.fetches else None
     scanned = ask_scan(plan) if ask_scan and plan.scans else None
-    responses, totals = ([scanned.response], {}) if scanned else _asked(stored, plan, ask_plain)
+    responses, totals = (scanned.responses, {}) if scanned else _asked(stored, plan, ask_plain)
     with uncollected():
         groups = _groups(plan, selection, rows, responses)
         answered = regroup(plan, groups, responses)
@@ -93,11 +93,8 @@ def answer(
 
 def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sums]:
     """A scan's sums by argument, in the order of `groups`. Raises CheckFailed where they are not of these groups."""
-    told: list[Texts] = [()]
-    if plan.keys:
-        told = list(zip(*(column.values for column in scanned.response.keys), strict=True))
-    places = places_of(plan.key_types, groups.keys, told)
-    if sorted(places) != list(range(len(told))):
+    places = places_of(plan.key_types, groups.keys, scanned.keys)
+    if sorted(places) != list(range(len(scanned.keys))):
         raise CheckFailed("plain groups", "the groups that were scanned are not those of the answer")
     return [{part: [entries[place] for place in places] for part, entries in each.items()} for each in scanned.sums]
 

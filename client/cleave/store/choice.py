@@ -16,7 +16,7 @@ from cleave.sql.uncut import Uncut
 from cleave.store.cellwise import StoredPlan, stored_plan
 from cleave.store.kept import KeptTotals
 from cleave.store.rowwise import SummedRows
-from cleave.store.scan import answer_of_scan, most_groups, too_large
+from cleave.store.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.store.stored import Stored
 from cleave.store.works import groups_of, least_of_rows, rows_work, work_of
 from cleave.table.schema import Schema
@@ -158,6 +158,8 @@ class Chooser:
             return None
         if not isinstance(plan, QueryPlan) or not plan.encrypted:
             return None
+        if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
+            return None
         return replace(stored_plan(plan, kept, self.stored.manifest), cloud_only=cloud_only)
 
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:
@@ -213,7 +215,8 @@ class Chooser:
         answer = answer_of_scan(self.stored, scan, groups)
         if reason := too_large(answer):
             return f"too large where there are {groups:,} groups: {reason}"
-        return f"its answer is at most {sized(answer.bytes)} in {counted(answer.calls, 'call')}"
+        calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
+        return f"its answer is at most {sized(answer.bytes)} in {calls}"
 
 
 def _no_totals(plan: Plan) -> str:

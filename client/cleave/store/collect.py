@@ -35,7 +35,6 @@ from cleave.store.manifest import Contributor, Event, Manifest, Segment, Taken
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.share import Incoming, require_room
-from cleave.store.slices import numbered
 from cleave.store.storage import StoreError, read_twice
 from cleave.store.tables import LostError, Opened, Tables, now
 from cleave_shared import limits
@@ -84,6 +83,16 @@ def news(stores: Stores, key: OwnerKey, manifest: Manifest, who: Contributor) ->
         tuple(each for each in head.parts if each.id not in known),
         tuple(each for each in who.parts if each.id not in there),
     )
+
+
+def newest_versions(stores: Stores, key: OwnerKey, manifest: Manifest) -> dict[str, int]:
+    """The version of each contributor's head in the store, by its key; none of a head that is refused."""
+    found: dict[str, int] = {}
+    for who in manifest.contributors:
+        with contextlib.suppress(CheckFailed):  # one contributor stops no other's invitation
+            head = news(stores, key, manifest, who).head
+            found[who.key] = head.version if head else who.version
+    return found
 
 
 _RESTORE = "somebody put an old state back, or deleted it: restore the newest one"
@@ -242,7 +251,7 @@ class _Collecting:
         with writer.encryptors(manifest, max((each.rows for each in part.segments), default=0)) as encryptors:
             for each in part.segments:
                 with rows.table(each) as table:
-                    begun = writer.begin(numbered(table), manifest, cells, contributor=who.name)
+                    begun = writer.begin(table, manifest, cells, contributor=who.name)
                     added.append(writer.finish(begun, encryptors, advance))
         update = {
             "segments": (*manifest.segments, *added),

@@ -59,19 +59,19 @@ def _width(column: Column) -> Width:
     return next(width for width in cast(tuple[Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
 
 
-def read_columns(
-    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, order: str
-) -> list[Values]:
-    """The values of `columns` of all rows of `relation`, in the order `order` (SQL; empty: as the rows are).
+def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, relation: str) -> Values:
+    """The values of a column of all rows of `relation`, in their order. Raises duckdb.Error."""
+    (values,) = read_columns(connection, [column], relation)
+    return values
 
-    Raises duckdb.Error.
-    """
+
+def read_columns(connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str) -> list[Values]:
+    """The same of several columns, read together."""
     if not columns:
         return []
     selected = ", ".join(_selected(each) for each in columns)
     connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
-    sql = f"SELECT {selected} FROM {relation}" + (f" ORDER BY {order}" if order else "")
-    held = [array for batch in batches(connection, sql) for array in batch.arrays]
+    held = [array for batch in batches(connection, f"SELECT {selected} FROM {relation}") for array in batch.arrays]
     return [_values(each, [array.child(place) for array in held]) for place, each in enumerate(columns)]
 
 
@@ -247,8 +247,3 @@ def _opened_width(type_: str) -> int:
     if digits is None:
         return _native(type_)
     return 4 if digits <= _DECIMAL32 else 8 if digits <= _DECIMAL64 else 16
-
-
-def order_of(by: Sequence[Column], number: str) -> str:
-    """SQL of the stored order of a segment's rows: plain by columns, then the file's order."""
-    return ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), identifier(number)])

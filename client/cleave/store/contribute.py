@@ -12,7 +12,7 @@ from cleave.ckks.public_key import PublicKey
 from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
-from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
+from cleave.store.contribute_draft import ContributionDraft, begun, contribution_drafts
 from cleave.store.contribute_rows import Making
 from cleave.store.contribution import Entry, Head, PartManifest, context_of, dump_head, folder_of, names_of, read_head
 from cleave.store.identity import Identity
@@ -54,20 +54,22 @@ class Contributions:
         self._say = say
         self._registration = invitation.registration_of(identity.public)
         self.folder = folder_of(invitation.table_id, identity.public)
+        self._drafts = contribution_drafts(stores, self.folder, identity)
 
     def head(self) -> tuple[Head | None, str | None]:
         """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
         seen = self._memory.newest(self._seen)
+        newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
         found = self._stores.sensitive.read_versioned(f"{self.folder}/head")
         if found is None:
-            if seen:
+            if newest:
                 raise CheckFailed("stored", f"{self._stores.sensitive.location}: what was put here before is gone")
             return None, None
         head = read_head(found[0], self._identity.public, self._invitation.table_id, self._public.key_id)
-        if seen and head.version < seen[1]:
+        if head.version < newest:
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {seen[1]} was "
+                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {newest} was "
                 "here before",
                 hint="somebody put an old state back: restore the newest one",
             )
@@ -95,45 +97,40 @@ class Contributions:
         if not survey.rows:
             raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
         count_cells(rows, self._invitation.by)
-        drafts = self.drafts(replace=replace)
-        draft = drafts.load()
+        asked = self._asked(replace=replace)
+        draft = self._drafts.left(asked)
         if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
             self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
-            if draft.segments:  # it was killed before the end of its sweep
-                self._sweep(there, self._listed(), drafts)
-                self._close(drafts, draft, replace=replace)
+            if draft.is_open:  # it was killed before the end of its sweep
+                self._sweep(there, self._listed(), draft)
+            self._close(draft, replace=replace)
             return there, survey.rows
-        if draft is not None and (draft.head != version or not drafts.is_whole(draft)):
-            draft = None
+        draft = self._drafts.stands(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         together = min(rows_together(survey, 0, segment_rows), survey.rows)
-        making = Making(self._stores.sensitive, self._invitation, self.folder, drafts, together)
+        making = Making(self._stores.sensitive, self._invitation, self.folder, self._drafts, together)
         made = making.run(rows, draft, advance, self._say) if draft is not None else None
-        made = made or making.run(rows, drafts.begin(version, self._invitation.table_schema()), advance, self._say)
-        if made is None or sum(made.rows) != survey.rows:
+        made = made or making.run(rows, begun(asked, version, self._invitation.table_schema()), advance, self._say)
+        if made is None or made.rows != survey.rows:
             raise changed(rows.name)
         head, before = self._commit(made, there, version, replace=replace)
-        self._sweep(head, before, drafts)
-        self._close(drafts, made, replace=replace)
+        self._sweep(head, before, made)
+        self._close(made, replace=replace)
         return head, survey.rows
-
-    def drafts(self, *, replace: bool) -> ContributionDrafts:
-        """The draft of a put with this option."""
-        return ContributionDrafts(self._stores, self.folder, self._identity, self._asked(replace=replace))
 
     def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
         """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
-        if draft.part not in {each.id for each in there.parts} or sum(draft.rows) != survey.rows:
+        if draft.part not in {each.id for each in there.parts} or draft.rows != survey.rows:
             return False
         with Slices(rows, self._invitation.table_schema()) as slices:
-            return are_those(slices, draft.rows, draft.digests, lambda _: None)
+            return are_those(slices, draft.steps, lambda _: None)
 
-    def _close(self, drafts: ContributionDrafts, draft: ContributionDraft, *, replace: bool) -> None:
+    def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
         if replace:  # repeated, it replaces the rows by the same rows
-            drafts.delete()
+            self._drafts.delete(draft.without_key())
         else:
-            drafts.finish(draft)
+            self._drafts.finish(draft.without_key())
 
     def _commit(
         self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
@@ -186,7 +183,7 @@ class Contributions:
 
     def _asked(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
-        asked = [self._public.key_id, self._invitation.model_dump_json(), replace]
+        asked = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _listed(self) -> _Listed:
@@ -207,9 +204,9 @@ class Contributions:
         self._stores.sensitive.write(name, made)
         return described(name, made)
 
-    def _sweep(self, head: Head, before: _Listed, drafts: ContributionDrafts) -> None:
+    def _sweep(self, head: Head, before: _Listed, draft: ContributionDraft) -> None:
         """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
-        kept = {f"{self.folder}/head", drafts.place}
+        kept = {f"{self.folder}/head", *self._drafts.names(draft)}
         for entry in head.parts:
             with contextlib.suppress(NotStoredError):  # its owner has taken it in
                 kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))

@@ -1,96 +1,62 @@
-"""What is stored already of rows that are being contributed: an object beside the head, by which a second try goes on.
+"""The draft of a contributor's put (cleave.store.drafts).
 
 It is sealed under a key that follows from the contributor's identity, for it holds the key of the rows and digests of
-them: neither a store nor the table's owner opens it. It is bound to the head it started from and to what was asked
-for; whether the rows are still the same is for their digests to tell. Once the rows are put, it keeps these digests
-alone, until the next put, so that a put repeated after it was killed is recognised.
+them: neither a store nor the table's owner opens it. Once the rows are put, it keeps these digests alone until the
+next put, so that a put repeated after it was killed is recognised.
 """
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from typing import Literal
-
-from pydantic import ValidationError
 
 from cleave.store.columns import sealed_column
 from cleave.store.contribution import ContributedSegment, Key
+from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.identity import Identity
 from cleave.store.locate import Stores
-from cleave.store.manifest import Count, Hex, Part, SealedColumn, new_id
-from cleave.store.storage import ConflictError
+from cleave.store.manifest import Hex, SealedColumn, new_id
 from cleave.store.vault import Vault
 from cleave.table.schema import Schema
-from cleave_shared import limits
-from cleave_shared.errors import CheckFailed
+
+_NO_KEY = "0" * 64
 
 
-class ContributionDraft(Part):
+class ContributionStep(Step):
+    segment: ContributedSegment | None = None
+
+
+class ContributionDraft(Draft):
     """`part`: the id of the part that is being made."""
 
-    format: Literal[2] = 2
-    asked: str  # digest of what was asked for
-    head: str | None  # of the contributions it adds to, or replaces
     part: Hex
     key: Key
     columns: tuple[SealedColumn, ...]
-    segments: tuple[ContributedSegment, ...]  # none once the part is in the head
-    rows: tuple[Count, ...]  # of each segment
-    digests: tuple[str, ...]  # of these rows
+    steps: tuple[ContributionStep, ...]
+
+    @property
+    def segments(self) -> tuple[ContributedSegment, ...]:
+        return tuple(each.segment for each in self.steps if each.segment is not None)
+
+    def objects(self) -> tuple[set[str], set[str]]:
+        return {which.name for each in self.segments for which in each.objects()}, set()
+
+    def without_key(self) -> ContributionDraft:
+        return self.model_copy(update={"key": _NO_KEY})
 
 
-class ContributionDrafts:
-    """The draft in one contributor's folder. Of two who write it, the second to do so is told."""
+def begun(asked: str, head: str | None, schema: Schema) -> ContributionDraft:
+    """Return the draft of a new part on top of `head`, without segments, with a key of its own."""
+    return ContributionDraft(
+        id=new_id(),
+        asked=asked,
+        head=head,
+        part=new_id(),
+        key=secrets.token_hex(32),
+        columns=tuple(sealed_column(each) for each in schema.columns),
+        steps=(),
+    )
 
-    def __init__(self, stores: Stores, folder: str, identity: Identity, asked: str) -> None:
-        self._stores = stores
-        self._folder = folder
-        self.place = f"{folder}/draft"
-        self._vault = Vault(identity, folder)
-        self._asked = asked
-        self._found: str | None = None
 
-    def load(self) -> ContributionDraft | None:
-        """None where there is none, or it is of something else, or damaged."""
-        found = self._stores.sensitive.read_versioned(self.place, limits.MAX_MANIFEST_BYTES)
-        self._found = found[1] if found else None
-        try:
-            content = self._vault.open("draft", self.place, found[0]) if found else None
-            draft = ContributionDraft.model_validate_json(content) if content is not None else None
-        except (CheckFailed, ValidationError):
-            return None
-        return draft if draft is not None and draft.asked == self._asked else None
-
-    def is_whole(self, draft: ContributionDraft) -> bool:
-        """Check that it has all of its segments, and that every object of theirs is there."""
-        if len(draft.segments) != len(draft.rows):
-            return False
-        wanted = {which.name for each in draft.segments for which in each.objects()}
-        return not wanted or wanted <= set(self._stores.sensitive.names(self._folder))
-
-    def begin(self, head: str | None, schema: Schema) -> ContributionDraft:
-        """A new part on top of `head`, of which nothing is there, with a key of its own."""
-        return ContributionDraft(
-            asked=self._asked,
-            head=head,
-            part=new_id(),
-            key=secrets.token_hex(32),
-            columns=tuple(sealed_column(each) for each in schema.columns),
-            segments=(),
-            rows=(),
-            digests=(),
-        )
-
-    def save(self, draft: ContributionDraft) -> None:
-        """Raises ConflictError where somebody else contributes by the same identity."""
-        sealed = self._vault.seal("draft", self.place, draft.model_dump_json().encode())
-        self._found = self._stores.sensitive.replace(self.place, sealed, self._found)
-
-    def finish(self, draft: ContributionDraft) -> None:
-        """Keep of `draft`, whose part is in the head, only what recognises its rows."""
-        with contextlib.suppress(ConflictError):  # the next put has begun its own
-            self.save(draft.model_copy(update={"segments": (), "key": "0" * 64}))
-
-    def delete(self) -> None:
-        self._stores.sensitive.delete([self.place])
+def contribution_drafts(stores: Stores, folder: str, identity: Identity) -> Drafts[ContributionDraft, ContributionStep]:
+    """The draft in one contributor's folder."""
+    return Drafts(stores, f"{folder}/draft", Vault(identity, folder), ContributionDraft, ContributionStep)

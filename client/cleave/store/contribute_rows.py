@@ -6,15 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from cleave.quantities import counted
-from cleave.store.columns import read_columns
-from cleave.store.contribute_draft import ContributionDraft, ContributionDrafts
+from cleave.store.contribute_draft import ContributionDraft, ContributionStep
 from cleave.store.contribution import ContributedSegment
+from cleave.store.drafts import Drafts
 from cleave.store.invitation import Invitation
-from cleave.store.manifest import Sealed, described, new_id
+from cleave.store.manifest import new_id
 from cleave.store.putting import Say, are_those
-from cleave.store.sealed import Place, Values, key_of_object, seal_column
-from cleave.store.segment import THREADS
-from cleave.store.slices import Slices
+from cleave.store.sealed import key_of_object
+from cleave.store.sealing import THREADS, Target
+from cleave.store.slices import Slices, digest_of
 from cleave.store.storage import Storage
 from cleave.table.stream import Stream
 from cleave.table.table import Table
@@ -24,7 +24,12 @@ class Making:
     """The segments of one part, of `together` rows each, in `folder` of the sensitive store."""
 
     def __init__(
-        self, store: Storage, invitation: Invitation, folder: str, drafts: ContributionDrafts, together: int
+        self,
+        store: Storage,
+        invitation: Invitation,
+        folder: str,
+        drafts: Drafts[ContributionDraft, ContributionStep],
+        together: int,
     ) -> None:
         self._store = store
         self._invitation = invitation
@@ -37,40 +42,28 @@ class Making:
     ) -> ContributionDraft | None:
         """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
         with Slices(rows, self._invitation.table_schema()) as slices:
-            if not are_those(slices, draft.rows, draft.digests, lambda _: None):
+            if not are_those(slices, draft.steps, lambda _: None):
                 say("the rows are not those of the put that was stopped: all of them are stored again")
                 return None
-            if draft.rows:
-                done = sum(draft.rows)
-                say(f"going on where an earlier put of the same rows was stopped: {counted(done, 'row')} are stored")
-                advance(done)
+            if draft.steps:
+                told = f"{counted(draft.rows, 'row')} are stored"
+                say(f"going on where an earlier put of the same rows was stopped: {told}")
+                advance(draft.rows)
             while (piece := slices.next(self._together)) is not None:
-                digest = slices.digest(piece)
-                made = self._segment(piece, draft)
+                table = slices.table(piece)
+                digest = digest_of(table)
+                made = self._segment(table, draft)
                 advance(made.rows)
-                draft = draft.model_copy(
-                    update={
-                        "segments": (*draft.segments, made),
-                        "rows": (*draft.rows, made.rows),
-                        "digests": (*draft.digests, digest),
-                    }
-                )
-                self._drafts.save(draft)
+                step = ContributionStep(id=made.id, rows=made.rows, digest=digest, segment=made)
+                draft = self._drafts.add(draft, step)
         return draft
 
     def _segment(self, table: Table, draft: ContributionDraft) -> ContributedSegment:
         """Seal and write every column, the plain ones too: nothing of a contribution is in the clear."""
         segment, secret = new_id(), bytes.fromhex(draft.key)
-
-        def write(number: int, values: Values) -> Sealed:
-            name, column = f"{self._folder}/{new_id()}", draft.columns[number]
-            place = Place(self._invitation.table_id, name[-32:], segment, column, values.rows)
-            blocks = seal_column(key_of_object(secret, name), place, values)
-            content = b"".join(blocks)
-            self._store.write(name, content)
-            return Sealed(object=described(name, content), lengths=() if column.width else tuple(map(len, blocks)))
-
-        values = read_columns(table.connection, draft.columns, table.relation, "")
+        target = Target(
+            self._store, self._folder, self._invitation.table_id, segment, lambda name: key_of_object(secret, name)
+        )
         with ThreadPoolExecutor(THREADS) as pool:
-            columns = tuple(pool.map(write, range(len(values)), values))
+            columns = tuple(pool.map(lambda column: target.write(table, column), draft.columns))
         return ContributedSegment(id=segment, rows=table.rows, columns=columns)

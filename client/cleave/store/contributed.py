@@ -33,6 +33,7 @@ _RANGES = {  # of DuckDB's values, in days and microseconds; beyond them it cann
     "TIME": (0, _DAY),
 }
 _MOMENTS = (-9_223_372_022_400_000_000, 2**63 - 2)
+_INFINITE = {"DATE": 2**31 - 1, "TIMESTAMP": 2**63 - 1, "TIMESTAMP WITH TIME ZONE": 2**63 - 1}  # and negative
 
 
 class ContributedRows:
@@ -147,6 +148,8 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         outside = any(not low_ <= each <= high_ for each in whole)
     else:
         integers: NDArray[np.int64] = raw.reshape(-1).view(f"<i{column.width}").astype(np.int64)[valid]
+        if column.type in _INFINITE:
+            integers = integers[np.abs(integers) != _INFINITE[column.type]]
         outside = bool(len(integers)) and not low_ <= int(integers.min()) <= int(integers.max()) <= high_
     if outside:
         raise _wrong("a value is beyond its column's bounds")

@@ -7,14 +7,14 @@ from dataclasses import replace
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
-from cleave.split import Halves
 from cleave.sql.canonical import spellings
 from cleave.store import measures as of_measures
 from cleave.store.locate import Stores
 from cleave.store.manifest import Event
 from cleave.store.schemas import arguments_of
-from cleave.store.segment import SegmentWriter, selection
+from cleave.store.segment import SegmentWriter
 from cleave.store.stored import Stored
+from cleave.store.sums import Summing, extent_of
 from cleave.store.tables import Opened, Tables, now
 from cleave.table.derived import checked
 from cleave.table.duck import identifier
@@ -65,12 +65,12 @@ def _derive(
     measure, segments = None, []
     for segment in manifest.segments:
         with stored.rows.table({*argument.columns, *manifest.by}, segments=[segment]) as rows:
-            halves = Halves(rows, selection(manifest, [argument]))
-            (values,) = halves.values()
-            measure = measure or of_measures.measure_of(name, argument, values, derived=True)
-            parts = of_measures.values_of(measure, values)
-            numbers = [places[each] for each in halves.keys]
-            totals = writer.totals(segment.id, [measure], number, [parts], halves.counts, numbers, segment.cells)
+            if measure is None:
+                extent = None if argument.decimals is not None else extent_of(rows, argument)
+                measure = of_measures.measure_of(name, argument, extent, derived=True)
+            summed = Summing(rows, manifest.by, [measure]).sums()
+            numbers = [places[each] for each in summed.keys]
+            totals = writer.write_totals(segment.id, [measure], number, summed.columns, numbers, segment.cells)
         segments.append(segment.model_copy(update={"totals": (*segment.totals, totals)}))
         advance(segment.rows)
     if measure is None:

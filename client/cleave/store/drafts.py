@@ -1,75 +1,162 @@
-"""What is stored already of a table that is being put: a sealed object of its own, by which a second try goes on.
+"""Drafts: sealed records of what is stored already of rows that are being put, by which a second try goes on.
 
-It is bound to the head it started from and to what was asked for. Whether the rows are still the same is for their
-digests to tell. Its name has the version that is being made; the sweep of the next version deletes what is left of it.
+    PLACE          the request, the head it started from, and the first segment
+    PLACE.ID.n     the n-th further segment; ID is random and belongs to this draft alone
+
+Each record is written once, after its segment, and has only what is new with it. It names the digest of the record
+before it, so records of two tries are never taken together. A draft is bound to the head it started from and to the
+request. It proves nothing about the rows: their digests are compared with the rows that are put.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from cleave.store.cells import Cells
-from cleave.store.manifest import Hex, Measure, Object, SealedColumn, Segment
-from cleave.store.tables import Tables
+from cleave.store.locate import Stores
+from cleave.store.manifest import Count, Hex, Part
+from cleave.store.storage import ConflictError, NotStoredError, replaced
+from cleave.store.vault import Vault
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed
 
 
-class Draft(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Step(Part):
+    """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head."""
+
+    id: Hex
+    rows: Count
+    digest: str
+    segment: Part | None = None
+    after: str | None = None  # digest of the record before this one; None in the first record
+
+
+class Draft(Part):
+    """`asked`: digest of the request. `head`: what it adds to, or replaces."""
 
     format: Literal[2] = 2
-    asked: str  # digest of what was asked for
-    head: str | None  # of the table it adds to, or replaces
-    table_id: Hex
-    measures: tuple[Measure, ...]
-    sealed: tuple[SealedColumn, ...]
-    secret: Object
-    segments: tuple[Segment, ...]  # those that were added
-    digests: tuple[str, ...]  # of the rows of each
-    keys: tuple[tuple[str | None, ...], ...]  # of the table's cells, and their rows, those added included
-    rows: tuple[int, ...]
+    id: Hex
+    asked: str
+    head: str | None
+    steps: tuple[Step, ...]
 
     @property
-    def cells(self) -> Cells:
-        return Cells(list(self.keys), list(self.rows))
+    def rows(self) -> int:
+        return sum(each.rows for each in self.steps)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has segments, and they are in no head yet."""
+        return bool(self.steps) and all(each.segment is not None for each in self.steps)
 
     def objects(self) -> tuple[set[str], set[str]]:
-        """The names of all that must be there for it to go on: in the sensitive store and in the plain one."""
-        plain = {each.plain.name for each in self.segments if each.plain}
-        every = {part.name for each in self.segments for part in each.parts()}
-        return every - plain | {self.secret.name}, plain
+        """Names of the objects it needs, in the sensitive store and in the plain one."""
+        raise NotImplementedError
 
 
-class Drafts:
-    """The draft of version `version` of table `name`. Of two who write it, the second to do so is told."""
+D = TypeVar("D", bound=Draft)
+S = TypeVar("S", bound=Step)
+Model = TypeVar("Model", bound=BaseModel)
 
-    def __init__(self, tables: Tables, name: str, version: int) -> None:
-        self._tables = tables
-        self._name = name
-        self._version = version
-        self._found: str | None = None
 
-    def load(self, asked: str, head: str | None) -> Draft | None:
-        """None where there is none, or it is of something else, or damaged, or objects of it are lost."""
-        draft = self.left(asked)
-        if draft is None or draft.head != head:
+class Drafts(Generic[D, S]):
+    """The draft at `place`, sealed by `vault`. Of two processes that continue one draft, the second gets an error."""
+
+    def __init__(self, stores: Stores, place: str, vault: Vault, draft: type[D], step: type[S]) -> None:
+        self._stores = stores
+        self._place = place
+        self._vault = vault
+        self._draft = draft
+        self._step = step
+        self._found: str | None = None  # version of the first record in the store
+        self._last = ""  # digest of the last record
+
+    def left(self, asked: str) -> D | None:
+        """Return the draft of the request `asked`. None where there is none, it is of another, or it is damaged.
+
+        Raises StoreError, ForeignError.
+        """
+        store = self._stores.sensitive
+        found = store.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
+        self._found = found[1] if found else None
+        draft = self._opened(self._draft, self._place, found[0]) if found else None
+        if draft is None or found is None or draft.asked != asked:
             return None
-        return draft if self._tables.has(self._name, *draft.objects()) else None
+        self._last = _digest(found[0])
+        steps = list(draft.steps)
+        with contextlib.suppress(NotStoredError):
+            while True:
+                name = self._name(draft.id, len(steps))
+                content = store.read(name, most=limits.MAX_MANIFEST_BYTES)
+                step = self._opened(self._step, name, content)
+                if step is None or step.after != self._last:
+                    return None
+                self._last = _digest(content)
+                steps.append(step)
+        return draft.model_copy(update={"steps": tuple(steps)})
 
-    def left(self, asked: str) -> Draft | None:
-        """None where there is none, or it is of something else, or damaged."""
-        content, self._found = self._tables.read_draft(self._name, self._version)
+    def stands(self, draft: D | None, head: str | None) -> D | None:
+        """Return `draft` where a put on top of `head` can continue it: None if any of its objects is gone."""
+        if draft is None or draft.head != head or not draft.is_open:
+            return None
+        folder = self._place.rpartition("/")[0]
+        halves = zip((self._stores.sensitive, self._stores.plain), draft.objects(), strict=True)
+        whole = all(not wanted or wanted <= set(store.names(folder)) for store, wanted in halves)
+        return draft if whole else None
+
+    def add(self, draft: D, step: S) -> D:
+        """Record one more segment. Raises ConflictError where another process continued the same draft."""
+        longer = draft.model_copy(update={"steps": (*draft.steps, step)})
+        if not draft.steps:
+            self._begin(longer)
+        else:
+            name = self._name(draft.id, len(draft.steps))
+            content = self._sealed(name, step.model_copy(update={"after": self._last}))
+            self._stores.sensitive.write(name, content)
+            self._last = _digest(content)
+        return longer
+
+    def finish(self, draft: D) -> None:
+        """Keep only what recognises the rows of `draft`, whose segments are in the head."""
+        if draft.is_open:
+            past = tuple(self._step(id=each.id, rows=each.rows, digest=each.digest) for each in draft.steps)
+            with contextlib.suppress(ConflictError):  # the next put has begun its own
+                self._begin(draft.model_copy(update={"steps": past}))
+        self._stores.sensitive.delete([*self.names(draft)][1:])
+
+    def delete(self, draft: D) -> None:
+        """Delete its records, of several the first last: until then it is recognised."""
+        if len(draft.steps) > 1:
+            self.finish(draft)
+        self._stores.sensitive.delete([self._place])
+
+    def names(self, draft: D) -> Iterator[str]:
+        """Names of its records."""
+        yield self._place
+        yield from (self._name(draft.id, number) for number in range(1, len(draft.steps)))
+
+    def _name(self, draft: str, number: int) -> str:
+        return f"{self._place}.{draft}.{number}"
+
+    def _begin(self, draft: D) -> None:
+        content = self._sealed(self._place, draft)
+        self._found = replaced(self._stores.sensitive, self._place, content, self._found)
+        self._last = _digest(content)
+
+    def _sealed(self, name: str, record: BaseModel) -> bytes:
+        return self._vault.seal("draft", name, record.model_dump_json().encode())
+
+    def _opened(self, kind: type[Model], name: str, content: bytes) -> Model | None:
+        """None for a record that is damaged, or not of this key or release."""
         try:
-            draft = Draft.model_validate_json(content) if content is not None else None
-        except ValidationError:
+            return kind.model_validate_json(self._vault.open("draft", name, content))
+        except (CheckFailed, ValidationError):
             return None
-        return draft if draft is not None and draft.asked == asked else None
 
-    def save(self, draft: Draft) -> None:
-        """Raises ConflictError where somebody else puts the same table."""
-        content = draft.model_dump_json().encode()
-        self._found = self._tables.write_draft(self._name, self._version, content, self._found)
 
-    def delete(self) -> None:
-        self._tables.delete_draft(self._name, self._version)
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

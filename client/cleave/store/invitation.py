@@ -1,7 +1,8 @@
 """What the owner of a table states to its contributors: how their rows must be so that they fit the owner's.
 
 It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema, the by columns,
-and for each registered contributor a random number, so that one who was removed and added again is somebody new.
+and for each registered contributor a random number, so that one who was removed and added again is somebody new, and
+the newest version of its head, so that it accepts no older state of the store, on a new machine either.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
-from cleave.store.manifest import Hex, Manifest, Part
+from cleave.store.manifest import Count, Hex, Manifest, Part
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
 
 
 class Invitation(Part):
-    """`registrations`: the number of each registered contributor, by a digest of its key."""
+    """`registrations`: the number of each registered contributor, by a digest of its key. `floors`: likewise the newest
+    version of its head when this was exported.
+    """
 
     format: Literal[2] = 2
     table: str
@@ -30,6 +35,7 @@ class Invitation(Part):
     schema_toml: str
     by: tuple[str, ...]
     registrations: dict[Hex, Hex]
+    floors: dict[Hex, Count]
 
     @property
     def terms(self) -> str:
@@ -50,14 +56,22 @@ class Invitation(Part):
             )
         return found
 
+    def floor_of(self, contributor: str) -> int:
+        """The least version that the head of a contributor (its key) has; 0: it has put nothing."""
+        return self.floors.get(_digest(self.table_id, contributor), 0)
 
-def invite(manifest: Manifest) -> Invitation:
+
+def invite(manifest: Manifest, versions: Mapping[str, int] = MappingProxyType({})) -> Invitation:
+    """`versions`: of the contributors' heads, by key; of others those that were taken in."""
     return Invitation(
         table=manifest.table,
         table_id=manifest.table_id,
         schema_toml=manifest.schema_toml,
         by=manifest.by,
         registrations={_digest(manifest.table_id, each.key): each.registration for each in manifest.contributors},
+        floors={
+            _digest(manifest.table_id, each.key): versions.get(each.key, each.version) for each in manifest.contributors
+        },
     )
 
 

@@ -37,7 +37,7 @@ from cleave_shared.stored import Kept, Linked
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600
-CALLS_OF_A_BATCH = 40  # 1,000 batches of them are the most
+CALLS_OF_A_BATCH = 40  # fewer where links are long, see `_of_one_state`
 _WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at an execution, the last for ever
 _WRITERS = 8
 _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --stop-job"
@@ -198,12 +198,14 @@ class Job:
         listed, shapes = [], []
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
-                steps = list(pool.map(self._call, range(len(some)), some, repeat(written)))
-                shape, terms = reduced([each.shape for each in some], window)
-                reduce = self._reduce(len(batches), [results for _, results in steps], "scan", terms, key, written)
-                listed.append({"calls": [step for step, _ in steps], "reduce": reduce.step})
-                batches.append(_Batch(calls=tuple(map(_question, some)), results=reduce.results, mark=reduce.mark))
-                shapes.append(shape)
+                for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
+                    shape, terms = reduced([each.asked.shape for each in batch], window)
+                    reduce = self._reduce(len(batches), [each.results for each in batch], "scan", terms, key, written)
+                    steps = [each.step | {"number": number} for number, each in enumerate(batch)]
+                    listed.append({"calls": steps, "reduce": reduce.step})
+                    calls_of = tuple(_question(each.asked) for each in batch)
+                    batches.append(_Batch(calls=calls_of, results=reduce.results, mark=reduce.mark))
+                    shapes.append(shape)
         if not batches:
             raise InputError("the question selects no rows", hint="ask it without --job")
         if len(batches) > limits.MAX_REDUCED:
@@ -226,17 +228,17 @@ class Job:
             objects=tuple(written),
         )
 
-    def _call(self, number: int, asked: Asked, written: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def _call(self, asked: Asked, written: list[str]) -> _Calling:
         results = self._room()
         step = Call(
             step="call",
             set=self._set,
-            number=number,
+            number=0,
             question=self._put(wire.dump_frames(asked.request()), written),
             results=[self._storage.put_link(name, LINK_SECONDS) for name in results],
         )
         written += results
-        return step.model_dump(), results
+        return _Calling(asked, step.model_dump(), results)
 
     def _reduce(
         self,
@@ -323,6 +325,20 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class _Calling:
+    """A call, its step and where its answer may be. The step gets its number in its batch later."""
+
+    asked: Asked
+    step: dict[str, Any]
+    results: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of a state: the step, and what it answers with."""
+        return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class _Reducing:
     step: dict[str, Any]
     results: tuple[str, ...]
@@ -356,6 +372,19 @@ def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
         batch = longer
     if batch:
         yield batch
+
+
+def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
+    """The calls in order, in batches that a state holds together with the step that adds them up."""
+    batch: list[_Calling] = []
+    size = most = max(each.bytes for each in calls)  # the adding step has as many links as a call
+    for call in calls:
+        if batch and size + call.bytes > limits.MAX_STATE_BYTES:
+            yield batch
+            batch, size = [], most
+        batch.append(call)
+        size += call.bytes
+    yield batch
 
 
 def _foreign() -> CheckFailed:

@@ -83,7 +83,7 @@ def scan_by_job(
         for place, filter_ in enumerate(filters)
         for part in found.wanted[filter_]
     }
-    return ScanAnswer(selected.response, found.by_argument(totals))
+    return ScanAnswer(selected.responses, selected.keys, found.by_argument(totals))
 
 
 class _Layouts:

@@ -81,6 +81,8 @@ def open_store(place: str, session: Callable[[], Session], endpoint: str | None 
     bucket, _, prefix = place.removeprefix(_S3).partition("/")
     if not place.startswith(_S3) or not bucket:
         raise InputError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
+    if "results" in prefix.split("/"):
+        raise InputError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
     from cleave.store.s3 import Bucket  # noqa: PLC0415 - botocore takes 100 ms, and a folder needs none of it
 
     return Bucket(session(), bucket, prefix, endpoint)

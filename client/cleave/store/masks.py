@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
+from cleave_shared.moments import SENTINELS
 from cleave_shared.rowsets import Numbers
+
+_FILE_OVERHEAD = 512  # of a ciphertext in an object over its 8 N bytes
 
 Counts = NDArray[np.int64]  # (chunks, groups): rows
 Pieces = dict[int, list[tuple[int, int]]]  # of each group its partial sums: chunk at which one begins, and its rows
@@ -65,7 +68,8 @@ def cut(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iter
     most = max((len(each) for each in pieces.values()), default=0)
     if not most or not lanes:
         return
-    at_once = max(1, limits.MAX_SCAN_RESULTS // (1 + most))
+    linked = len(placed) * (8 * (placed.shape[1] + SENTINELS) + _FILE_OVERHEAD)  # bytes of a lane at most
+    at_once = max(1, min(limits.MAX_SCAN_RESULTS // (1 + most), limits.MAX_LINKED_BYTES // linked))
     for start in range(0, len(lanes), at_once):
         taken = tuple(lanes[start : start + at_once])
         for some in _batches(pieces, limits.MAX_SCAN_RESULTS // len(taken) - 1):

@@ -18,17 +18,25 @@ from numpy.typing import NDArray
 from cleave.aggregates.base import Estimate, Facts, Moment, Reading
 from cleave.aggregates.columns import Domain, Exact, Values, Words
 from cleave.aggregates.moments import Sum
-from cleave.aggregates.operand import Operand, operand, present_in, require_values
+from cleave.aggregates.operand import operand
 from cleave.aggregates.powers import Square
+from cleave.split import units
 from cleave.sql.plan import Argument
 from cleave.store.manifest import Measure
+from cleave.table.stream import Extent
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20
+EXTENT = "min({0}) AS least, approx_quantile({0}, 0.5) AS middle, max({0}) AS largest"  # SQL of an expression's
 BITS = 52  # of a double's distance from the centre, and of its square
 _HEADROOM = 8  # bits by which later rows may lie farther out than the first ones, where no bounds are declared
 _ULP = Fraction(1, 1 << 53)
+_STEP = 1000  # 2^1000 and 2^-1000 are doubles
+_HALF, _WORD = (1 << 32) - 1, (1 << 64) - 1
+_LARGEST = 1 << 106  # so many of a segment's rows add up to less than 2^127, which HUGEINT holds
+_LARGEST_ROOT = 1 << 53
+_SMALL = 1 << 31  # a smaller distance has a square that BIGINT holds
 _SUM, _SQUARE = Sum(), Square()
 
 
@@ -46,13 +54,17 @@ def unscaled(name: str, argument: Argument, *, derived: bool = False) -> Measure
     )
 
 
-def measure_of(name: str, argument: Argument, values: Values, *, derived: bool = False) -> Measure:
-    """The measure of `argument`, whose values in the first segment are `values`: they choose a double's scale."""
+def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived: bool = False) -> Measure:
+    """The measure of `argument`. Where its doubles lie chooses their centre and scale.
+
+    Raises InputError for doubles that are not finite or beyond the argument's bounds.
+    """
     made = unscaled(name, argument, derived=derived)
     if argument.decimals is not None:
         return made
     domain = argument.domain
-    taken = _operand(name, domain, values)
+    values = [] if extent is None else [extent.least, extent.middle, extent.largest]
+    taken = operand(name, domain, Values(np.array(values, np.float64), None), None)
     centre = float(taken.centre)
     if math.isfinite(domain.low) and math.isfinite(domain.high):
         reach = max(domain.high - centre, centre - domain.low)
@@ -76,6 +88,23 @@ def argument_of(measure: Measure) -> Argument:
 
 def domain_of(measure: Measure) -> Domain:
     return argument_of(measure).domain
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """SQL of an integer of each row, NULL where the measure is; at most `most` in magnitude, and times 2^shift."""
+
+    sql: str
+    shift: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a column of totals adds up: `terms`, and `constant` for each value."""
+
+    terms: tuple[Term, ...]
+    constant: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,56 +134,109 @@ def columns_of(measures: Sequence[Measure], first: int = 0) -> list[Column]:
     return found
 
 
-def values_of(measure: Measure, values: Values) -> dict[str, Words]:
-    """The integers (words, rows) of each part of `measure`: all 0 in a row where it is NULL.
+def value_of(measure: Measure) -> str:
+    """SQL of a measure's values: doubles, or integers in units of the last decimal."""
+    return units(argument_of(measure))[0] if measure.decimals is not None else f"CAST(({measure.sql}) AS DOUBLE)"
 
-    Raises InputError for a value that is not finite or beyond the bounds the table was made with.
+
+def terms_of(column: Column, measure: Measure, value: str) -> Terms:
+    """What `column` adds up, where `value` is the SQL name of what `value_of` gives. Exact for values within bounds."""
+    if column.part == "count":
+        return Terms((), 1)
+    domain = domain_of(measure)
+    if not domain.is_exact:
+        moved = f"({value} - {_double(measure.centre)})"
+        if column.part == "sum":
+            return Terms((Term(f"CAST({_scaled(moved, measure.exponent)} AS BIGINT)", 0, 1 << BITS),), 1 << BITS)
+        small = _scaled(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
+        return Terms((Term(f"CAST({small} * {small} * {_double(2.0**BITS)} AS BIGINT)", 0, 1 << BITS),))
+    _, type_ = units(argument_of(measure))
+    wide = value if type_ == "BIGINT" else f"CAST({value} AS HUGEINT)"
+    if column.part == "sum":
+        most = max(abs(domain.lower), abs(domain.upper))
+        if most < _LARGEST:
+            return Terms((Term(wide, 0, most),), -domain.lower)
+        halves = Term(f"({wide} & {_WORD})", 0, _WORD), Term(f"({wide} >> 64)", 64, most >> 64)
+        return Terms(halves, -domain.lower)
+    reach = domain.upper - domain.middle
+    if reach >= _SMALL:
+        wide = f"CAST({value} AS HUGEINT)"
+    distance = f"({wide} - {domain.middle})"
+    if reach < _LARGEST_ROOT:
+        return Terms((Term(f"({distance} * {distance})", 0, reach**2),))
+    limbs = [f"((abs({distance}) >> {shift}) & {(1 << 32) - 1})" for shift in range(0, reach.bit_length(), 32)]
+    return Terms(
+        tuple(
+            Term(f"({one} * {other})", 32 * (i + j), 1 << 64)
+            for i, one in enumerate(limbs)
+            for j, other in enumerate(limbs)
+        )
+    )
+
+
+def _double(value: float) -> str:
+    return f"'{value!r}'::DOUBLE"
+
+
+def _scaled(sql: str, exponent: int) -> str:
+    """SQL of a double times 2^exponent, in steps that are doubles themselves."""
+    while exponent:
+        step = max(-_STEP, min(_STEP, exponent))
+        sql, exponent = f"({sql} * {_double(2.0**step)})", exponent - step
+    return sql
+
+
+def require_within(measure: Measure, rows: int, count: int, least: float | None, largest: float | None) -> None:
+    """Raise InputError for NULLs where there may be none, and values that the table was not made for.
+
+    `rows`: of which `count` have a value; `least` and `largest` of these, in units of exact ones.
     """
     domain = domain_of(measure)
-    taken = _operand(measure.name, domain, values)
-    flags = np.ones((1, values.rows), np.uint64) if taken.present is None else taken.present.astype(np.uint64)[None]
-    parts = {"count": flags}
-    if domain.is_exact:
-        parts["sum"] = taken.above
-        squares, _ = _SQUARE.encode([taken])
-        parts["square"] = squares.astype(np.uint64, copy=False)
-        return parts
-    moved = _about(taken, measure)
-    counts = np.rint(np.ldexp(moved, measure.exponent))
-    if (np.abs(counts) > 2.0**BITS).any():
+    if count < rows and not domain.nullable:
+        raise InputError(
+            f"{measure.name} is NULL in {rows - count} rows, and the schema says it never is",
+            hint="set nullable = true in the schema, or run `cleave schema` again",
+        )
+    if least is None or largest is None:
+        return
+    low, high = (domain.lower, domain.upper) if domain.is_exact else (domain.low, domain.high)
+    if not (domain.is_exact or (math.isfinite(least) and math.isfinite(largest))):
+        raise InputError(
+            f"{measure.name} is infinite or not a number in some row",
+            hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
+        )
+    if not (low <= least and largest <= high):
+        raise InputError(
+            f"{measure.name} is outside its bounds in some row",
+            hint="widen `lower` and `upper` in the schema, or run `cleave schema` again",
+        )
+    with np.errstate(over="ignore"):
+        moved = np.rint(np.ldexp(np.array([least, largest], np.float64) - measure.centre, measure.exponent))
+    if not domain.is_exact and (np.abs(moved) > 2.0**BITS).any():
         raise InputError(
             f"column {measure.name!r}: a value lies farther out than the table was made for",
             hint="declare lower and upper in the schema, and put the table anew with --replace",
         )
-    parts["sum"] = (counts.astype(np.int64) + (1 << BITS)).astype(np.uint64)[None] * flags
-    scaled = np.ldexp(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
-    parts["square"] = np.rint(np.ldexp(np.square(scaled), BITS)).astype(np.uint64)[None]
-    return parts
 
 
-def _operand(name: str, domain: Domain, values: Values) -> Operand:
-    require_values(name, domain, values)
-    return operand(name, domain, values, present_in([values]))
+def combined(terms: Sequence[tuple[Words, int]], constant: int, counts: NDArray[np.int64], limit: int) -> Words:
+    """Return the sum of (words, entries) times 2^shift each, and of `constant` for each of the `counts` (entries,).
 
-
-def _about(x: Operand, measure: Measure) -> NDArray[np.float64]:
-    """x - centre of the table, 0 where it does not count."""
-    moved = x.values - measure.centre
-    if x.present is not None:
-        moved[~x.present] = 0.0
-    return moved
-
-
-def totals(column: Words, starts: NDArray[np.int64]) -> Words:
-    """The exact sums (words, cells) of runs of rows that begin at `starts`; none is empty."""
-    halves = [half for word in column for half in (word & np.uint64(0xFFFFFFFF), word >> np.uint64(32))]
-    sums = [np.add.reduceat(half, starts) for half in halves] + [np.zeros(len(starts), np.uint64)] * 2
-    carried, carry = [], np.zeros(len(starts), np.uint64)
-    for each in sums:
-        carry = carry + each
-        carried.append(carry & np.uint64(0xFFFFFFFF))
-        carry = carry >> np.uint64(32)
-    return np.stack([carried[at] | (carried[at + 1] << np.uint64(32)) for at in range(0, len(carried) - 1, 2)])
+    Words are two's complement, shifts multiples of 32. Every result is at least 0 and at most `limit`.
+    """
+    places = 2 * max(1, -(-limit.bit_length() // 64))
+    sums = [(counts * ((constant >> 32 * place) & _HALF)).astype(np.uint64) for place in range(places)]
+    for words, shift in terms:
+        halves = [half for word in words for half in (word & np.uint64(_HALF), word >> np.uint64(32))]
+        sign = (words[-1].view(np.int64) >> 63).view(np.uint64) & np.uint64(_HALF)
+        for place, first in enumerate(range(shift // 32, places)):
+            sums[first] += halves[place] if place < len(halves) else sign
+    carry = np.zeros(len(counts), np.uint64)
+    for place in range(places):
+        sums[place] += carry
+        carry = sums[place] >> np.uint64(32)
+        sums[place] &= np.uint64(_HALF)
+    return np.stack([sums[place] | (sums[place + 1] << np.uint64(32)) for place in range(0, places, 2)])
 
 
 def reading(measure: Measure, part: str) -> Reading:

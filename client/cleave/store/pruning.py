@@ -47,7 +47,13 @@ def cells_of_whole(stored: Stored, plan: LocalPlan) -> NDArray[np.bool_] | None:
     source = selects[0]["from_table"]
     if source["type"] != "BASE_TABLE" or source["table_name"].lower() != plan.table.lower():
         return None
-    if source["sample"] or source["column_name_alias"] or source["catalog_name"] or source["at_clause"]:
+    if (
+        selects[0]["sample"]
+        or source["sample"]
+        or source["column_name_alias"]
+        or source["catalog_name"]
+        or source["at_clause"]
+    ):
         return None
     where = selects[0]["where_clause"]
     trees = where["children"] if where["type"] == "CONJUNCTION_AND" else [where]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from cleave.aggregates.columns import Values
 from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.store import measures as of_measures
@@ -168,19 +165,18 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
     columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
     arguments = arguments_of(schema, [identifier(each.name) for each in columns])
     found = [
-        of_measures.measure_of(column.name, argument, _values(survey.floats.get(column.name)))
+        of_measures.measure_of(column.name, argument, survey.floats.get(column.name))
         for column, argument in zip(columns, arguments, strict=True)
     ]
     for each, argument in derived_arguments(schema):
         extent = None if argument.decimals is not None else _extent(stream, each.columns, argument.sql)
-        found.append(of_measures.measure_of(each.name, argument, _values(extent), derived=True))
+        found.append(of_measures.measure_of(each.name, argument, extent, derived=True))
     return tuple(found)
 
 
 def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:
     """Where an expression's doubles lie: looked for in all rows."""
-    figures = f"min({sql}) AS least, approx_quantile({sql}, 0.5) AS middle, max({sql}) AS largest"
-    stream.gather(columns, f"SELECT {figures} FROM rows", "extents")
+    stream.gather(columns, f"SELECT {of_measures.EXTENT.format(sql)} FROM rows", "extents")
     ((least, middle, largest),) = stream.query(
         "SELECT min(least), any_value(middle), max(largest) FROM extents WHERE least IS NOT NULL"
     )
@@ -192,8 +188,4 @@ def check_extents(measures: Sequence[Measure], survey: Survey) -> None:
     for measure in measures:
         extent = survey.floats.get(measure.name)
         if extent is not None and not measure.derived:
-            of_measures.values_of(measure, _values(extent))
-
-
-def _values(extent: Extent | None) -> Values:
-    return Values(np.array([] if extent is None else [extent.least, extent.middle, extent.largest], np.float64), None)
+            of_measures.require_within(measure, survey.rows, survey.rows, extent.least, extent.largest)

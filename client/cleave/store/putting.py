@@ -1,7 +1,7 @@
 """Rows on their way into a table: segment after segment, then the head.
 
-While the ciphertexts of one segment are made and written, a thread reads the next and puts it in its order. After each
-segment a draft says how far it is: the same call made again goes on from there. The draft of an append stays until the
+While a segment is sealed and written, a thread reads the next; rows for scans are encrypted beside both. After each
+segment a draft records it: the same call made again goes on from there. The draft of an append stays until the
 next version of the table, so that an append repeated after it was killed is recognised and adds nothing.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -20,44 +20,53 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
 from cleave.pipeline import Progress
 from cleave.quantities import counted
+from cleave.sql.rejoin import Texts
 from cleave.store.by import too_many_cells
 from cleave.store.cells import MOST_CELLS, Cells
-from cleave.store.drafts import Draft, Drafts
+from cleave.store.drafts import Step
 from cleave.store.locate import Stores
-from cleave.store.manifest import Event, Manifest, Segment
+from cleave.store.manifest import Event, Manifest, new_id
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.put_draft import PutDraft, PutStep, put_drafts
 from cleave.store.schemas import load_stored_schema
-from cleave.store.segment import Begun, SegmentWriter
-from cleave.store.slices import Slices
+from cleave.store.segment import Begun, SegmentWriter, plain_by
+from cleave.store.slices import Slices, digest_of
+from cleave.store.storage import ForeignError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
+from cleave.table.batches import Batch
 from cleave.table.stream import Stream, Survey, changed
 from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES
 
 _SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
-_SEGMENT_BYTES = 512 << 20  # of a segment while it is put in its order
-_MEASURE_BYTES = 96  # of an encrypted value meanwhile: it, its parts, its words, each in two orders
+_SEGMENT_BYTES = 256 << 20  # of a segment while it is written, and of the next one, which is read meanwhile
+_MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has them and as words, in two orders
 _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def rows_together(survey: Survey, measures: int, most: int = SEGMENT_ROWS) -> int:
-    """Rows of a segment that memory has room for: all of a full one, unless they are wide."""
-    each = 2 * survey.bytes / max(1, survey.rows) + measures * _MEASURE_BYTES
+def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sorts: bool = False) -> int:
+    """Rows of a segment that memory has room for: all of a full one, unless they are wide.
+
+    `scanned`: measures of which rows are kept for scans. `sorts`: rows are put in another order.
+    """
+    copies = 4 if sorts else 2
+    each = copies * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
     room = int(_SEGMENT_BYTES / max(1.0, each))
     return min(most, max(_FEWEST_ROWS, room))
 
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A segment begun; the digest of its rows, and the table's cells with them."""
+    """A segment begun; the digest of its rows, and the cells that came with them, by number."""
 
     begun: Begun
     digest: str
-    cells: Cells
+    keys: tuple[tuple[int, Texts], ...]
 
 
 class Putting:
@@ -83,26 +92,28 @@ class Putting:
         self._head = head
         self._what = what
         self._say = say
-        self._drafts = Drafts(tables, manifest.table, manifest.version)
+        self._drafts = put_drafts(tables, stores, manifest.table, manifest.version)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
         """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
         done = self._manifest.version - 1
-        draft = Drafts(self._tables, self._manifest.table, done).left(self._asked())
-        if draft is None or sum(each.rows for each in draft.segments) != survey.rows:
+        drafts = put_drafts(self._tables, self._stores, self._manifest.table, done)
+        draft = drafts.left(self._asked())
+        if draft is None or draft.rows != survey.rows:
             return False
-        if not {each.id for each in draft.segments} <= {each.id for each in self._manifest.segments}:
+        if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
             return False
         with Slices(stream, load_stored_schema(self._manifest)) as slices:
-            if not are_those(slices, [each.rows for each in draft.segments], draft.digests, lambda _: None):
+            if not are_those(slices, draft.steps, lambda _: None):
                 return False
+        drafts.finish(draft)  # where it was killed before
         self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
         return True
 
     def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
         """Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names."""
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        draft = self._drafts.load(self._asked(), self._head)
+        draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
         if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
             return done
         done = self._fill(stream, survey, segment_rows, advance, None)
@@ -110,9 +121,11 @@ class Putting:
         return done
 
     def _fill(
-        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: Draft | None
+        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: PutDraft | None
     ) -> Opened | None:
-        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now."""
+        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now, or an
+        index of `draft` is damaged.
+        """
         manifest, cells = self._manifest, self._cells.copy()
         if draft is not None:
             manifest = manifest.model_copy(
@@ -123,32 +136,46 @@ class Putting:
                     "secret": draft.secret,
                 }
             )
-            cells = draft.cells
         schema = load_stored_schema(manifest)
-        rows = rows_together(survey, len(manifest.measures), segment_rows)
-        added = list(draft.segments) if draft else []
-        digests = list(draft.digests) if draft else []
+        sorts = bool(plain_by(manifest, schema.columns))
+        rows = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
         vault = Vault(self._key, manifest.table_id)
         stores, folder = self._stores, self._tables.folder(manifest.table)
         secret, manifest = self._secret(manifest)
         writer = SegmentWriter(stores.sensitive, stores.plain, vault, Cipher(secret), secret.profile, folder)
         with writer.encryptors(manifest, min(rows, survey.rows)) as encryptors, Slices(stream, schema) as slices:
-            if not are_those(slices, [each.rows for each in added], digests, advance):
-                self._say("the rows are not those of the put that was stopped: all of them are stored anew")
-                advance(-sum(each.rows for each in added))
-                return None
-            if added:
-                told = f"{counted(sum(each.rows for each in added), 'row')} are stored already"
+            if draft is not None:
+                if not are_those(slices, draft.steps, advance):
+                    self._say("the rows are not those of the put that was stopped: all of them are stored anew")
+                    advance(-draft.rows)
+                    return None
+                if not self._counted(draft, cells, vault):
+                    advance(-draft.rows)
+                    return None
+                told = f"{counted(draft.rows, 'row')} are stored already"
                 self._say(f"going on where an earlier put of the same rows was stopped: {told}")
-            with _ahead(_begun(slices, writer, manifest, cells, rows), stream.interrupt) as segments:
+            draft = draft or self._begun(manifest)
+            with (
+                _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
+                _ahead(_begun(pieces, slices, writer, manifest, cells), stream.interrupt) as segments,
+            ):
                 for each in segments:
-                    added.append(writer.finish(each.begun, encryptors, advance))
-                    digests.append(each.digest)
-                    cells = each.cells
-                    self._save(manifest, added, digests, cells)
-        if sum(each.rows for each in added) != survey.rows:
+                    made = writer.finish(each.begun, encryptors, advance)
+                    step = PutStep(id=made.id, rows=made.rows, digest=each.digest, segment=made, keys=each.keys)
+                    draft = self._drafts.add(draft, step)
+        if draft.rows != survey.rows:
             raise changed(stream.name)
-        return self._commit(manifest, added, cells)
+        return self._commit(manifest, draft, cells)
+
+    def _counted(self, draft: PutDraft, cells: Cells, vault: Vault) -> bool:
+        """Add the rows of `draft` to `cells`. False where an index is damaged."""
+        try:
+            draft.count(cells, self._tables, vault)
+        except ForeignError:
+            raise
+        except CheckFailed:
+            return False
+        return True
 
     def _secret(self, manifest: Manifest) -> tuple[SecretKey, Manifest]:
         """The table's CKKS secret, which is made with it, and `manifest` with its object."""
@@ -158,30 +185,27 @@ class Putting:
         secret, which = self._tables.new_secret(manifest.table, manifest.table_id, profile)
         return secret, manifest.model_copy(update={"secret": which})
 
-    def _save(self, manifest: Manifest, added: list[Segment], digests: list[str], cells: Cells) -> None:
-        self._drafts.save(
-            Draft(
-                asked=self._asked(),
-                head=self._head,
-                table_id=manifest.table_id,
-                measures=manifest.measures,
-                sealed=manifest.sealed,
-                secret=manifest.secret,
-                segments=tuple(added),
-                digests=tuple(digests),
-                keys=tuple(cells.keys),
-                rows=tuple(cells.rows),
-            )
+    def _begun(self, manifest: Manifest) -> PutDraft:
+        """A draft without segments."""
+        return PutDraft(
+            id=new_id(),
+            asked=self._asked(),
+            head=self._head,
+            table_id=manifest.table_id,
+            measures=manifest.measures,
+            sealed=manifest.sealed,
+            secret=manifest.secret,
+            steps=(),
         )
 
-    def _commit(self, manifest: Manifest, added: list[Segment], cells: Cells) -> Opened:
+    def _commit(self, manifest: Manifest, draft: PutDraft, cells: Cells) -> Opened:
         """Show everything that was added, at once."""
         vault, folder = Vault(self._key, manifest.table_id), self._tables.folder(manifest.table)
-        event = Event(version=manifest.version, at=now(), what=self._what, rows=sum(each.rows for each in added))
+        event = Event(version=manifest.version, at=now(), what=self._what, rows=draft.rows)
         opened = self._tables.commit(
             manifest.model_copy(
                 update={
-                    "segments": (*manifest.segments, *added),
+                    "segments": (*manifest.segments, *draft.segments),
                     "cells": self._tables.seal(folder, vault, "cells", cells.dump()),
                     "history": (*manifest.history, event),
                 }
@@ -189,7 +213,9 @@ class Putting:
             self._head,
         )
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
-            self._drafts.delete()
+            self._drafts.delete(draft)
+        else:
+            self._drafts.finish(draft)
         return opened
 
     def _asked(self) -> str:
@@ -200,24 +226,28 @@ class Putting:
         return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
 
 
-def are_those(slices: Slices, added: Sequence[int], digests: Sequence[str], advance: Callable[[int], None]) -> bool:
-    """Whether the next rows are those of segments of `added` rows, by their digests."""
-    for rows, digest in zip(added, digests, strict=True):
-        table = slices.next(rows, sys.maxsize)
-        if table is None or table.rows != rows or slices.digest(table) != digest:
+def are_those(slices: Slices, steps: Sequence[Step], advance: Callable[[int], None]) -> bool:
+    """Whether the next rows are those of the segments of `steps`, by their digests."""
+    for step in steps:
+        found = slices.next(step.rows, sys.maxsize)
+        if found is None or found.rows != step.rows or digest_of(slices.table(found)) != step.digest:
             return False
-        advance(rows)
+        advance(step.rows)
     return True
 
 
-def _begun(slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells, rows: int) -> Iterator[_Next]:
+def _begun(
+    pieces: Iterable[Batch], slices: Slices, writer: SegmentWriter, manifest: Manifest, cells: Cells
+) -> Iterator[_Next]:
     """Segment after segment of what is left of the rows. Raises InputError for more cells than a table may have."""
-    while (table := slices.next(rows)) is not None and table.rows:  # a table may begin without rows: others add them
-        digest = slices.digest(table)
+    for piece in pieces:
+        table = slices.table(piece)
+        digest, before = digest_of(table), list(cells.keys)
         begun = writer.begin(table, manifest, cells)
         if len(cells) > MOST_CELLS:
             raise too_many_cells(manifest.by)
-        yield _Next(begun, digest, cells.copy())
+        fresh = [(at, key) for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key]
+        yield _Next(begun, digest, tuple(fresh))
 
 
 @contextlib.contextmanager

@@ -52,14 +52,17 @@ class Sum:
     stop: int
 
 
-def divided(objects: Sequence[Object]) -> list[tuple[Object, ...]]:
-    """`objects` in runs that one sum may be of. Raises StoreError for an object that no service reads."""
+def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> list[tuple[Object, ...]]:
+    """`objects` in runs of at most `most` that one sum, or one request, may be of.
+
+    Raises StoreError for an object that no service reads.
+    """
     runs: list[list[Object]] = []
     size = 0
     for each in objects:
         if each.bytes > limits.MAX_LINKED_BYTES:
             raise StoreError("an object of the table is larger than a service reads", hint="put it by fewer columns")
-        if not runs or len(runs[-1]) == limits.MAX_LANE_OBJECTS or size + each.bytes > limits.MAX_LINKED_BYTES:
+        if not runs or len(runs[-1]) == most or size + each.bytes > limits.MAX_LINKED_BYTES:
             runs.append([])
             size = 0
         runs[-1].append(each)

@@ -17,13 +17,12 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.pipeline import Progress
 from cleave.store.cells import Cells, load_cells
 from cleave.store.collect import news
-from cleave.store.drafts import Draft, Drafts
 from cleave.store.locate import Stores
-from cleave.store.manifest import Event, Manifest, Object, Segment
+from cleave.store.manifest import Event, Manifest, Object, Segment, new_id
+from cleave.store.put_draft import PutDraft, PutStep, put_drafts
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.slices import numbered
 from cleave.store.storage import ConflictError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
@@ -99,24 +98,27 @@ class _Rotation:
         if there is not None and there.manifest.table_id != self._table_id:
             raise InputError(f"there is another table {self._source.table!r} under the new key")
         self._note()
-        drafts = Drafts(self._new.tables, self._source.table, self._source.version + 1)
+        head = there.head if there else None
+        drafts = put_drafts(self._new.tables, self._stores, self._source.table, self._source.version + 1)
         asked = hashlib.sha256(json.dumps(["rotate", self._source.table_id, self._source.version]).encode()).hexdigest()
-        draft = drafts.load(asked, there.head if there else None)
-        known = {_content(each): each for each in (*(there.manifest.segments if there else ()), *_done(draft))}
+        draft = drafts.stands(drafts.left(asked), head)
+        known = {
+            _content(each): each
+            for each in (*(there.manifest.segments if there else ()), *(draft.segments if draft else ()))
+        }
         left = [each for each in self._source.segments if _content(each) not in known]
         advance = self._progress.stage("encrypt anew", sum(each.rows for each in left), "rows")
         target, writer = self._target(draft.secret if draft else there.manifest.secret if there else None)
+        draft = draft or self._begun(asked, head, target.secret)
         cells = load_cells(self._old.tables.unseal(self._opened.vault, "cells", self._source.cells))
-        done = [known[_content(each)] for each in self._source.segments if _content(each) in known]
         with closing(self._written(left, cells.copy(), target, writer)) as written:
             for made in written:
                 advance(made.rows)
                 known[_content(made)] = made
-                done.append(made)
-                drafts.save(self._draft(asked, there.head if there else None, done, target.secret))
+                draft = drafts.add(draft, PutStep(id=made.id, rows=made.rows, digest="", segment=made))
         segments = tuple(known[_content(each)] for each in self._source.segments)
         committed = self._commit(target, segments, there)
-        drafts.delete()
+        drafts.delete(draft)
         self._new.tables.sweep(committed)
         return committed
 
@@ -151,21 +153,20 @@ class _Rotation:
             closing(rows.tables(names, ordered=True, segments=segments)) as tables,
         ):
             for segment, table in zip(segments, tables, strict=True):
-                begun = writer.begin(numbered(table), target, cells, segment.id, segment.contributor)
+                begun = writer.begin(table, target, cells, segment.id, segment.contributor)
                 yield writer.finish(begun, encryptors).model_copy(update={"added": segment.added})
 
-    def _draft(self, asked: str, head: str | None, done: list[Segment], secret: Object) -> Draft:
-        return Draft(
+    def _begun(self, asked: str, head: str | None, secret: Object) -> PutDraft:
+        """A draft without segments."""
+        return PutDraft(
+            id=new_id(),
             asked=asked,
             head=head,
             table_id=self._table_id,
             measures=self._source.measures,
             sealed=self._source.sealed,
             secret=secret,
-            segments=tuple(done),
-            digests=(),
-            keys=(),
-            rows=(),
+            steps=(),
         )
 
     def _commit(self, target: Manifest, segments: tuple[Segment, ...], there: Opened | None) -> Opened:
@@ -185,10 +186,6 @@ class _Rotation:
             }
         )
         return self._new.tables.commit(manifest, there.head if there else None)
-
-
-def _done(draft: Draft | None) -> tuple[Segment, ...]:
-    return draft.segments if draft else ()
 
 
 def _content(segment: Segment) -> tuple[object, ...]:

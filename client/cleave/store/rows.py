@@ -259,7 +259,7 @@ class _Filling:
         columns = [[block for part in parts for block in deadline.result(part)] for parts in coming.opened]
         if coming.plain is not None:
             source = self._table.source_of(deadline.result(coming.plain))
-            values = read_columns(self._table.connection, self._plain, source, "")
+            values = read_columns(self._table.connection, self._plain, source)
             if any(each.rows != coming.segment.rows for each in values):
                 raise _apart()
             columns = [*(blocks_of(each, numbers) for each in values), *columns]

@@ -89,8 +89,10 @@ def _why_not(manifest: Manifest) -> str:
         return "it has no rows"
     if any(each.plain is None for each in manifest.segments):
         return "it has no plain half"
-    if len(manifest.segments) > limits.MAX_PLAIN_OBJECTS:
-        return f"it has more than {limits.MAX_PLAIN_OBJECTS} segments"
+    if any(each.plain.bytes > limits.MAX_LINKED_BYTES for each in manifest.segments if each.plain):
+        return (
+            f"the plain columns of a segment are larger than {limits.MAX_LINKED_BYTES:,} bytes, which a service reads"
+        )
     return ""
 
 

@@ -4,8 +4,9 @@
     here               where does each row stand among the ciphertexts?    the sealed order, read once
     sensitive service  what do these positions add up to?                  links to lanes, numbers of groups
 
-Each segment takes as many calls as its results do; several are under way at once. The sensitive service learns which
-positions are in one group together, of as many questions as are asked: `--no-scan` has rows fetched instead.
+The plain service reads so many segments for one request; groups of several requests are put together here. Each
+segment takes as many calls of the sensitive one as its results do; several are under way at once. That service learns
+which positions are in one group together, of as many questions as are asked: `--no-scan` has rows fetched instead.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, islice
 from typing import Protocol
 
 import numpy as np
 
 from cleave.pipeline import Progress
+from cleave.quantities import counted
+from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.cellwise import StoredPlan, Sums
 from cleave.store.manifest import Object, Segment
 from cleave.store.masks import cut, stored_order
+from cleave.store.remote import divided
 from cleave.store.rowwise import parts_of
 from cleave.store.scanned import Question, question
 from cleave.store.sources import Part
@@ -36,6 +41,8 @@ from cleave_shared.stored import Linked
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
+MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
+MOST_ROW_SETS = 1 << 30  # bytes of one question that are held here
 CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
 
 
@@ -50,46 +57,102 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """What the plain service tells. `numbers`: of each segment the groups of its rows, 0 for a row of none;
-    `kept`: by filter, of each segment whether it holds.
-    """
+class _RowSets:
+    """Row sets of one segment, as they were answered. `places`: by a group's number in them, that among all groups."""
 
-    response: PlainResponse
-    numbers: tuple[Numbers, ...]
-    kept: dict[str | None, tuple[Numbers, ...]]
+    rows: int
+    numbers: bytes
+    filters: dict[str, bytes]
+    places: Numbers
+
+    @property
+    def size(self) -> int:
+        return len(self.numbers) + sum(map(len, self.filters.values()))
+
+    def of(self, filter_: str | None) -> Numbers:
+        """The group of each row, from 1; 0 for a row of none, or for which the filter does not hold."""
+        found = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
+        return found if filter_ is None else found * rowsets.unpack(self.filters[filter_], self.rows, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What the plain service answers. `keys` and `counts`: of all groups; `responses`: by request."""
+
+    responses: tuple[PlainResponse, ...]
+    keys: list[Texts]
+    counts: list[int]
+    sets: tuple[_RowSets, ...]  # by segment
 
     def numbers_of(self, filter_: str | None, segment: int) -> Numbers:
-        if filter_ is None:
-            return self.numbers[segment]
-        return self.numbers[segment] * self.kept[filter_][segment]
+        return self.sets[segment].of(filter_)
 
     def rows_of(self, filter_: str | None) -> list[int]:
         """Of each group, where the filter holds."""
-        groups = len(self.response.counts)
-        found = np.zeros(groups, np.int64)
-        for segment in range(len(self.numbers)):
-            found += np.bincount(self.numbers_of(filter_, segment), minlength=groups + 1)[1:]
-        return [int(count) for count in found]
+        return self.counts if filter_ is None else _counted(self.sets, len(self.counts), filter_)
 
 
-def select(asking: Asking, stored: Stored, plan: StoredPlan) -> Selected:
-    """Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups."""
-    request = select_request(asking, stored, plan)
+def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) -> list[int]:
+    found = np.zeros(groups, np.int64)
+    for each in sets:
+        found += np.bincount(each.of(filter_), minlength=groups + 1)[1:]
+    return [int(count) for count in found]
+
+
+def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+    """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
+
+    Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
+    bytes of row sets than are kept.
+    """
+    answers: list[tuple[PlainResponse, list[_RowSets]]] = []
+    kept = 0
+    with ThreadPoolExecutor(side_by_side, "select") as pool:
+        for answer in pool.map(lambda run: _selected(asking, stored, plan, run), runs_of(stored)):
+            kept += sum(each.size for each in answer[1])
+            if kept > MOST_ROW_SETS:
+                raise ManyGroupsError(
+                    f"row sets of more than {MOST_ROW_SETS:,} bytes are too many for a scan",
+                    hint="group by something coarser, ask with fewer FILTERs, or raise --fetch-limit",
+                )
+            answers.append(answer)
+    responses = tuple(response for response, _ in answers)
+    merged = merge(plan, responses)
+    sets: list[_RowSets] = []
+    for response, mine in answers:
+        places = places_of(plan.key_types, keys_of(response), merged.keys)
+        if -1 in places:
+            raise CheckFailed("plain groups", "a group of one request is not among the groups of all")
+        numbers = np.array([0, *(place + 1 for place in places)], np.int32)
+        sets += [replace(each, places=numbers) for each in mine]
+    return Selected(responses, merged.keys, merged.counts, tuple(sets))
+
+
+def _selected(
+    asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
+) -> tuple[PlainResponse, list[_RowSets]]:
+    """The answer about the segments of `run`, checked, with the groups' numbers in it."""
+    request = select_request(asking, stored, plan, run)
     answer = asking.select(request)
-    segments = stored.manifest.segments
+    groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
-    if answer.rows != stored.manifest.rows or shape != [len(segments), len(request.filters)] + [
-        len(segments) for _ in request.filters
+    if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
+        len(run) for _ in request.filters
     ]:
         raise CheckFailed("plain groups", "the plain service's answer is to another request")
+    places = np.arange(groups + 1, dtype=np.int32)
+    sets = [
+        _RowSets(segment.rows, numbers, dict(zip(request.filters, filters, strict=True)), places)
+        for segment, numbers, *filters in zip(run, answer.numbers, *answer.filters, strict=True)
+    ]
     try:
-        numbers = _unpacked(answer.numbers, segments, len(answer.counts))
-        kept: dict[str | None, tuple[Numbers, ...]] = {
-            filter_: _unpacked(each, segments, 1) for filter_, each in zip(request.filters, answer.filters, strict=True)
-        }
+        counts = _counted(sets, groups)
+        for filter_ in request.filters:
+            _counted(sets, groups, filter_)
     except WireError as error:
         raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
+    if counts != answer.counts:
+        raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
     response = PlainResponse(
         schema_hash=stored.manifest.table_id,
         rows=answer.rows,
@@ -98,10 +161,14 @@ def select(asking: Asking, stored: Stored, plan: StoredPlan) -> Selected:
         aggregates=answer.aggregates,
         timings=answer.timings,
     )
-    selected = Selected(response, numbers, kept)
-    if selected.rows_of(None) != answer.counts:
-        raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
-    return selected
+    return response, sets
+
+
+def runs_of(stored: Stored) -> list[list[Segment]]:
+    """The segments by request of the plain service: as many as it reads for one. Raises StoreError."""
+    segments = iter(stored.manifest.segments)
+    plain = [each.plain for each in stored.manifest.segments if each.plain is not None]
+    return [list(islice(segments, len(run))) for run in divided(plain, limits.MAX_PLAIN_OBJECTS)]
 
 
 def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
@@ -110,11 +177,10 @@ def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
 
 
-def select_request(asking: Asking, stored: Stored, plan: StoredPlan) -> SelectRequest:
-    segments = stored.manifest.segments
+def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> SelectRequest:
     return SelectRequest(
-        objects=[asking.linked(each.plain, plain=True) for each in segments if each.plain is not None],
-        rows=[each.rows for each in segments],
+        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
+        rows=[each.rows for each in run],
         columns=plain_columns(stored, plan),
         where=plan.where,
         keys=list(plan.keys),
@@ -123,15 +189,12 @@ def select_request(asking: Asking, stored: Stored, plan: StoredPlan) -> SelectRe
     )
 
 
-def _unpacked(packed: Sequence[bytes], segments: Sequence[Segment], groups: int) -> tuple[Numbers, ...]:
-    return tuple(rowsets.unpack(each, segment.rows, groups) for each, segment in zip(packed, segments, strict=True))
-
-
 @dataclass(frozen=True, slots=True)
 class ScanAnswer:
-    """`sums`: by argument of the plan, in the order of the response's groups."""
+    """`sums`: by argument of the plan, in the order of `keys`, those of the groups of all `responses`."""
 
-    response: PlainResponse
+    responses: tuple[PlainResponse, ...]
+    keys: list[Texts]
     sums: list[Sums]
 
 
@@ -159,11 +222,13 @@ def scan(
 
     Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
     """
-    selected = select(asking, stored, plan)
-    require_few(stored, plan, len(selected.response.counts))
+    require_few(stored, plan, 1)
+    selected = select(asking, stored, plan, side_by_side)
+    require_few(stored, plan, len(selected.counts))
     found = Scan(stored, plan, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
-    return ScanAnswer(selected.response, found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance))
+    sums = found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance)
+    return ScanAnswer(selected.responses, selected.keys, sums)
 
 
 class ManyGroupsError(QueryRefused):
@@ -172,28 +237,33 @@ class ManyGroupsError(QueryRefused):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSize:
-    """Bound of what a scan answers: `results` ciphertexts in `calls` calls, `bytes` with the row sets of the plain
-    service, which are `row_sets` bytes.
+    """Bound of what a scan answers: `results` ciphertexts in `calls` calls of the sensitive service, and row sets in
+    `selects` requests of the plain one, `largest` bytes in one of them. `bytes`: of all.
     """
 
     results: int
     calls: int
     bytes: int
-    row_sets: int
+    selects: int
+    largest: int
+    groups: int
 
 
 def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
     """Bound the answer of a scan of `groups` groups."""
     each = [results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments]
     filters = 1 + len({source.filter for source in plan.sources if source.filter is not None})
-    row_sets = filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in stored.manifest.segments)
+    row_sets = [
+        filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in runs_of(stored)
+    ]
     calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
-    return AnswerSize(sum(each), calls, sum(each) * limits.MASKED_RESULT_BYTES + row_sets, row_sets)
+    size = sum(each) * limits.MASKED_RESULT_BYTES + sum(row_sets)
+    return AnswerSize(sum(each), calls, size, len(row_sets), max(row_sets, default=0), groups)
 
 
 def most_groups(stored: Stored, plan: StoredPlan) -> int:
-    """Most groups that a scan answers."""
-    few, many = 1, MOST_RESULTS
+    """Most groups that a scan answers; 0 where it answers none."""
+    few, many = 0, MOST_RESULTS
     while few < many:
         middle = (few + many + 1) // 2
         few, many = (middle, many) if too_large(answer_of_scan(stored, plan, middle)) == "" else (few, middle - 1)
@@ -202,20 +272,25 @@ def most_groups(stored: Stored, plan: StoredPlan) -> int:
 
 def too_large(answer: AnswerSize) -> str:
     """What of an answer is too large; "" where nothing is."""
-    if answer.results > MOST_RESULTS:
-        return f"{answer.results:,} sums, at most {MOST_RESULTS:,} are asked for in one question"
-    if answer.row_sets > limits.MAX_RESULT_BYTES:
-        return f"{answer.row_sets:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
+    most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
+    if answer.results > most:
+        return f"{answer.results:,} sums, at most {most:,} are asked for in one question"
+    if answer.largest > limits.MAX_RESULT_BYTES:
+        return f"{answer.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
     return ""
 
 
 def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
     """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
-    if groups > 1 and (reason := too_large(answer_of_scan(stored, plan, groups))):
+    if reason := too_large(answer_of_scan(stored, plan, max(1, groups))):
+        most = most_groups(stored, plan)
+        coarser = (
+            f"a scan of this question answers up to {most:,} groups: group by something coarser, or " if most else ""
+        )
+        many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")
         raise ManyGroupsError(
-            f"{groups:,} groups are too many for a scan: {reason}",
-            hint=f"a scan of this question answers up to {most_groups(stored, plan):,} groups: group by something "
-            "coarser, or raise --fetch-limit so that rows are fetched",
+            f"{many} are too many for a scan: {reason}",
+            hint=f"{coarser if most else ''}raise --fetch-limit so that rows are fetched",
         )
 
 
@@ -244,7 +319,7 @@ class Scan:
 
     @property
     def groups(self) -> int:
-        return len(self._selected.response.counts)
+        return len(self._selected.counts)
 
     def calls(self) -> Iterator[Call]:
         """All there are, segment after segment, whose order is read when its calls are taken."""

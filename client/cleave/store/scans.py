@@ -11,7 +11,6 @@ from cleave.store.manifest import Event, Manifest
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.slices import numbered
 from cleave.store.tables import Opened, Tables, now
 from cleave_shared.errors import InputError
 
@@ -37,9 +36,7 @@ def add_scan(tables: Tables, stores: Stores, name: str, progress: Progress) -> O
         names, segments = [each.name for each in schema.columns], []
         with writer.encryptors(manifest, most) as encryptors, closing(rows.tables(names)) as found:
             for segment, table in zip(manifest.segments, found, strict=True):
-                segments.append(
-                    writer.finish(writer.for_scans(numbered(table), manifest, segment), encryptors, advance)
-                )
+                segments.append(writer.finish(writer.for_scans(table, manifest, segment), encryptors, advance))
         return _commit(tables, opened, manifest.model_copy(update={"segments": tuple(segments)}), "scan add")
 
 

@@ -214,7 +214,7 @@ def _padding(values: Values, sizes: list[int]) -> int:
     total = sum(sizes)
     if values.rows < SMALL_ROWS:
         longest = max(_SHORTEST, int(values.lengths.max(initial=0)))
-        each = 1 << (longest - 1).bit_length()
+        each = 1 << 2 * -(-(longest - 1).bit_length() // 2)
         return _SIZE.size + _bitmap_bytes(values.rows) + values.rows * (4 + each) - total
     return padded(total) - total
 

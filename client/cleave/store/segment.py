@@ -19,21 +19,18 @@ from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
-from cleave.split import Halves
-from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
-from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.chunks import joined
-from cleave.store.columns import order_of, read_columns
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
 from cleave.store.halves import columns_by_half
 from cleave.store.lanes import Lane, Lanes
-from cleave.store.manifest import Manifest, Measure, Object, Scan, Sealed, Segment, Totals, described, new_id
-from cleave.store.names import ROW
-from cleave.store.sealed import Place, Values, seal_column
+from cleave.store.manifest import Manifest, Measure, Object, Scan, Segment, Totals, described, new_id
+from cleave.store.sealing import THREADS, Target
+from cleave.store.slices import sort
 from cleave.store.storage import Storage
-from cleave.store.stored_lanes import OBJECT_CHUNKS, columns_of_rows, row_lanes, total_label, total_lanes
+from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
+from cleave.store.sums import Summing
 from cleave.store.tables import now
 from cleave.store.vault import Purpose, Vault
 from cleave.table.duck import identifier
@@ -41,8 +38,6 @@ from cleave.table.schema import Column, Kind
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
-
-THREADS = min(4, len(os.sched_getaffinity(0)))  # AES-GCM lets go of the GIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,65 +80,55 @@ class SegmentWriter:
         segment: str | None = None,
         contributor: str | None = None,
     ) -> Begun:
-        """Write `table`, whose column ROW numbers its rows in their order, as `segment` (None: a new one).
+        """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
         `cells` counts its rows.
 
         Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
         before an error.
         """
-        measures = manifest.measures
-        halves = Halves(table, selection(manifest, _arguments(manifest)))
-        *values, numbers = halves.values()
-        halves.close()
-        found = cells.add(halves.keys, halves.counts.tolist())
         segment = segment or new_id()
-        parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        totals = self.totals(segment, measures, 0, parts, halves.counts, found, len(cells))
-        words: list[Words] = []
-        places = np.zeros(0, np.uint32)
-        if manifest.scanned:
-            secret = _secret_order(halves.counts)
-            words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
-            places = numbers.values.astype(np.uint32)[secret]
-        del parts, values
         by = plain_by(manifest, table.schema.columns)
-        order = order_of(by, ROW) if by else ""
-        sealed = read_columns(table.connection, manifest.sealed, table.relation, order)
-        if by and manifest.scanned:
-            places = _inverse(sealed[-1].data.reshape(-1).view(np.int32))[places]
-        plain = columns_by_half(table)["plain"]
-        index = {
-            "cells": found,
-            "rows": halves.counts.tolist(),
-            "runs": _runs(table, manifest, by, halves.keys, found),
-        }
-        return Begun(
-            Segment(
+        if by:
+            sort(table, by)
+        target = Target(
+            self._sensitive, self._folder, manifest.table_id, segment, lambda name: self._vault.key_of("rows", name)
+        )
+        with ThreadPoolExecutor(THREADS) as pool:
+            half = pool.submit(self._plain_half, table)
+            columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
+            summed = Summing(table, manifest.by, manifest.measures).sums()
+            found = cells.add(summed.keys, summed.counts.tolist())
+            totals = self.write_totals(segment, manifest.measures, 0, summed.columns, found, len(cells))
+            runs = _runs(table, manifest, by, summed.keys, found)
+            index = {"cells": found, "rows": summed.counts.tolist(), "runs": runs}
+            made = Segment(
                 id=segment,
                 added=now(),
                 rows=table.rows,
                 cells=len(cells),
                 index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
-                columns=self._sealed(segment, manifest, sealed),
+                columns=tuple(each.result() for each in columns),
                 totals=(totals,),
-                plain=self._write(self._plain, table.parquet_of(plain, order)) if plain else None,
+                plain=half.result(),
                 contributor=contributor,
-            ),
-            words,
-            places.tobytes(),
-        )
+            )
+        return self.for_scans(table, manifest, made)
+
+    def _plain_half(self, table: Table) -> Object | None:
+        names = columns_by_half(table)["plain"]
+        with table.beside() as rows:
+            return self._write(self._plain, rows.parquet_of(names)) if names else None
 
     def for_scans(self, table: Table, manifest: Manifest, segment: Segment) -> Begun:
         """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
-        halves = Halves(table, selection(manifest, _arguments(manifest)))
-        *values, numbers = halves.values()
-        halves.close()
-        measures = manifest.measures
-        parts = [of_measures.values_of(measure, each) for measure, each in zip(measures, values, strict=True)]
-        secret = _secret_order(halves.counts)
-        words = [parts[each.measure][each.part][:, secret] for each in columns_of_rows(manifest)]
-        return Begun(segment, words, numbers.values.astype(np.uint32)[secret].tobytes())
+        if not manifest.scanned:
+            return Begun(segment, [], b"")
+        rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
+        order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
+        return Begun(
+            segment, [each[:, order] for each in rows.columns], rows.numbers[order].astype(np.uint32).tobytes()
+        )
 
     def finish(
         self, begun: Begun, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
@@ -177,21 +162,6 @@ class SegmentWriter:
         of = tuple(tuple(made for span, made in in_order if span.lane == lane) for lane in range(lanes.count))
         return begun.segment.model_copy(update={"scan": Scan(order=self._seal("rows", begun.order), lanes=of)})
 
-    def _sealed(self, segment: str, manifest: Manifest, values: Sequence[Values]) -> tuple[Sealed, ...]:
-        """Seal and write every sealed column."""
-
-        def write(column: int) -> Sealed:
-            name = f"{self._folder}/{new_id()}"
-            place = Place(manifest.table_id, name[-32:], segment, manifest.sealed[column], values[column].rows)
-            blocks = seal_column(self._vault.key_of("rows", name), place, values[column])
-            content = b"".join(blocks)
-            self._sensitive.write(name, content)
-            lengths = () if place.column.width else tuple(map(len, blocks))
-            return Sealed(object=described(name, content), lengths=lengths)
-
-        with ThreadPoolExecutor(THREADS) as pool:
-            return tuple(pool.map(write, range(len(values))))
-
     def _seal(self, purpose: Purpose, content: bytes) -> Object:
         name = f"{self._folder}/{new_id()}"
         sealed = self._vault.seal(purpose, name, content)
@@ -203,21 +173,6 @@ class SegmentWriter:
         store.write(name, content)
         return described(name, content)
 
-    def totals(
-        self,
-        segment: str,
-        measures: Sequence[Measure],
-        first: int,
-        parts: Sequence[dict[str, Words]],
-        counts: NDArray[np.int64],
-        numbers: Sequence[int],
-        cells: int,
-    ) -> Totals:
-        """Those of `measures`, number `first` and following of the table, whose `parts` are sorted by group."""
-        starts = np.cumsum(counts) - counts
-        sums = [of_measures.totals(parts[each.measure][each.part], starts) for each in of_measures.columns_of(measures)]
-        return self.write_totals(segment, measures, first, sums, numbers, cells)
-
     def write_totals(
         self,
         segment: str,
@@ -227,7 +182,10 @@ class SegmentWriter:
         numbers: Sequence[int],
         cells: int,
     ) -> Totals:
-        """`sums`: of every column of the totals, the total of each of the cells `numbers`."""
+        """Those of `measures`, number `first` and following of the table.
+
+        `sums`: of every column of the totals, the total of each of the cells `numbers`.
+        """
         lanes = total_lanes(measures, self._profile)
         columns = []
         for each in sums:
@@ -290,40 +248,3 @@ def _secret_order(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     place = np.empty(len(counts), np.int64)
     place[groups] = np.arange(len(counts))
     return np.lexsort((np.frombuffer(os.urandom(8 * total), np.uint64), np.repeat(place, counts)))
-
-
-def _inverse(numbers: NDArray[np.int32]) -> NDArray[np.uint32]:
-    """Where each number stands in `numbers`, which are 0 to their count."""
-    found = np.empty(len(numbers), np.uint32)
-    found[numbers] = np.arange(len(numbers), dtype=np.uint32)
-    return found
-
-
-def _arguments(manifest: Manifest) -> list[Argument]:
-    """Every measure's, and the rows' numbers."""
-    found = [of_measures.argument_of(each) for each in manifest.measures]
-    number = Argument(identifier(ROW), "BIGINT", 0, (), lower=0, upper=of_measures.SEGMENT_ROWS, nullable=False)
-    return [*found, number]
-
-
-def selection(manifest: Manifest, arguments: Sequence[Argument]) -> QueryPlan:
-    """All rows by cell, with their values of `arguments`."""
-    by = tuple(identifier(name) for name in manifest.by)
-    return QueryPlan(
-        sql="",
-        table=manifest.table,
-        where=None,
-        keys=by,
-        key_types=(),
-        selecting=(),
-        plain_columns=(),
-        arguments=tuple(arguments),
-        encrypted=(),
-        plain=(),
-        outputs=(),
-        finals=(),
-        having=None,
-        order_by=(),
-        limit=None,
-        offset=0,
-    )

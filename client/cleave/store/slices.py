@@ -1,85 +1,52 @@
-"""A stream of rows cut into tables of a segment's rows, in order."""
+"""A stream of rows cut into segments, in order."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 import numpy as np
 
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.names import ROW
-from cleave.table.batches import Batch
+from cleave.table.batches import Batch, batches, joined
 from cleave.table.duck import identifier
-from cleave.table.schema import Schema
+from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
-from cleave.table.table import Table, no_table
+from cleave.table.table import Table, no_table, portable
 
 MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds them about six times
-_SLICE, _REST, _BATCH = "slice", "rest", "batch"
-
-
-def numbered(table: Table) -> Table:
-    """The rows of `table`, numbered from 0 in their order in the column ROW, as another relation beside it."""
-    table.connection.execute(
-        f"CREATE OR REPLACE TABLE {_SLICE} AS "
-        f"SELECT *, row_number() OVER () - 1 AS {identifier(ROW)} FROM {table.relation}"
-    )
-    return table.of_rows(_SLICE, table.rows)
+_SLICE = "slice"
 
 
 class Slices:
-    """The columns of `schema` of a stream, cut. A context manager; a table is good until the next is asked for."""
+    """The columns of `schema` of a stream, cut. A context manager; `next` may be called in a thread of its own."""
 
     def __init__(self, stream: Stream, schema: Schema) -> None:
-        self._columns = schema.columns
-        self._batches: Iterator[Batch] = iter(
-            stream.batches([stream.schema.column(each.name) for each in schema.columns])
-        )
+        columns = [stream.schema.column(each.name) for each in schema.columns]
+        self._batches: Iterator[Batch] = iter(stream.batches(columns))
+        self._left: Batch | None = None
         self._table = no_table(stream.name, schema)
-        self._left = 0  # rows that a batch had more than a slice could take
-        self._count = 0
 
-    def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> Table | None:
-        """The next `rows` rows, or fewer where they take `most_bytes` before, numbered from 0 in the column ROW.
+    def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> Batch | None:
+        """The next `rows` rows, or fewer where they take `most_bytes` before. None where no row is left.
 
-        None where no row is left; of a stream without rows one table without rows. Raises InputError.
+        Raises InputError.
         """
-        connection = self._table.connection
-        connection.execute(f"DROP TABLE IF EXISTS {_SLICE}")
-        described = ", ".join(f"{identifier(each.name)} {each.type}" for each in self._columns)
-        connection.execute(f"CREATE TABLE {_SLICE} ({described}, {identifier(ROW)} BIGINT)")
-        taken = min(self._left, rows)
-        size = 0
-        if self._left:
-            self._insert(f"(SELECT * FROM {_REST} LIMIT {taken})", 0)
-            self._keep(f"(SELECT * FROM {_REST} OFFSET {taken})")
-            self._left -= taken
-        connection.execute("BEGIN")  # small pieces would be copied once more each otherwise
-        while taken < rows and size < most_bytes and (batch := next(self._batches, None)) is not None:
-            more = min(batch.rows, rows - taken)
-            connection.register(_BATCH, batch)
-            self._insert(_BATCH if more == batch.rows else f"(SELECT * FROM {_BATCH} LIMIT {more})", taken)
-            if more < batch.rows:
-                self._keep(f"(SELECT * FROM {_BATCH} OFFSET {more})")
-                self._left = batch.rows - more
-            connection.unregister(_BATCH)
-            taken += more
-            size += batch.bytes
-        connection.execute("COMMIT")
-        self._count += 1
-        return self._table.of_rows(_SLICE, taken) if taken or self._count == 1 else None
+        found: list[Batch] = []
+        taken = size = 0
+        while taken < rows and size < most_bytes and (batch := self._left or next(self._batches, None)) is not None:
+            first, self._left = batch.divided(rows - taken)
+            found.append(first)
+            taken += first.rows
+            size += first.bytes
+        return joined(found) if found else None
 
-    def digest(self, table: Table) -> str:
-        """Of the rows of a slice and their order: what tells whether a file is still the one that was read.
-
-        DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges.
-        """
-        names = ", ".join(identifier(each.name) for each in self._columns)
-        sql = f"SELECT hash({names}) AS hash FROM {table.relation} ORDER BY {identifier(ROW)}"
-        hashes = table.connection.execute(sql).fetchnumpy()["hash"]
-        return hashlib.sha256(np.ascontiguousarray(hashes, np.uint64).tobytes()).hexdigest()
+    def table(self, rows: Batch) -> Table:
+        """These rows as a table that reads the arrays where they are; good until the next is asked for."""
+        show(self._table, rows)
+        return self._table
 
     def __enter__(self) -> Slices:
         return self
@@ -89,10 +56,30 @@ class Slices:
     ) -> None:
         self._table.__exit__(kind, error, trace)
 
-    def _insert(self, source: str, start: int) -> None:
-        self._table.connection.execute(
-            f"INSERT INTO {_SLICE} SELECT *, row_number() OVER () - 1 + {start} FROM {source}"
-        )
 
-    def _keep(self, source: str) -> None:
-        self._table.connection.execute(f"CREATE OR REPLACE TABLE {_REST} AS SELECT * FROM {source}")
+def show(table: Table, rows: Batch) -> None:
+    """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
+    columns = [
+        f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns
+    ]
+    table.show({_SLICE: rows}, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
+    table.rows = rows.rows
+
+
+def sort(table: Table, by: Sequence[Column]) -> None:
+    """Put the rows of `table` in the order of the columns `by`, within it as they are, with their numbers in ROW."""
+    number = identifier(ROW)
+    order = ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), number])
+    rows = f"(SELECT *, row_number() OVER () - 1 AS {number} FROM {table.relation})"
+    selected = ", ".join([*map(portable, table.schema.columns), number])
+    show(table, joined(list(batches(table.connection, f"SELECT {selected} FROM {rows} ORDER BY {order}"))))
+
+
+def digest_of(table: Table) -> str:
+    """Of the rows and their order: what tells whether a file is still the one that was read.
+
+    DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges.
+    """
+    names = ", ".join(identifier(each.name) for each in table.schema.columns)
+    hashes = table.connection.execute(f"SELECT hash({names}) AS hash FROM {table.relation}").fetchnumpy()["hash"]
+    return hashlib.sha256(np.ascontiguousarray(hashes, np.uint64).data).hexdigest()

@@ -138,3 +138,25 @@ def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked])
         return check(content)
     except CheckFailed:
         return check(read())
+
+
+def replaced(store: Storage, place: str, content: bytes, expected: str | None) -> str:
+    """Write an object that changes, as `replace` does, where an answer may be lost: a store may not report that it
+    wrote, or report that another came first, and that was this write.
+    """
+    try:
+        return store.replace(place, content, expected)
+    except StoreError as failure:
+        try:
+            found = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
+        except StoreError:
+            if isinstance(failure, ConflictError):
+                raise failure from None
+            raise StoreError(
+                failure.message,
+                hint="whether the table was changed is not known: `cleave show` tells, before it is tried again",
+                status=failure.status,
+            ) from None
+        if found is None or found[0] != content:
+            raise
+        return found[1]

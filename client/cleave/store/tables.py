@@ -20,7 +20,7 @@ from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note
-from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError, read_twice
+from cleave.store.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
 from cleave.store.vault import Purpose, Vault
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
@@ -170,29 +170,9 @@ class Tables:
             "manifest": written.model_dump(),
         }
         content = self._heads.dump(tag, head)
-        version = self._replace(f"tables/{tag}/{_HEAD}", content, expected)
+        version = replaced(self._stores.sensitive, f"tables/{tag}/{_HEAD}", content, expected)
         self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
         return Opened(manifest, vault, version, before)
-
-    def _replace(self, place: str, content: bytes, expected: str | None) -> str:
-        """Write a head. A store may fail to tell that it did, or tell us that we were first ourselves."""
-        store = self._stores.sensitive
-        try:
-            return store.replace(place, content, expected)
-        except StoreError as failure:
-            try:
-                found = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
-            except StoreError:
-                if isinstance(failure, ConflictError):
-                    raise failure from None
-                raise StoreError(
-                    failure.message,
-                    hint="whether the table was changed is not known: `cleave show` tells, before it is tried again",
-                    status=failure.status,
-                ) from None
-            if found is None or found[0] != content:
-                raise
-            return found[1]
 
     def forget(self, name: str) -> None:
         """Forget what was seen of a table here, and what the key file says of it. Nothing in the store changes."""
@@ -228,36 +208,10 @@ class Tables:
         self._stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
-    def read_draft(self, name: str, version: int) -> tuple[bytes | None, str | None]:
-        """The draft of a version that is being put, and what `write_draft` wants as `expected`: of a draft that is
-        damaged only that.
-        """
-        place, vault = self._draft(name, version)
-        found = self._stores.sensitive.read_versioned(place, limits.MAX_MANIFEST_BYTES)
-        if found is None:
-            return None, None
-        try:
-            return vault.open("draft", place, found[0]), found[1]
-        except CheckFailed:
-            return None, found[1]
-
-    def write_draft(self, name: str, version: int, content: bytes, expected: str | None) -> str:
-        """Raises ConflictError where another draft of that version is there by now."""
-        place, vault = self._draft(name, version)
-        return self._replace(place, vault.seal("draft", place, content), expected)
-
-    def delete_draft(self, name: str, version: int) -> None:
-        self._stores.sensitive.delete([self._draft(name, version)[0]])
-
-    def _draft(self, name: str, version: int) -> tuple[str, Vault]:
+    def draft(self, name: str, version: int) -> tuple[str, Vault]:
+        """Where the draft of a version is stored, and what seals it."""
         tag = self._tag(name)
         return f"tables/{tag}/{_DRAFT}.{version}", Vault(self._key, f"draft {tag}")
-
-    def has(self, name: str, sensitive: set[str], plain: set[str]) -> bool:
-        """Whether the objects of these names are there."""
-        folder = self.folder(name)
-        halves = ((self._stores.sensitive, sensitive), (self._stores.plain, plain))
-        return all(not wanted or wanted <= set(store.names(folder)) for store, wanted in halves)
 
     def read(self, which: Object, *, plain: bool = False) -> bytes:
         """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
@@ -372,7 +326,7 @@ class Tables:
         tag = self._tag(opened.manifest.table)
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
-        self._replace(f"tables/{tag}/{_HEAD}", content, opened.head)
+        replaced(self._stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head)
 
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
@@ -395,7 +349,7 @@ class Tables:
         its commit will fail in any case; what came after the commit is not touched: the next version may name it.
         """
         tag = self._tag(opened.manifest.table)
-        own = self._draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
+        own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
         kept = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
         for store, names in opened.before:

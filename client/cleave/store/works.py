@@ -79,13 +79,13 @@ def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
     order = [each.scan.order.bytes for each in segments if each.scan]
     linked = sum(part.bytes for part in parts)
     work = Work(order, answer.calls, linked, len(parts), answer.bytes)
-    return work + plain_work(stored)
+    return work + plain_work(stored, answer.selects)
 
 
-def plain_work(stored: Stored) -> Work:
+def plain_work(stored: Stored, requests: int = 1) -> Work:
     """Read the plain columns by the plain service."""
     held = [each.plain for each in stored.manifest.segments if each.plain]
-    return Work((), 1, sum(each.bytes for each in held), len(held))
+    return Work((), requests, sum(each.bytes for each in held), len(held))
 
 
 def groups_of(stored: Stored, plan: StoredPlan) -> int | None:

@@ -33,6 +33,19 @@ class Batch:
     rows: int
     bytes: int
 
+    def divided(self, rows: int) -> tuple[Batch, Batch | None]:
+        """The first `rows` rows, and the others; None where there are none. Nothing is copied."""
+        if rows >= self.rows:
+            return self, None
+        first, rest, left = [], [], rows
+        for array in self.arrays:
+            taken = min(array.length, left)
+            left -= taken
+            first += [array[:taken]] if taken else []
+            rest += [array[taken:]] if taken < array.length else []
+        size = self.bytes * rows // self.rows
+        return Batch(self.schema, first, rows, size), Batch(self.schema, rest, self.rows - rows, self.bytes - size)
+
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
@@ -40,6 +53,12 @@ class Batch:
         return CArrayStream.from_c_arrays(
             list(self.arrays), self.schema, move=False, validate=False
         ).__arrow_c_stream__()
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    """All of `parts`, one at least, as one."""
+    arrays = [array for each in parts for array in each.arrays]
+    return Batch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
 
 
 def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
@@ -54,7 +73,7 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
     for array in stream:
         held.append(array)
         rows += array.length
-        size += _bytes(array.view())
+        size += _bytes(array)
         if size >= _BYTES or len(held) >= _MOST_TOGETHER:
             yield Batch(schema, held, rows, size)
             held, rows, size = [], 0, 0
@@ -70,6 +89,15 @@ def _capsule(relation: Any) -> Any:
     return relation if submit is None else submit("stream", _ROWS).arrow_capsule()
 
 
-def _bytes(view: Any) -> int:
-    own = sum(int(view.buffer(place).size_bytes) for place in range(view.n_buffers))
-    return own + sum(_bytes(child) for child in view.children)
+def _bytes(array: CArray) -> int:
+    """Bytes of the buffers of an array of columns. nanoarrow does not know the width of narrow decimals."""
+    total = 0
+    for place in range(array.n_children):
+        child = array.child(place)
+        kind, _, described = child.schema.format.partition(":")
+        if kind == "d":
+            total += child.length * int(described.split(",")[2]) // 8
+        else:
+            view = child.view()
+            total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
+    return total

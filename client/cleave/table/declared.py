@@ -44,9 +44,9 @@ def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Broken | Non
     as_stored = float if isinstance(least, float) else lambda bound: bound
     # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
     if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
-        return Broken("the value is below lower, as the schema states it", "arg_min(place, field)")
+        return Broken(f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
     if column.upper is not None and most is not None and not most <= as_stored(column.upper):
-        return Broken("the value is above upper, as the schema states it", "arg_max(place, field)")
+        return Broken(f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
     return None
 
 
@@ -70,5 +70,5 @@ def outside(source: Input | Frame, schema: Schema, column: Column, broken: Broke
         f"{source}, {place}, column {column.name!r}: {broken.problem}",
         hint="fill the field, or set nullable = true in the schema"
         if broken.null
-        else "correct the value, or widen the bound",
+        else "correct the value, or widen the bound in the schema; a stored table is then put again with --replace",
     )

@@ -50,9 +50,9 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
        "sealed"     computed on here alone; `cleave put` stores it encrypted, `cleave pull` gives it back
        "local"      never leaves this machine
 
-`lower` and `upper` are what a number may be, `nullable` whether a field may be empty: what the file shows, rounded
-outwards to powers of two. A value outside, or a NULL where there may be none, is refused when the table is read. What
-the sensitive service sees of a query follows from them and never from the values: widen them before the data grows.
+`lower` and `upper` are what a number may be: by what the column means, else with room beyond the values of the file.
+`nullable` is whether a field may be empty. A value outside, or a NULL where there may be none, is refused when the
+table is read. What services and stores see follows from these and never from values: widen them before the data grows.
 
 `unsure = true`: neither name nor values told, the kind is only the safe one. `cleave schema FILE --check` counts them.
 """

@@ -47,7 +47,9 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All rows, looked at once. `bytes` is what they take in memory; `floats` has each encrypted column of floats."""
+    """All rows, looked at once. `bytes`: of their columns that are not local, in memory; `floats` has each encrypted
+    column of floats.
+    """
 
     rows: int
     bytes: int
@@ -82,7 +84,8 @@ class Stream:
         """
         stated = declared(self.schema)
         floats = [each for each in self.schema.columns if each.kind is Kind.ENCRYPTED and each.type in FLOATS]
-        texts = [identifier(each.name) for each in self.schema.columns if each.type == "VARCHAR"]
+        leaving = [each for each in self.schema.columns if each.kind is not Kind.LOCAL]
+        texts = [identifier(each.name) for each in leaving if each.type == "VARCHAR"]
         figures = [
             "count(*)",
             " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in texts) or "0",
@@ -106,7 +109,7 @@ class Stream:
             rest = found[2 + 3 * len(stated) :][: 3 * len(floats)]
             for column, *values in zip(floats, rest[::3], rest[1::3], rest[2::3], strict=True):
                 extents[column.name] = _wider(extents[column.name], values)
-        return Survey(rows, int(size) + rows * _FIXED_BYTES * len(self.schema.columns), extents)
+        return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
 
     def gather(self, columns: Sequence[str], sql: str, relation: str) -> None:
         """Make `relation` of what `sql`, over the rows of one source as `rows`, gives for every source.
@@ -216,7 +219,9 @@ def _stream(name: str, schema: Schema, sources: Sequence[Input | Frame]) -> Stre
     connection.execute(f"SET memory_limit = '{_MEMORY}'")
     connection.execute(f"SET threads = {_THREADS}")
     connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}'")
+    connection.execute("SET disabled_optimizers = 'statistics_propagation'")  # a file's own word for its values is none
     connection.execute("SET arrow_large_buffer_size = true")  # a batch may hold more than 2 GB of text
+    connection.execute("SET arrow_output_version = '1.5'")  # decimals of 4 or 8 bytes where their digits allow
     return Stream(name, schema, sources, connection, lambda source: read_under(connection, source, schema))
 
 

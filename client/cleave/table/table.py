@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO
 
@@ -72,7 +72,7 @@ class Table:
         for name, stream in self._streams.items():
             connection.register(name, stream)
         if self._view:
-            connection.execute(f"CREATE TEMP VIEW {self.relation} AS {self._view}")
+            connection.execute(f"CREATE OR REPLACE TEMP VIEW {self.relation} AS {self._view}")
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""
@@ -80,13 +80,20 @@ class Table:
         found.relation = relation
         return found
 
-    def parquet_of(self, names: Sequence[str], order: str = "") -> bytes:
-        """Return columns of it as `parquet` does, in the order `order` (SQL; empty: as the rows are).
+    def parquet_of(self, names: Sequence[str]) -> bytes:
+        """Return columns of it as `parquet` does.
 
         Intervals go as their text: Parquet has no sign and no microseconds.
         """
         selected = ", ".join(portable(self.schema.column(name)) for name in names)
-        return self.parquet(f"SELECT {selected} FROM {self.relation}" + (f" ORDER BY {order}" if order else ""))
+        return self.parquet(f"SELECT {selected} FROM {self.relation}")
+
+    @contextmanager
+    def beside(self) -> Iterator[Table]:
+        """The same rows by another connection, for another thread. One at a time may make files."""
+        with closing(self.connection.cursor()) as connection:
+            self.prepare(connection)
+            yield Table(self.name, self.schema, connection, self.rows, self._scratch)
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.

@@ -92,9 +92,12 @@ def cast(name: str, type_: str, column: Column, dialect: CsvDialect) -> Cast:
         return cast_text(field, column, dialect)
     if column.type == "VARCHAR":
         return Cast(f"CAST({field} AS VARCHAR)", "false")
+    finite = column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE")
+    if type_ == column.type and not finite:
+        return Cast(field, "false")
     read = f"TRY_CAST({field} AS {column.type})"
     same = f"TRY_CAST({read} AS {type_}) IS NOT DISTINCT FROM {field}"
-    if column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE"):
+    if finite:
         same = f"{same} AND coalesce(isfinite({read}), true)"
     return Cast(f"CASE WHEN {same} THEN {read} ELSE error('unreadable') END", f"NOT ({same})")
 

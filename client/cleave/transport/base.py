@@ -9,7 +9,9 @@ here: frames, size limits, the deadline, counting, retries, and what an answer m
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +24,8 @@ from cleave_shared.errors import DISTRUST, ServiceError, WireError
 from cleave_shared.wire import Body, Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 
 Reply = TypeVar("Reply", bound=Envelope)
+
+_log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and paths, no bodies
 
 # A query's time unless it is told another: 67 million values are 540 MB, 430 s over 10 Mbit/s.
 QUERY_SECONDS = 600.0
@@ -165,7 +169,9 @@ class EnvelopeTransport:
 
     def _attempt(self, service: Service, path: str, body: Body) -> Response:
         gate = self._gates[service]
+        asked = time.monotonic()
         age = gate.enter()
+        begun = time.monotonic()
         try:
             self._deadline.check()
             with self._lock:
@@ -174,6 +180,7 @@ class EnvelopeTransport:
             try:
                 answer = self._carrier.exchange(service, path, body, self._deadline)
             except retry.Interrupted as error:
+                _log.info("%s: no answer after %.3f s", path, time.monotonic() - begun)
                 if error.status == TOO_MANY:
                     gate.throttled(age)
                 raise
@@ -185,6 +192,10 @@ class EnvelopeTransport:
             gate.leave()
         with self._lock:
             self.received += len(answer.body)
+        _log.info(
+            "%s: %d, %d bytes up, %d down, %.3f s after a wait of %.3f s",
+            *(path, answer.status, len(body), len(answer.body), time.monotonic() - begun, begun - asked),
+        )
         return answer
 
 

@@ -36,6 +36,8 @@ _BY_STATUS = {
 
 # What AWS says in its message (API Gateway, "InvalidSignatureException" and relatives), and what to do.
 _BY_MESSAGE = (
+    ("signature expired", "check this machine's clock"),
+    ("signature not yet current", "check this machine's clock"),
     ("expired", "the AWS credentials have expired: log in again (aws sso login), or renew the session"),
     ("valid region", "the request was signed for another region: name the API's own with --region"),
     ("missing authentication token", "the request was not signed, or the path is not part of the API: check the URL"),

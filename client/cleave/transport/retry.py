@@ -8,6 +8,7 @@ Architecture Blog, "Exponential Backoff And Jitter"), or are what the service as
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -18,6 +19,7 @@ from cleave.transport.responses import Response
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError
 
+_log = logging.getLogger("cleave.transport")
 _PASSING = frozenset({429, 500, 502, 503})
 
 
@@ -85,6 +87,7 @@ def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadli
         wait = random.uniform(0, ceiling)  # noqa: S311 - spreads load, guards nothing
         wait = max(wait, answer.retry_after or 0.0)
         if number + 1 < policy.attempts and wait < deadline.left() and budget.take():
+            _log.info("waits %.3f s for attempt %d", wait, number + 2)
             policy.sleep(deadline, wait)
             continue
         if isinstance(answer, Interrupted):

@@ -2,8 +2,8 @@
 
 A fork copies the page tables of all that its parent holds, and the parent then copies every page it writes to: some 20
 ms of a client with a million rows, for every worker of every request. Here a request's workers are forked by a
-fork server (`cleave_shared.fork_server`), which has nothing but SEAL. A worker that adds up is given its chunks one by
-one and needs no room for more than one. Workers are used again by the next request: starting one takes as long as
+fork server (`cleave_shared.fork_server`), which has nothing but SEAL. A worker that adds up is given a few chunks at a
+time and needs no room for more. Workers are used again by the next request: starting one takes as long as
 adding up 20 chunks, and what masks take, which a scan makes, as long as adding up 150. None inherits the key, where
 the server is prepared before there is one.
 """
@@ -45,6 +45,7 @@ ring(SUM60_PACK.name)  # made before the fork server is, so that no request wait
 _server = ForkServer([__name__, "cleave_services.sensitive.scan_work"])
 _wanted = False
 _MOST_IDLE = 4  # as many requests a client has under way
+_TOGETHER = 8  # chunks of a frame
 _BLOCK, _SECONDS = struct.Struct("<I"), struct.Struct("<d")
 _idle: list[Child] = []  # workers, each for one request at a time
 _lock = threading.Lock()
@@ -99,13 +100,13 @@ def block_sums(
         taken = [stack.enter_context(_worker()) for _ in range(count)]
         for each in taken:
             each.send(_asked(_add_up, profile, seconds), longest)
-        for place, chunk in enumerate(chunks):
-            taken[place % count].send([_BLOCK.pack(chunk.block), chunk.blob], longest)
+        for place, start in enumerate(range(0, len(chunks), _TOGETHER)):
+            taken[place % count].send(_frame(chunks[start : start + _TOGETHER]), longest)
         done: list[Totals] = []
         for each in taken:  # what one has added up is a chunk to the next
             for before in done[-1:]:
                 for block, blob in before.files.items():
-                    each.send([_BLOCK.pack(block), blob], longest)
+                    each.send(_frame([Chunk(block, blob)]), longest)
             each.send([], longest)
             done.append(loaded(each.receive(longest, limits.WORKER_BYTES)))
     stages = {stage: sum(each.seconds[stage] for each in done) for stage in done[-1].seconds}
@@ -171,8 +172,12 @@ def _serve(channel: Channel) -> None:
             channel.send(answer)
 
 
+def _frame(chunks: Sequence[Chunk]) -> list[bytes | memoryview]:
+    return [b"".join(_BLOCK.pack(each.block) for each in chunks), *(each.blob for each in chunks)]
+
+
 def _add_up(channel: Channel, profile: str) -> Totals:
-    """Frames of a block's number and a file, then an empty one."""
+    """Frames of `_frame`, then an empty one."""
     received = _received(channel)
     try:
         return BlockSums(SealEvaluator(ring(profile))).evaluate(received)
@@ -184,9 +189,9 @@ def _add_up(channel: Channel, profile: str) -> Totals:
 
 def _received(channel: Channel) -> Iterator[Chunk]:
     while parts := channel.receive():
-        head, blob = parts
-        (block,) = _BLOCK.unpack(head)
-        yield Chunk(block, blob)
+        head, *blobs = parts
+        for (block,), blob in zip(_BLOCK.iter_unpack(head), blobs, strict=True):
+            yield Chunk(block, blob)
 
 
 def _scan(_: Channel, work: ScanWork) -> Totals:

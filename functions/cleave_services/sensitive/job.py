@@ -7,8 +7,6 @@ digests. An error's text is kept by the state machine: it names places and rules
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,7 +30,6 @@ from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.seal import SealEvaluator, ring
 from cleave_shared.stored import Linked
 
-_log = logging.getLogger("cleave.service")
 _Step = TypeAdapter[Call | Reduce](Call | Reduce)
 _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}
 ring(SUM60_PACK.name)
@@ -63,7 +60,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         line["error"] = type(error).__name__
         raise Failed(f"internal error: {type(error).__name__}") from None
     finally:
-        _log.info(json.dumps(line | {"seconds": round(time.perf_counter() - started, 6)}))
+        http.log(line | {"seconds": round(time.perf_counter() - started, 6)})
 
 
 def _call(step: Call, own: Links, note: Note) -> Answered:

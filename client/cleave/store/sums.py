@@ -1,0 +1,174 @@
+"""Add up a segment's measures by cell, or read what scans add up of every row: both in DuckDB, by the same SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.aggregates.columns import Words
+from cleave.split import blame, computing
+from cleave.sql.plan import Argument
+from cleave.sql.rejoin import Texts
+from cleave.store import measures as of_measures
+from cleave.store.manifest import Measure
+from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.names import NUMBER
+from cleave.table.duck import identifier
+from cleave.table.stream import Extent
+from cleave.table.table import Table
+from cleave_shared import duckdb
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+
+_CELLS = "cells"
+_NUMBER = identifier(NUMBER)  # no column of the rows is called so, those that are sorted included
+_LOW = (1 << 64) - 1
+_ONE_WORD = 1 << 63
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The cells of some rows: DuckDB's text of the keys of each, its rows, and its sums (words, cells) by column.
+
+    Without by columns there is one cell, even of no rows.
+    """
+
+    keys: list[Texts]
+    counts: NDArray[np.int64]
+    columns: list[Words]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Every row's number among the rows, the number of its cell, and its values (words, rows) by column."""
+
+    numbers: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    columns: list[Words]
+
+
+class Summing:
+    """Reads `measures` of the rows of `table` by the columns `by`.
+
+    Raises InputError for values that the measures were not made for, and for what cannot be computed.
+    """
+
+    def __init__(self, table: Table, by: Sequence[str], measures: Sequence[Measure]) -> None:
+        self._table = table
+        self._measures = measures
+        self._columns = of_measures.columns_of(measures)
+        self._terms = [of_measures.terms_of(each, measures[each.measure], f"v{each.measure}") for each in self._columns]
+        self._keys = [f"k{place}" for place in range(len(by))]
+        self._selected = [f"{identifier(name)} AS {key}" for name, key in zip(by, self._keys, strict=True)]
+        self._selected += [f"{of_measures.value_of(each)} AS v{place}" for place, each in enumerate(measures)]
+        self._check()
+
+    def sums(self) -> Sums:
+        """The totals of every cell, in no particular order."""
+        added = [f"count(v{place}) AS n{place}" for place in range(len(self._measures))]
+        added += [f"coalesce(sum({each.sql}), 0) AS {name}" for name, each in self._named()]
+        grouped = f" GROUP BY {', '.join(self._keys)}" if self._keys else ""
+        named = ", ".join([*self._keys, "count(*) AS size", *added])
+        self._run(f"CREATE OR REPLACE TEMP TABLE {_CELLS} AS SELECT {named} FROM {self._source()}{grouped}", _all)
+        texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in self._keys)
+        keys: list[Texts] = self._run(f"SELECT {texts} FROM {_CELLS}", _all) if texts else [()]
+        held = self._run(f"SELECT size, {self._words(SEGMENT_ROWS)} FROM {_CELLS}", _arrays)
+        limits = [each.total.limit for each in self._columns]
+        return Sums(keys, held["size"].astype(np.int64), self._combined(held, limits))
+
+    def rows(self) -> Rows:
+        """What the totals add up, of every row."""
+        cell = f"dense_rank() OVER (ORDER BY {', '.join(self._keys)}) - 1" if self._keys else "0"
+        values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
+        values += [f"coalesce({each.sql}, 0) AS {name}" for name, each in self._named()]
+        rows = f"SELECT {_NUMBER} AS number, {cell} AS cell, {', '.join(values)} FROM {self._source(numbered=True)}"
+        held = self._run(f"SELECT number, cell, {self._words(1)} FROM ({rows})", _arrays)
+        limits = [each.limit for each in self._columns]
+        return Rows(held["number"].astype(np.int64), held["cell"].astype(np.int64), self._combined(held, limits))
+
+    def _check(self) -> None:
+        """Require all values to be what the measures were made for: sums beyond that would be wrong."""
+        if not self._measures:
+            return
+        figures = ", ".join(f"count(v{i}), min(v{i}), max(v{i})" for i in range(len(self._measures)))
+        ((rows, *found),) = self._run(f"SELECT count(*), {figures} FROM {self._source()}", _all)
+        for measure, *of in zip(self._measures, found[::3], found[1::3], found[2::3], strict=True):
+            of_measures.require_within(measure, rows, *of)
+
+    def _source(self, *, numbered: bool = False) -> str:
+        relation = self._table.relation
+        selected = [*self._selected, *([_NUMBER] if numbered else [])]
+        if numbered:
+            relation = f"(SELECT *, row_number() OVER () - 1 AS {_NUMBER} FROM {relation})"
+        return f"(SELECT {', '.join(selected or ['1 AS one'])} FROM {relation})"
+
+    def _named(self) -> list[tuple[str, of_measures.Term]]:
+        every = [term for each in self._terms for term in each.terms]
+        return [(f"s{place}", each) for place, each in enumerate(every)]
+
+    def _words(self, rows: int) -> str:
+        """SQL of the counts, and of sums of up to `rows` rows in one word, or two where one may not do."""
+        found = [f"n{place}" for place in range(len(self._measures))]
+        for name, term in self._named():
+            if term.most * rows < _ONE_WORD:
+                found.append(f"CAST({name} AS BIGINT) AS {name}")
+            else:
+                found += [f"CAST({name} & {_LOW} AS UBIGINT) AS {name}", f"CAST({name} >> 64 AS BIGINT) AS {name}_high"]
+        return ", ".join(found) or "1 AS one"
+
+    def _combined(self, held: Mapping[str, NDArray[Any]], limits: Sequence[int]) -> list[Words]:
+        """The values of every column from its terms."""
+        names = iter(self._named())
+        found = []
+        for column, terms, limit in zip(self._columns, self._terms, limits, strict=True):
+            parts = []
+            for term in terms.terms:
+                name, _ = next(names)
+                words = [held[each].view(np.uint64) for each in (name, f"{name}_high") if each in held]
+                parts.append((np.stack(words), term.shift))
+            counts = held[f"n{column.measure}"].astype(np.int64)
+            found.append(of_measures.combined(parts, terms.constant, counts, limit))
+        return found
+
+    def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        values = {each.sql: of_measures.value_of(each) for each in self._measures}
+        return _computed(self._table, values, statement, then)
+
+
+def extent_of(table: Table, argument: Argument) -> Extent | None:
+    """Where the doubles of `argument` lie. Raises InputError where they cannot be computed."""
+    figures = of_measures.EXTENT.format(argument.sql)
+    statement = f"SELECT {figures} FROM {table.relation}"
+    ((least, middle, largest),) = _computed(table, {argument.sql: argument.sql}, statement, _all)
+    return None if least is None else Extent(float(least), float(middle), float(largest))
+
+
+def _computed(
+    table: Table, values: Mapping[str, str], statement: str, then: Callable[[duckdb.DuckDBPyConnection], T]
+) -> T:
+    """`then` fetches, inside of this: DuckDB may compute rows only when they are.
+
+    Raises InputError, which names the first of `values` (SQL by the expression as it was written) that fails.
+    """
+    try:
+        return then(table.connection.execute(statement))
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+        failure = type(error).__name__
+    statements = {sql: computing(value, table.relation) for sql, value in values.items()}
+    raise blame(table.connection, statements) or InputError(f"the rows cannot be added up ({failure})")
+
+
+def _all(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    return connection.fetchall()
+
+
+def _arrays(connection: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = connection.fetchnumpy()
+    return found

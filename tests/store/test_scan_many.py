@@ -1,0 +1,181 @@
+"""Scans of tables with more segments than the plain service reads for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from cleave.ckks.owner_key import OwnerKey
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Silent
+from cleave.store import scan as scanning
+from cleave.store.cellwise import StoredPlan
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.put import put
+from cleave.store.session import StoredSession
+from cleave.store.stored import Stored
+from cleave.store.tables import Tables
+from cleave.table.schema import load_schema
+from cleave.table.table import open_table
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed, QueryRefused
+from tests.conftest import no_passphrase
+from tests.store.scan_asking import Harm, Services, ask_by_scan, scan_plan
+from tests.store.trial import check
+
+SEGMENTS, ROWS = 70, 3  # of each
+SCHEMA = """
+[columns.ward]
+kind = "plain"
+type = "VARCHAR"
+nullable = true
+[columns.part]
+kind = "plain"
+type = "DOUBLE"
+[columns.day]
+kind = "plain"
+type = "INTEGER"
+[columns.bill]
+kind = "encrypted"
+type = "DECIMAL(9,2)"
+lower = 0
+upper = 1000
+nullable = true
+"""
+# the first rows have no ward C, and a zero of the other sign than the last
+VALUES = f"""
+SELECT CASE i // 90 WHEN 0 THEN ['A', 'B', NULL][i % 3 + 1] ELSE ['C', 'B', 'A', NULL][i % 4 + 1] END AS ward,
+       CASE WHEN i % 5 = 0 THEN (CASE WHEN i < 100 THEN -0.0 ELSE 0.0 END) ELSE i % 5 END::DOUBLE AS part,
+       i % 11 AS day, CASE WHEN i % 7 > 0 THEN (i * 104729) % 100000 / 100 END::DECIMAL(9,2) AS bill
+FROM range({SEGMENTS * ROWS}) r(i)
+"""
+QUESTIONS = [
+    "SELECT ward, COUNT(*), SUM(bill), COUNT(bill), AVG(day), MAX(day) FROM trial GROUP BY ward ORDER BY ward",
+    "SELECT SUM(bill), SUM(bill) FILTER (WHERE ward = 'C'), COUNT(*), VAR_SAMP(bill) FROM trial WHERE day < 9",
+    "SELECT part, ward = 'C' AS late, SUM(bill) FROM trial GROUP BY part, late ORDER BY ALL",
+    "SELECT ward, day % 2 AS odd, SUM(bill), MIN(day) FROM trial GROUP BY ROLLUP (ward, odd) ORDER BY ALL",
+    "SELECT ward, SUM(bill) FROM trial WHERE day > 20 GROUP BY ward",
+    "SELECT SUM(bill), COUNT(*) FROM trial WHERE ward = 'nowhere'",
+]
+
+
+class Many:
+    def __init__(self, folder: Path, key: OwnerKey, key_file: Path) -> None:
+        self.key, self.key_file, self.folder = key, key_file, folder
+        self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
+        self.memory = Memory(folder / "tables.json")
+        self.oracle = duckdb.connect()
+        self.oracle.execute(f"CREATE TABLE trial AS {VALUES}")
+        self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")
+        (folder / "trial.schema.toml").write_text(SCHEMA)
+        tables = Tables(self.stores, key, self.memory)
+        with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
+            put(tables, self.stores, key, table, "trial", ["day"], Silent(), scan=True, segment_rows=ROWS)
+
+    def stored(self) -> Stored:
+        tables = Tables(self.stores, self.key, self.memory)
+        return Stored(tables, tables.open("trial"), self.key)
+
+    def session(self, limit: int = 0) -> StoredSession:
+        return StoredSession(
+            *("trial", Stores(Folder(self.folder / "s"), Folder(self.folder / "p"))),
+            Access(self.key_file, no_passphrase),
+            memory=self.memory,
+            embedded=embedded_services,
+            fetch_limit=limit,
+        )
+
+    def expected(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.oracle.execute(sql).fetchall()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey, key_file: Path) -> Iterator[Many]:
+    with ExitStack() as stack:
+        made = Many(tmp_path_factory.mktemp("many"), key, key_file)
+        stack.callback(made.oracle.close)
+        yield made
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_scans_answer_as_duckdb_does(many: Many, sql: str) -> None:
+    services = Services(many.stores)
+    answer = ask_by_scan(many.stored(), services, sql).result
+    check(answer.rows, answer.bounds, many.expected(sql))
+    assert services.asked.count("select") == 2
+    assert services.asked.count("scan") <= SEGMENTS * (1 + sql.count("FILTER"))
+
+
+def test_a_session_scans_it_and_plans_its_requests(many: Many) -> None:
+    sql = QUESTIONS[0]
+    with many.session() as session:
+        plan = session.plan(sql)
+        assert isinstance(plan, StoredPlan)
+        assert plan.scans
+        (way,) = [each for each in session.describe(plan).ways if each.taken]
+        assert "up to" in way.reason
+        answer = session.ask(plan).result
+        check(answer.rows, answer.bounds, many.expected(sql))
+        whole = session.plan("SELECT SUM(bill) FROM trial WHERE ward = 'A'")
+        (way,) = [each for each in session.describe(whole).ways if each.taken]
+        assert way.reason.endswith("in 2 requests and 70 calls")
+        assert way.cost is not None
+        assert way.cost.requests == SEGMENTS + 2 + 70, "the orders of all segments, and the services"
+
+
+def test_requests_have_no_more_objects_and_bytes_than_a_service_reads(many: Many, monkeypatch: Any) -> None:
+    stored = many.stored()
+    assert [len(run) for run in scanning.runs_of(stored)] == [limits.MAX_PLAIN_OBJECTS, SEGMENTS - 64]
+    largest = max(each.plain.bytes for each in stored.manifest.segments if each.plain)
+    monkeypatch.setattr(limits, "MAX_LINKED_BYTES", 10 * largest)
+    runs = scanning.runs_of(stored)
+    assert [each.id for run in runs for each in run] == [each.id for each in stored.manifest.segments]
+    assert all(sum(each.plain.bytes for each in run if each.plain) <= 10 * largest for run in runs)
+    monkeypatch.setattr(limits, "MAX_LINKED_BYTES", largest - 1)
+    with pytest.raises(QueryRefused, match="which a service reads"):
+        scan_plan(stored, "SELECT SUM(bill) FROM trial WHERE ward = 'A'")
+
+
+def test_what_no_parts_give_is_not_scanned(many: Many) -> None:
+    """A median of plain values over all segments cannot be put together from two requests."""
+    with many.session() as session, pytest.raises(QueryRefused, match="would fetch"):
+        session.plan("SELECT MEDIAN(day), SUM(bill) FROM trial WHERE ward = 'A'")
+
+
+@pytest.mark.parametrize("most", ["MOST_OF_ONE", "MOST_RESULTS", "MOST_ROW_SETS"])
+def test_what_is_too_large_is_refused(many: Many, most: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, most, SEGMENTS - 1)
+    services = Services(many.stores)
+    one, two = (f"SELECT {keys} SUM(bill) FROM trial WHERE day < 5 GROUP BY ALL" for keys in ("", "ward,"))
+    asked = two if most == "MOST_RESULTS" else one
+    with pytest.raises(scanning.ManyGroupsError, match="too many for a scan"):
+        ask_by_scan(many.stored(), services, asked)
+    assert "scan" not in services.asked
+    assert services.asked == [] or most != "MOST_OF_ONE"
+
+
+def _second(change: Any) -> Harm:
+    def harm(name: str, request: Any, reply: Any) -> Any:
+        return change(reply) if name == "select" and len(request.objects) == SEGMENTS - 64 else reply
+
+    return harm
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda reply: reply.model_copy(update={"rows": reply.rows + 1}),
+        lambda reply: reply.model_copy(update={"numbers": reply.numbers[:-1]}),
+        lambda reply: reply.model_copy(update={"counts": [reply.counts[0] + 1, *reply.counts[1:]]}),
+    ],
+)
+def test_each_answer_is_checked(many: Many, change: Any) -> None:
+    with pytest.raises(CheckFailed):
+        ask_by_scan(many.stored(), Services(many.stores, _second(change)), QUESTIONS[0])
