@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
 import logging
@@ -59,10 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     gc.freeze()  # what tests and their children then collect is their own
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # DuckDB's binding counts what is left at the very end
 
 
 def pytest_configure(config: pytest.Config) -> None:
