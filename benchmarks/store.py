@@ -1,9 +1,9 @@
 """`make bench-store`: TPC-H's lineitem as a stored table, beside DuckDB and PostgreSQL on the clear data, in one run.
 
 Quantity, price, discount and tax are encrypted, totals are kept of these and of three derived columns, by ship
-date, return flag and line status, which are sealed. For each scale: put (time, rate, bytes, memory), then in turn, so
-that all see the same machine: Q1 over cells, Q6's sum by ship date over cells, Q6 itself, one day's median and a
-median by supplier over fetched rows. Cleave is used in a session (warm) and as a whole process (cold), DuckDB on
+date, return flag and line status, which are sealed. For each scale: put (time, rate, bytes, memory); pull into CSV;
+then in turn, so that all see the same machine: Q1 over cells, Q6's sum by ship date over cells, Q6, one day's median
+and a median by supplier over fetched rows. Cleave is used in a session (warm) and as a whole process (cold), DuckDB on
 Parquet and on a table in memory, PostgreSQL hot. Every answer is compared with DuckDB's, to the last digit.
 """
 
@@ -176,6 +176,30 @@ class Bench:
             f"{self._parquet.stat().st_size / 1e6:,.0f} MB as Parquet with all 16 columns"
         )
 
+    def pull(self, repeats: int) -> None:
+        """The stored columns into a CSV file, beside DuckDB from Parquet; both into the same folder."""
+        file = self._folder / "pulled.csv"
+        words = ("--quiet", "pull", "lineitem", "-o", str(file), "--store", str(self._store))
+        copy = f"COPY (SELECT {', '.join(KINDS)} FROM file) TO '{file}' (FORMAT csv)"
+        ours: list[memory.Ran] = []
+        theirs: list[float] = []
+        processor: list[tuple[float, float]] = []
+        for _ in range(repeats):
+            before = _processor()
+            ours.append(self._run(*words))
+            between, size = _processor(), file.stat().st_size
+            file.unlink()
+            theirs.append(_timed(lambda: self.duckdb.execute(copy)))
+            processor.append((between - before, _processor() - between))
+            file.unlink()
+        seconds = statistics.median(each.seconds for each in ours)
+        other = statistics.median(theirs)
+        cpu = [statistics.median(each) for each in zip(*processor, strict=True)]
+        print(f"  pull into CSV, {size / 1e6:,.0f} MB (medians of {repeats})")
+        print(f"    {'cleave, a whole process':<26}{seconds:9.3f} s{cpu[0]:22.3f} s CPU", end="")
+        print(f", peak {max(each.peak_mb for each in ours):.0f} MB")
+        print(f"    {'DuckDB on Parquet':<26}{other:9.3f} s{cpu[1]:22.3f} s CPU  {seconds / other:7.2f} x")
+
     def open(self, stack: ExitStack) -> StoredSession:
         stores = open_stores(str(self._store), _no_aws)
         seen = Memory(self._folder / "state" / "cleave" / "tables.json")
@@ -306,6 +330,7 @@ def main() -> None:
             print(f"\nlineitem at scale {scale}: {bench.rows:,} rows", end="")
             print(f"; PostgreSQL {bench.postgres.version()}" if bench.postgres else "", flush=True)
             bench.put(steps=given.steps)
+            bench.pull(min(3, given.repeats))
             for question in QUESTIONS:
                 bench.ask(question, given.repeats)
 

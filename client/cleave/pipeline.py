@@ -32,7 +32,7 @@ from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave.verdict import Verdict
 from cleave_shared import duckdb
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CheckFailed, InputError, QueryRefused
+from cleave_shared.errors import CheckFailed, CleaveError, InputError, QueryRefused
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
 
@@ -273,6 +273,8 @@ def within(deadline: Deadline, work: Callable[[], Answered]) -> Answered:
         return work()
     except (duckdb.InterruptException, OutOfTime):
         pass
+    except CleaveError:
+        raise  # DuckDB has ended, and a store may be asked why
     except BaseException:
         deadline.stop()
         raise

@@ -65,47 +65,58 @@ class Halves:
             for words, names in zip(fetched, self._arguments, strict=True)
             for sql, name in zip(words, names, strict=True)
         ]
-        relation = table.relation + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
+        relation = self._selected = table.relation + (f" WHERE ({plan.where})" if plan.where else "")
         select = f"SELECT {', '.join(selected or ['1 AS one'])} FROM {relation}"
         self._whole: dict[str, NDArray[np.generic]] = {}  # without keys: what was selected
+        self._compute()
         if not self._keys:
             self.local = self._local()
             if self._arguments:
                 self._whole = self._fetch(f"SELECT {self._with_nulls_beside()} FROM ({select}) AS selected")
                 rows = len(next(iter(self._whole.values())))
             else:
-                rows = int(self._fetch(f"SELECT count(*) AS size FROM {relation}")["size"][0])
+                source = "SELECT size FROM computed" if plan.local else f"SELECT count(*) AS size FROM {relation}"
+                rows = int(self._fetch(source)["size"][0])
             self.counts: NDArray[np.int64] = np.array([rows])
             self.keys: list[Texts] = [()]
             return
-        source = f"({select})"
+        named = ", ".join(self._keys)
+        source = f"(SELECT {named}, count(*) AS size FROM ({select}) GROUP BY {named})"
         if self._arguments:  # their values are taken from it
             self._run(f"CREATE OR REPLACE TABLE selected AS {select}")
-            source = "selected"
-        named = ", ".join(self._keys)
+            source = f"(SELECT {named}, count(*) AS size FROM selected GROUP BY {named})"
+        elif plan.local:
+            source = "(SELECT * FROM computed WHERE left_out = 0)"
         self._run(
-            f"CREATE OR REPLACE TABLE grouped AS SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, * "
-            f"FROM (SELECT {named}, count(*) AS size FROM {source} GROUP BY {named})"
+            "CREATE OR REPLACE TABLE grouped AS "
+            f"SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, {named}, size FROM {source}"
         )
         self.local = self._local()
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
         self.counts = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(np.int64)
         self.keys = self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall()
 
+    def _compute(self) -> None:
+        """Compute the local aggregates of the groups of every set, and of the finest, in one scan of the rows."""
+        plan = self._plan
+        if not plan.local:
+            return
+        named = [f"({key}) AS {name}" for key, name in zip(plan.keys, self._keys, strict=True)]
+        named += [f"({each.sql}) AS l{i}" for i, each in enumerate(plan.local)]
+        sets = plan.sets
+        if sets is not None and not any(len(set(each)) == len(plan.keys) for each in sets):
+            sets = (*sets, tuple(range(len(plan.keys))))
+        left_out = f"GROUPING({', '.join(plan.keys)})" if sets is not None and plan.keys else "0"
+        self._run(
+            f"CREATE OR REPLACE TABLE computed AS SELECT {left_out} AS left_out, count(*) AS size, {', '.join(named)} "
+            f"FROM {self._selected}" + grouped_by(plan.keys, sets)
+        )
+
     def _local(self) -> list[Texts]:
         """DuckDB's text of the local aggregates of each group, of set after set; nothing where there are none."""
         plan = self._plan
         if not plan.local:
             return []
-        named = [f"({key}) AS {name}" for key, name in zip(plan.keys, self._keys, strict=True)]
-        named += [f"({each.sql}) AS l{i}" for i, each in enumerate(plan.local)]
-        left_out = f"GROUPING({', '.join(plan.keys)})" if plan.sets is not None and plan.keys else "0"
-        self._run(
-            f"CREATE OR REPLACE TABLE computed AS SELECT {left_out} AS left_out, {', '.join(named)} "
-            f"FROM {self._table.relation}"
-            + (f" WHERE ({plan.where}) IS TRUE" if plan.where else "")
-            + grouped_by(plan.keys, plan.sets)
-        )
         every = tuple(range(len(plan.keys)))
         return [row for each in ((every,) if plan.sets is None else plan.sets) for row in self._of_set(each)]
 
@@ -134,9 +145,11 @@ class Halves:
             return then(self._table.connection.execute(statement))
         except duckdb.InterruptException:
             raise
+        except duckdb.OutOfMemoryException:
+            failure = ""
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
             failure = type(error).__name__
-        raise self._blame(failure)
+        raise self._blame(failure) if failure else self._table.engine.refusal()
 
     def _blame(self, kind: str) -> InputError:
         """Which expression DuckDB could not compute in some row, or over the rows of some group."""

@@ -17,7 +17,7 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -61,11 +61,11 @@ def read(root: str, name: str, start: int, most: int) -> bytes:
         return file.read(max(0, min(most, size - start)))
 
 
-def write(root: str, name: str, content: bytes, *, overwrite: bool = False) -> None:
+def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flush: bool = True) -> None:
     """Write an object beside its place, flush it, then move it there: it is there whole or not at all.
 
     Without `overwrite` raises FileExistsError for an entry of that name. Folders are made where they are missing. A
-    writer that is killed leaves a file `LAST-draft-...`.
+    writer that is killed leaves a file `LAST-draft-...`. Without `flush` a loss of power may leave an object damaged.
     """
     with _parent(root, name, make=True) as (inside, last):
         if not overwrite and _mode(last, inside) is not None:
@@ -75,7 +75,8 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False) -> N
             try:
                 with open(handle, "wb", closefd=False) as file:
                     file.write(content)
-                os.fsync(handle)
+                if flush:
+                    os.fsync(handle)
                 if overwrite:
                     os.replace(draft, last, src_dir_fd=inside, dst_dir_fd=inside)
                 else:  # fails if the name is taken, without a moment between look and leap
@@ -83,6 +84,8 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False) -> N
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft, dir_fd=inside)
+        if not flush:
+            return
         _flush(inside)
     with _parent(root, name.rpartition("/")[0]) as (above, _):
         _flush(above)
@@ -107,14 +110,35 @@ def delete(root: str, names: Iterable[str]) -> None:
                     os.unlink(each, dir_fd=inside)
 
 
+def make(root: str, folder: str) -> None:
+    """Make a folder, and those above it, for this user alone where they are missing."""
+    with _folder(root, folder.split("/"), make=True):
+        pass
+
+
+def is_private(root: str, folder: str) -> bool:
+    """Return whether a folder is this user's, and no one else may read or write there."""
+    with _folder(root, folder.split("/")) as inside:
+        found = os.fstat(inside)
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
 def listed(root: str, prefix: str) -> list[str]:
     """Return the names of all files below the folder `prefix` ("": the root); none where it is not there."""
     found: list[str] = []
-    try:
-        with _folder(root, prefix.split("/") if prefix else []) as inside:
-            _walk(inside, prefix, found)
-    except FileNotFoundError:
-        return []
+    _walk_all(root, prefix, lambda name, _: found.append(name))
+    return found
+
+
+def described(root: str, prefix: str) -> list[tuple[str, os.stat_result]]:
+    """Return the same with what the system knows of each file."""
+    found: list[tuple[str, os.stat_result]] = []
+
+    def add(name: str, entry: os.DirEntry[str]) -> None:
+        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+            found.append((name, entry.stat(follow_symlinks=False)))
+
+    _walk_all(root, prefix, add)
     return found
 
 
@@ -128,12 +152,18 @@ def lock_file(root: str, folder: str, name: str) -> Iterator[int]:
         yield handle
 
 
-def _walk(inside: int, prefix: str, found: list[str]) -> None:
+def _walk_all(root: str, prefix: str, each: Callable[[str, os.DirEntry[str]], None]) -> None:
+    """Call `each` with every file below a folder, which need not be there."""
+    with contextlib.suppress(FileNotFoundError), _folder(root, prefix.split("/") if prefix else []) as inside:
+        _walk(inside, prefix, each)
+
+
+def _walk(inside: int, prefix: str, each: Callable[[str, os.DirEntry[str]], None]) -> None:
     with os.scandir(inside) as entries:
         for entry in entries:
             name = f"{prefix}/{entry.name}" if prefix else entry.name
             if entry.is_file(follow_symlinks=False):
-                found.append(name)
+                each(name, entry)
             elif not entry.is_dir(follow_symlinks=False):
                 _refuse(entry.name, inside, name)
             elif name.count("/") >= _DEEPEST:
@@ -143,7 +173,7 @@ def _walk(inside: int, prefix: str, found: list[str]) -> None:
                     contextlib.suppress(FileNotFoundError),
                     _closing(_open(entry.name, _FOLDER, inside, name)) as below,
                 ):
-                    _walk(below, name, found)
+                    _walk(below, name, each)
 
 
 @contextlib.contextmanager

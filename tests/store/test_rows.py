@@ -13,6 +13,9 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.session import Silent
+from cleave.split import Halves
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import plan_query
 from cleave.store import columns, index, put, rows, sealed
 from cleave.store.folder import Folder
 from cleave.store.index import Index
@@ -21,10 +24,11 @@ from cleave.store.memory import Memory
 from cleave.store.rows import Rows
 from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.table.asked import run_select
 from cleave.table.schema import load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.table import LEAST_MEMORY, Table, open_table
 from cleave.transport.deadline import Deadline, OutOfTime
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.functional.processes import HANGS
 
 ROWS, BLOCK = 2_400, 64
@@ -148,6 +152,11 @@ def test_rows_of_selected_cells(world: World, where: str, columns: list[str], or
             assert wanted <= table.rows <= wanted + 8 * BLOCK  # two ends of two runs in two segments
 
 
+def read_all(table: Table) -> None:
+    with table:
+        table.connection.execute(f"SELECT * FROM {table.relation}").fetchall()
+
+
 def compare(world: World, table: Table, columns: list[str], where: str, *, ordered: bool) -> None:
     same(world, table.connection.execute(f"SELECT * FROM {table.relation}").fetchall(), columns, where, ordered=ordered)
 
@@ -176,8 +185,8 @@ def test_what_is_read_is_what_was_said(world: World) -> None:
         tables = rows._tables
         before = tables.objects_read, tables.bytes_read
         rows._indexes.clear()
-        with rows.table(["bill", "ward"], cells=cells):
-            pass
+        with rows.table(["bill", "ward"], cells=cells) as table:
+            table.connection.execute(f"SELECT count(bill), count(ward) FROM {table.relation}")
         wanted = rows.reads(needed, cells)
         assert (tables.objects_read - before[0], tables.bytes_read - before[1]) == (
             len(wanted),
@@ -200,8 +209,86 @@ def test_progress_comes_to_its_end(world: World) -> None:
             return advance
 
     progress = Counting()
-    with world.rows().table(NAMES, progress=progress):
+    with world.rows().table(NAMES, progress=progress) as table:
+        table.connection.execute(f"SELECT * FROM {table.relation}").fetchall()
         assert progress.done == progress.total > 0
+
+
+# Memory
+
+
+def stored(world: World, memory: int | None = None) -> Stored:
+    return Stored(world.tables, world.opened, world.key, None, memory)
+
+
+def select(table: Table, sql: str, columns: int) -> list[list[object]]:
+    return run_select(table, "t", sql, ["BIGINT"] * columns, lambda: 60.0)
+
+
+def read_for(world: World, work: Callable[[], object]) -> tuple[int, int]:
+    before = world.tables.objects_read, world.tables.bytes_read
+    work()
+    return world.tables.objects_read - before[0], world.tables.bytes_read - before[1]
+
+
+def test_rows_are_read_while_they_are_asked_for(world: World) -> None:
+    """What a question does not come to is not read, and nothing is before it asks."""
+    rows = world.rows()
+    wanted = rows.reads(rows.needed(["big"]))
+    with rows.table(["big"]) as table:
+        assert read_for(world, lambda: select(table, "SELECT big FROM t WHERE false", 1)) == (0, 0)
+        assert read_for(world, lambda: select(table, "SELECT big FROM t LIMIT 1", 1)) == (1, wanted[0].bytes)
+        assert read_for(world, lambda: select(table, "SELECT count(big) FROM t", 1))[0] == len(wanted) == 2
+
+
+@pytest.mark.parametrize("memory", [None, LEAST_MEMORY])
+def test_rows_that_are_read_twice_are_opened_once(world: World, memory: int | None) -> None:
+    rows = stored(world, memory).rows
+    sql = "SELECT (SELECT count(big) FROM t), (SELECT count(DISTINCT big) FROM t WHERE big > 7)"
+    with rows.table(["big"]) as table:
+        assert read_for(world, lambda: select(table, sql, 2))[0] == len(rows.reads(rows.needed(["big"])))
+        wanted = world.truth.execute(sql.replace("FROM t", "FROM twice")).fetchall()
+        assert select(table, sql, 2) == [list(row) for row in wanted]
+        halved = table.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    with rows.table(["big"]) as table:
+        whole = table.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        assert (whole != halved) == (memory is not None)
+
+
+def refused(work: Callable[[], object]) -> None:
+    with pytest.raises(QueryRefused, match=r"more memory than the \S+ GB") as found:
+        work()
+    assert "--memory" in str(found.value.hint)
+
+
+def test_rows_that_would_be_held_and_do_not_fit_are_refused(world: World) -> None:
+    with stored(world, LEAST_MEMORY).rows.table(["note", "big"]) as table:
+        table.engine.memory = 30_000
+        refused(lambda: select(table, "SELECT count(a.note) FROM t AS a, t AS b WHERE a.big = b.big", 1))
+        assert select(table, "SELECT count(*) FROM t", 1) == [[2 * ROWS]]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_question_that_needs_more_memory_is_refused(world: World, ordered: bool) -> None:
+    """Nothing is put on a disk."""
+    with stored(world, LEAST_MEMORY).rows.table(["big", "x"], ordered=ordered) as table:
+        refused(lambda: select(table, "SELECT list(a.x + b.x) FROM t AS a, t AS b", 1))
+        assert select(table, "SELECT count(*) FROM t", 1) == [[2 * ROWS]]
+
+
+def test_groups_that_need_more_memory_are_refused(world: World) -> None:
+    session = stored(world, LEAST_MEMORY)
+    with session.rows.table(["x"]) as table:
+        plan = plan_query("SELECT list(repeat('x', 100000) || x) AS l FROM t", session.schema, "t", cloud_only=False)
+        if isinstance(plan, QueryPlan):
+            refused(lambda: Halves(table, plan))
+        else:
+            refused(lambda: run_select(table, "t", plan.sql, plan.types, lambda: 60.0))
+
+
+def test_too_little_memory_is_told(world: World) -> None:
+    with pytest.raises(InputError, match="less than 32 MB"):
+        stored(world, LEAST_MEMORY - 1).rows.table(["x"])
 
 
 # Faults
@@ -226,7 +313,7 @@ def test_a_part_of_an_object_that_is_not_what_was_written(
     ranged: list[str] = []
     monkeypatch.setattr(world.storage, "read", damaged)
     with pytest.raises(CheckFailed, match="a sealed column of the table is damaged"):
-        world.rows().table(["bill"], cells=world.select("ward = 'w3'"))
+        read_all(world.rows().table(["bill"], cells=world.select("ward = 'w3'")))
     assert ranged
 
 
@@ -243,7 +330,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: 
     monkeypatch.setattr(world.storage, "read", hangs)
     try:
         with pytest.raises(OutOfTime):
-            rows.table(["bill", "x"], deadline=Deadline(0.5))
+            read_all(rows.table(["bill", "x"], deadline=Deadline(0.5)))
         assert not late.is_set(), "it waited until the store answered"
     finally:
         release.set()
@@ -252,9 +339,12 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: 
 def test_pieces_that_are_not_taken_any_more(world: World) -> None:
     before = set(threading.enumerate())
     pieces = world.rows().tables(["bill", "x"])
-    next(pieces)
+    table = next(pieces)
+    table.connection.execute(f"SELECT bill FROM {table.relation} LIMIT 1").fetchall()
     pieces.close()
     for thread in set(threading.enumerate()) - before:
+        if not thread.name.startswith("rows"):  # DuckDB's own
+            continue
         thread.join(HANGS)
         assert not thread.is_alive()
 

@@ -89,7 +89,8 @@ class World:
 
     def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
         memory = Memory(self.root / "tables.json")
-        with StoredSession("trial", stores, Access(self._key_file), memory=memory, seconds=seconds) as session:
+        access = Access(self._key_file)
+        with StoredSession("trial", stores, access, memory=memory, seconds=seconds, cache=False) as session:
             return session.ask(session.plan(sql), seconds=seconds).result.rows
 
     def state(self) -> tuple[int, int]:

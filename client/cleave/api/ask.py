@@ -52,6 +52,8 @@ def query(
     cloud_only: bool = False,
     scan: bool = True,
     fetch_limit: int | str = "1GB",
+    memory: int | str | None = None,
+    cache: bool = True,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -64,7 +66,9 @@ def query(
 
     With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
     "owner", those rows alone. `scan` False: its rows are fetched rather than added up by the sensitive service, which
-    learns then which positions belong together. `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number.
+    learns then which positions belong together. `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number;
+    `memory`: how many a question over rows may take, a quarter of the machine's unless it is said. `cache` False:
+    nothing that is read of a bucket is kept on this machine.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -107,6 +111,8 @@ def query(
         contributor=contributor,
         scan=scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=cache,
     ) as session:
         options = chosen(pad, digits, min_group)
         return ask(session, sql, options, started, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

@@ -56,6 +56,8 @@ def connect(
     cloud_only: bool = False,
     scan: bool = True,
     fetch_limit: int | str = "1GB",
+    memory: int | str | None = None,
+    cache: bool = True,
     min_group: int = 0,
     pad: bool = False,
     digits: int = 9,
@@ -89,6 +91,8 @@ def connect(
             contributor=contributor,
             scan=scan,
             fetch_limit=fetch_limit,
+            memory=memory,
+            cache=cache,
         )
         options = chosen(pad, digits, min_group)
         return Connection(session, options, timeout, cloud_only=cloud_only, raw=raw, strict=strict)

@@ -50,13 +50,16 @@ def open_session(
     contributor: str | None = None,
     scan: bool = True,
     fetch_limit: int | str = "1GB",
+    memory: int | str | None = None,
+    cache: bool = True,
 ) -> Session | StoredSession:
     """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
     access = Access(_key(key), _passphrase(passphrase), target)
     if store is not None:
         shown, further = bars(progress), further_tables(others)
         given = (data, schema, table, store, access, shown, further)
-        return _stored(*given, contributor=contributor, scan=scan, fetch_limit=size_of(fetch_limit))
+        limits = (size_of(fetch_limit), None if memory is None else size_of(memory))
+        return _stored(*given, limits, contributor=contributor, scan=scan, cache=cache)
     if contributor is not None:
         raise InputError("contributors have rows of stored tables", hint="say with store= where the table rests")
     return Session(lazy(data, schema, table), access, embedded, bars(progress), further_tables(others))
@@ -70,10 +73,11 @@ def _stored(
     access: Access,
     shown: Bars,
     others: Sequence[LazyTable],
+    limits: tuple[int, int | None],
     *,
     contributor: str | None,
     scan: bool,
-    fetch_limit: int,
+    cache: bool,
 ) -> StoredSession:
     from cleave.store.locate import open_stores  # noqa: PLC0415 - what a frame or a file does without
     from cleave.store.session import StoredSession  # noqa: PLC0415
@@ -90,7 +94,9 @@ def _stored(
         contributor=contributor,
         embedded=embedded,
         scan=scan,
-        fetch_limit=fetch_limit,
+        fetch_limit=limits[0],
+        memory_limit=limits[1],
+        cache=cache,
     )
 
 

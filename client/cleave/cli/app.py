@@ -29,7 +29,9 @@ from cleave.cli.options import (
     Functions,
     InsecureHttp,
     JobMachine,
+    MemoryLimit,
     MinGroup,
+    NoCache,
     NoScan,
     Pad,
     Region,
@@ -119,6 +121,8 @@ def plan(
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
     fetch_limit: FetchLimit = "1GB",
+    memory: MemoryLimit = None,
+    no_cache: NoCache = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     as_json: Json = False,
@@ -143,6 +147,8 @@ def plan(
         contributor=contributor,
         scan=not no_scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=not no_cache,
     ) as session:
         plan = session.plan(asked.question(session.schema, session.name), cloud_only=cloud_only)
         description = session.describe(plan, Options(pad, digits))
@@ -163,6 +169,8 @@ def query(
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
     fetch_limit: FetchLimit = "1GB",
+    memory: MemoryLimit = None,
+    no_cache: NoCache = False,
     job: JobMachine = None,
     stop_job: StopJob = False,
     key: KeyPath = DEFAULT_KEY,
@@ -223,6 +231,8 @@ def query(
         contributor=contributor,
         scan=not no_scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=not no_cache,
         machine=job,
     ) as session:
         sql = asked.question(session.schema, session.name)

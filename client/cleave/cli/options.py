@@ -60,6 +60,22 @@ FetchLimit = Annotated[
         "put with --scan, else the question is refused.",
     ),
 ]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that a question over a stored table's rows may take: 500MB, 2GiB. Default: a quarter of the "
+        "machine's. What needs more is refused: nothing is put on a disk.",
+        show_default=False,
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Keep nothing on this machine of what is read of a bucket (~/.cache/cleave/objects)."
+    ),
+]
 JobMachine = Annotated[
     str | None,
     typer.Option(

@@ -51,6 +51,8 @@ def open_session(
     *,
     scan: bool = True,
     fetch_limit: str | None = None,
+    memory: str | None = None,
+    cache: bool = True,
     machine: str | None = None,
 ) -> Session | StoredSession:
     """Over files, or over the table of that name in `store`, which may take `seconds` to be opened: all of its rows, or
@@ -67,6 +69,8 @@ def open_session(
             raise typer.BadParameter("--contributor goes with a stored table")
         if not scan:
             raise typer.BadParameter("--no-scan goes with a stored table")
+        if memory is not None:
+            raise typer.BadParameter("--memory goes with a stored table")
         if machine is not None:
             raise typer.BadParameter("--job goes with a stored table")
         return Session(table, access, embedded, bars, others)
@@ -82,16 +86,18 @@ def open_session(
         contributor=contributor,
         embedded=embedded,
         scan=scan,
-        fetch_limit=FETCH_LIMIT if fetch_limit is None else _size_of(fetch_limit),
+        fetch_limit=FETCH_LIMIT if fetch_limit is None else _size_of("--fetch-limit", fetch_limit),
+        memory_limit=None if memory is None else _size_of("--memory", memory),
+        cache=cache,
         machine=_open_machine(machine, profile, region) if machine is not None else None,
     )
 
 
-def _size_of(limit: str) -> int:
+def _size_of(option: str, limit: str) -> int:
     try:
         return size_of(limit)
     except InputError as error:
-        raise typer.BadParameter(f"--fetch-limit {limit}: {error.message}; {error.hint}") from None
+        raise typer.BadParameter(f"{option} {limit}: {error.message}; {error.hint}") from None
 
 
 def _open_machine(arn: str, profile: str | None, region: str | None) -> Machine:

@@ -7,7 +7,8 @@ little-endian, in as many bytes as its declared bounds need. Text and intervals 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import BLOCK_ROWS, Block, Values
-from cleave.table.batches import batches
+from cleave.table.arrow_stream import close_stream, open_stream
+from cleave.table.batches import BATCH_ROWS, batches, bytes_of
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
@@ -24,6 +26,8 @@ from cleave_shared import duckdb
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
+
+    Make = Callable[[Sequence[Block]], CArray]
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
@@ -65,13 +69,16 @@ def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, rel
     return values
 
 
-def read_columns(connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str) -> list[Values]:
-    """The same of several columns, read together."""
+def read_columns(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, together: int = BATCH_ROWS
+) -> list[Values]:
+    """The same of several columns, read together. `together`: rows that DuckDB hands out at once."""
     if not columns:
         return []
     selected = ", ".join(_selected(each) for each in columns)
     connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
-    held = [array for batch in batches(connection, f"SELECT {selected} FROM {relation}") for array in batch.arrays]
+    sql = f"SELECT {selected} FROM {relation}"
+    held = [array for batch in batches(connection, sql, together) for array in batch.arrays]
     return [_values(each, [array.child(place) for array in held]) for place, each in enumerate(columns)]
 
 
@@ -167,37 +174,63 @@ def blocks_of(values: Values, numbers: Iterable[int]) -> list[Block]:
 class Opened:
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
-    DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it.
+    DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
+    are made while DuckDB reads them, once for each scan, unless they are held.
     """
 
-    def __init__(self, columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> None:
-        """`connection`: any, which says how Arrow has the types."""
+    def __init__(
+        self,
+        columns: Sequence[SealedColumn],
+        connection: duckdb.DuckDBPyConnection,
+        batches: Callable[[Make], Iterator[CArray]],
+    ) -> None:
+        """`connection`: any, which says how Arrow has the types. `batches`: all of them, by way of `make`."""
         self.columns = tuple(columns)
+        self.failure: BaseException | None = None  # of a scan, which DuckDB reports in words of its own
         self._schema = _schema(columns, connection)
-        self._batches: list[CArray] = []
-        self.rows = 0
+        self._batches = batches
+        self._held: list[CArray] | None = None
+        self._streams: list[int] = []
 
-    def append(self, blocks: Sequence[Block]) -> None:
-        """Add the rows of one block of each column."""
+    def make(self, blocks: Sequence[Block]) -> CArray:
+        """Return a batch of one block of each column."""
         import nanoarrow  # noqa: PLC0415 - 30 ms
 
         children = [
             nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(column, block))
             for place, (column, block) in enumerate(zip(self.columns, blocks, strict=True))
         ]
-        rows = blocks[0].rows
-        self._batches.append(nanoarrow.c_array_from_buffers(self._schema, rows, [None], children=children))
-        self.rows += rows
+        return nanoarrow.c_array_from_buffers(self._schema, blocks[0].rows, [None], children=children)
+
+    def hold(self, most: int | None) -> bool:
+        """Make all batches now, for several scans. Return False, and hold none, where they take over `most` bytes."""
+        held, size = [], 0
+        with closing(cast("Generator[CArray, None, None]", self._batches(self.make))) as batches:
+            for each in batches:
+                size += bytes_of(each)
+                if most is not None and size > most:
+                    return False
+                held.append(each)
+        self._held = held
+        return True
+
+    def close(self) -> None:
+        """End scans that are still under way, and give up what is held."""
+        self._held = None
+        for each in self._streams:
+            close_stream(each)
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        from nanoarrow.c_array_stream import CArrayStream  # noqa: PLC0415 - 30 ms
+        batches = self._batches(self.make) if self._held is None else iter(list(self._held))
+        number, capsule = open_stream(self._schema, batches, self._failed)
+        self._streams.append(number)
+        return capsule
 
-        return CArrayStream.from_c_arrays(
-            list(self._batches), self._schema, move=False, validate=False
-        ).__arrow_c_stream__()
+    def _failed(self, error: BaseException) -> None:
+        self.failure = self.failure or error
 
 
 def value_of(column: SealedColumn, name: str) -> str:

@@ -77,9 +77,8 @@ class ContributedRows:
         columns = self._part.columns
         with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
-            opened = Opened(columns, connection)
-            for blocks in zip(*(self._blocks(segment, number) for number in range(len(columns))), strict=True):
-                opened.append(blocks)
+            blocks = [self._blocks(segment, number) for number in range(len(columns))]
+            opened = Opened(columns, connection, lambda make: map(make, zip(*blocks, strict=True)))
             connection.register("opened", opened)
             try:
                 for each in columns:
@@ -91,6 +90,7 @@ class ContributedRows:
             except duckdb.Error as error:  # its message may quote values
                 raise _wrong(f"its rows cannot be read ({type(error).__name__})") from None
             connection.unregister("opened")
+            opened.close()
             yield table
 
     def _blocks(self, segment: ContributedSegment, number: int) -> list[Block]:

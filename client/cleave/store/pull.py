@@ -69,11 +69,13 @@ def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
 def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
     """One after the other, and of a table of no segments one without rows."""
     names = [column.name for column in stored.schema.columns]
+    advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
     found = False
-    with closing(stored.rows.tables(names, ordered=True, progress=progress)) as tables:
+    with closing(stored.rows.tables(names, ordered=True)) as tables:
         for table in tables:
             found = True
             yield table
+            advance(table.rows)
     if not found:
         with stored.rows.table(names, segments=()) as table:
             yield table

@@ -1,15 +1,17 @@
 """Read a stored table's rows, or just the columns of them that a question reads, into DuckDB in this process.
 
-Ranges of blocks are read and opened by threads, one segment ahead of what DuckDB takes in. Sealed columns and the plain
-half have the same order, so row meets row without a join.
+Ranges of blocks are fetched in parallel, opened by threads, and handed to DuckDB as Arrow arrays while it reads them:
+nothing of them is kept after a scan. Sealed columns and the plain half have the same order, so row meets row without a
+join.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,25 +19,30 @@ from numpy.typing import NDArray
 
 from cleave.store.columns import Opened, blocks_of, plain_column, read_columns, value_of
 from cleave.store.index import Blocks, Index, load_index
-from cleave.store.manifest import Manifest, Object, Segment
+from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
+from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.names import ROW
-from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Table, no_table
+from cleave.table.table import Engine, Table
 from cleave.transport.deadline import Deadline
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
+    from nanoarrow.c_array import CArray
+
     from cleave.pipeline import Progress
+    from cleave.store.columns import Make
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
-_READERS = 8  # requests to the store at once; what they read is opened by the same threads
-_AHEAD = 2  # segments that are read at once
+_READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
+_FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
+_TOGETHER = 4  # blocks of each column that one thread opens at a time
 _OPENED = "opened"
 
 
@@ -58,34 +65,57 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Blocks of one sealed column of a segment, in bytes `start`..`stop` of its object."""
+    """Blocks of one sealed column of a segment, from byte `start` of its object."""
 
     column: int
     blocks: Blocks
     sizes: list[int]
     start: int
-    stop: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive blocks of a segment, before which the table has `before` rows in segments of the same reading."""
+
+    segment: Segment
+    before: int
+    blocks: Blocks
+
+    @property
+    def rows(self) -> int:
+        first, stop = self.blocks
+        return min(stop * BLOCK_ROWS, self.segment.rows) - first * BLOCK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class _Coming:
-    """A segment under way: its opened blocks by column and range, and its plain half."""
+    """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
 
-    segment: Segment
-    blocks: list[Blocks]
-    opened: list[list[Future[list[Block]]]]
-    plain: Future[bytes] | None
+    run: _Run
+    ranges: list[_Range]
+    sealed: list[Future[bytes]]
+    plain: Future[list[Values]] | None
 
 
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(self, tables: Tables, vault: Vault, manifest: Manifest, schema: Schema) -> None:
+    def __init__(
+        self, tables: Tables, vault: Vault, manifest: Manifest, schema: Schema, memory: int | None = None
+    ) -> None:
+        """`memory`: bytes that a question over them may take; None: as DuckDB decides."""
         self._tables = tables
         self._vault = vault
         self._manifest = manifest
         self._schema = schema
+        self._memory = memory
         self._indexes: dict[str, Index] = {}
+        self._engine: Engine | None = None
+        self._taking = threading.Lock()  # one Parquet file at a time
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
@@ -107,7 +137,7 @@ class Rows:
             blocks = self._blocks(segment, cells)
             for column in needed.sealed if blocks else ():
                 which = segment.columns[column].object
-                found += [Read(which, each.stop - each.start) for each in self._ranges(segment, column, blocks)]
+                found += [Read(which, each.bytes) for each in self._ranges(segment, column, blocks)]
             if needed.plain and blocks and segment.plain is not None:
                 found.append(Read(segment.plain, segment.plain.bytes))
         return found
@@ -124,39 +154,51 @@ class Rows:
     ) -> Table:
         """The columns `names` of the rows of `segments` (None: all), in the order they were put if `ordered`.
 
-        Raises CheckFailed, StoreError, and what `deadline` raises.
+        They are read when DuckDB reads the relation, at once if `ordered`; what is wrong with them is raised when the
+        table is closed. Raises CheckFailed, StoreError, and what `deadline` raises; QueryRefused where they do not fit
+        in memory.
         """
         needed = self.needed(names, ordered=ordered)
-        table = no_table(self._manifest.table, self._schema.only(names))
+        runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
+        rows = sum(each.rows for each in runs)
+        self._engine = self._engine or Engine(memory=self._memory)
+        table = self._engine.table(self._manifest.table, self._schema.only(names), rows)
+        plain, sealed = self._columns(needed)
         try:
-            filling = _Filling(table, self._manifest, needed)
-            with closing(self._coming(needed, segments, cells, progress, deadline)) as coming:
-                for each, wait in coming:
-                    filling.append(each, wait)
-            filling.end()
+            if not table.schema.columns:
+                table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({rows})")
+                return table
+            deadline = deadline or Deadline(PULL_SECONDS)
+
+            def batches(make: Make) -> Generator[CArray, None, None]:
+                yield from self._batches(table, needed, plain, runs, make, progress, deadline)
+
+            opened = Opened([*plain, *sealed], table.connection, batches)
+            held = {each.name: each for each in opened.columns}
+            values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
+            selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
+            if needed.ordered:
+                table.fill(_OPENED, opened, f"{selected} FROM {_OPENED} ORDER BY {identifier(ROW)}")
+            else:
+                table.show(_OPENED, opened, f"{selected} FROM temp.main.{_OPENED}")
         except BaseException:
             table.__exit__(None, None, None)
             raise
         return table
 
     def tables(
-        self,
-        names: Collection[str],
-        *,
-        ordered: bool = False,
-        progress: Progress | None = None,
-        segments: Sequence[Segment] | None = None,
-        deadline: Deadline | None = None,
+        self, names: Collection[str], *, ordered: bool = False, segments: Sequence[Segment] | None = None
     ) -> Generator[Table, None, None]:
-        """The same, a table for each segment, while the next is read. Each is closed when the next is taken."""
-        needed = self.needed(names, ordered=ordered)
-        with closing(self._coming(needed, segments, None, progress, deadline)) as coming:
-            for each, wait in coming:
-                with no_table(self._manifest.table, self._schema.only(names)) as table:
-                    filling = _Filling(table, self._manifest, needed)
-                    filling.append(each, wait)
-                    filling.end()
-                    yield table
+        """The same, a table for each segment. Each is closed when the next is taken."""
+        for each in self._manifest.segments if segments is None else segments:
+            with self.table(names, ordered=ordered, segments=[each]) as table:
+                yield table
+
+    def close(self) -> None:
+        """Close what tables were opened in."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
     def index(self, segment: Segment) -> Index:
         if segment.id not in self._indexes:
@@ -174,42 +216,123 @@ class Rows:
         sizes = place.sizes(segment.columns[column].lengths)
         return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
-    def _coming(
+    def _columns(self, needed: Needed) -> tuple[list[SealedColumn], list[SealedColumn]]:
+        """The columns that are opened: plain ones, then sealed ones, row numbers of the whole table last."""
+        sealed = [self._manifest.sealed[number] for number in needed.sealed]
+        if needed.ordered:
+            sealed[-1] = sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
+        return [plain_column(each) for each in needed.plain], sealed
+
+    def _runs(self, segments: Sequence[Segment], cells: Selected | None) -> Iterator[_Run]:
+        before = 0
+        for segment in segments:
+            for blocks in self._blocks(segment, cells):
+                yield _Run(segment, before, blocks)
+            before += segment.rows
+
+    def _batches(
         self,
+        table: Table,
         needed: Needed,
-        segments: Sequence[Segment] | None,
-        cells: Selected | None,
+        plain: list[SealedColumn],
+        runs: Sequence[_Run],
+        make: Make,
         progress: Progress | None,
-        deadline: Deadline | None,
-    ) -> Generator[tuple[_Coming, Deadline], None, None]:
-        wanted = list(self._manifest.segments if segments is None else segments)
-        advance = progress.stage("fetch and open", sum(each.rows for each in wanted), "rows") if progress else None
-        deadline = deadline or Deadline(PULL_SECONDS)
-        pool = ThreadPoolExecutor(_READERS, "rows")
+        deadline: Deadline,
+    ) -> Generator[CArray, None, None]:
+        """The rows of `runs`, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
+        rows = sum(each.rows for each in runs)
+        advance = progress.stage("fetch and open", rows, "rows") if progress else lambda _: None
+        threads = _READERS if self._tables.is_elsewhere else len(os.sched_getaffinity(0))
+        pool = ThreadPoolExecutor(threads, "rows")
+        opening: deque[Future[list[CArray]]] = deque()
         try:
-            under_way: deque[_Coming] = deque()
-            for segment in [*wanted, *[None] * _AHEAD]:
-                if segment is not None:
-                    under_way.append(self._begin(pool, needed, segment, self._blocks(segment, cells)))
-                if under_way and (segment is None or len(under_way) > _AHEAD):
-                    each = under_way.popleft()
-                    yield each, deadline
-                    if advance:
-                        advance(each.segment.rows)
+            pieces = self._pieces(pool, table, needed, plain, runs)
+            while True:
+                while len(opening) <= threads and (piece := next(pieces, None)) is not None:
+                    opening.append(pool.submit(self._made, needed, *piece, make))
+                if not opening:
+                    return
+                for batch in deadline.result(opening.popleft()):
+                    yield batch
+                    advance(batch.length)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
 
-    def _begin(self, pool: ThreadPoolExecutor, needed: Needed, segment: Segment, blocks: list[Blocks]) -> _Coming:
-        opened = [
-            [pool.submit(self._opened, segment, each) for each in self._ranges(segment, column, blocks)]
-            for column in needed.sealed
-        ]
-        plain = None
-        if needed.plain and blocks:
+    def _pieces(
+        self, pool: ThreadPoolExecutor, table: Table, needed: Needed, plain: list[SealedColumn], runs: Sequence[_Run]
+    ) -> Iterator[tuple[_Coming, Blocks]]:
+        """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
+        left, coming, size = deque(runs), deque[tuple[_Coming, int]](), 0
+        most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
+        values: dict[str, Future[list[Values]]] = {}
+        while left or coming:
+            while left and (not coming or size < most):
+                begun = self._begin(pool, table, needed, plain, left.popleft(), values)
+                taken = sum(each.bytes for each in begun.ranges)
+                coming.append((begun, taken))
+                size += taken
+            each, taken = coming.popleft()
+            first, stop = each.run.blocks
+            for start in range(first, stop, _TOGETHER):
+                yield each, (start, min(start + _TOGETHER, stop))
+            size -= taken
+
+    def _begin(
+        self,
+        pool: ThreadPoolExecutor,
+        table: Table,
+        needed: Needed,
+        plain: list[SealedColumn],
+        run: _Run,
+        values: dict[str, Future[list[Values]]],
+    ) -> _Coming:
+        """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
+        segment = run.segment
+        if plain and segment.id not in values:
             if segment.plain is None:
                 raise _apart()
-            plain = pool.submit(self._tables.read, segment.plain, plain=True)
-        return _Coming(segment, blocks, opened, plain)
+            values.clear()
+            values[segment.id] = pool.submit(self._plain_values, table, plain, segment, segment.plain)
+        ranges = [each for column in needed.sealed for each in self._ranges(segment, column, [run.blocks])]
+        sealed = [pool.submit(self._fetched, segment, each) for each in ranges]
+        return _Coming(run, ranges, sealed, values.get(segment.id))
+
+    def _plain_values(self, table: Table, columns: list[SealedColumn], segment: Segment, which: Object) -> list[Values]:
+        """Read and parse the plain half of a segment. Runs in one of the threads."""
+        content = self._tables.read(which, plain=True)
+        with self._taking, table.connection.cursor() as cursor:
+            found = read_columns(cursor, columns, table.source_of(content), SEGMENT_ROWS)
+        if any(each.rows != segment.rows for each in found):
+            raise _apart()
+        return found
+
+    def _fetched(self, segment: Segment, wanted: _Range, *, again: bool = False) -> bytes:
+        which = segment.columns[wanted.column].object
+        return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
+
+    def _made(self, needed: Needed, coming: _Coming, blocks: Blocks, make: Make) -> list[CArray]:
+        """Open some blocks of every column. Runs in one of the threads."""
+        run, (first, stop) = coming.run, blocks
+        plain = [] if coming.plain is None else coming.plain.result()
+        columns = [blocks_of(each, range(first, stop)) for each in plain]
+        for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
+            columns.append(self._opened(run.segment, wanted, sealed.result(), blocks))
+        if needed.ordered:
+            columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
+        return [make(each) for each in zip(*columns, strict=True)]
+
+    def _opened(self, segment: Segment, wanted: _Range, content: bytes, blocks: Blocks) -> list[Block]:
+        """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
+        which, place = segment.columns[wanted.column].object, self._place(segment, wanted.column)
+        key, (first, stop) = self._vault.key_of("rows", which.name), blocks
+        before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
+        start = sum(wanted.sizes[:before])
+        part = _Range(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)
+        try:
+            return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
+        except CheckFailed:
+            return open_blocks(key, place, first, cut(self._fetched(segment, part, again=True), part.sizes))
 
     def _blocks(self, segment: Segment, cells: Selected | None) -> list[Blocks]:
         """The blocks that are read of a segment."""
@@ -226,73 +349,13 @@ class Rows:
         if sum(sizes) != segment.columns[column].object.bytes:
             raise _apart()
         ends = np.cumsum([0, *sizes]).tolist()
-        return [_Range(column, (first, stop), sizes[first:stop], ends[first], ends[stop]) for first, stop in blocks]
-
-    def _opened(self, segment: Segment, wanted: _Range) -> list[Block]:
-        """Read and open a range. Runs in one of the threads."""
-        which = segment.columns[wanted.column].object
-        key, place = self._vault.key_of("rows", which.name), self._place(segment, wanted.column)
-
-        def opened(content: bytes) -> list[Block]:
-            return open_blocks(key, place, wanted.blocks[0], cut(content, wanted.sizes))
-
-        return self._tables.read_range(which, wanted.start, wanted.stop, opened)
+        return [_Range(column, (first, stop), sizes[first:stop], ends[first]) for first, stop in blocks]
 
 
-class _Filling:
-    """Makes the relation of `table` of segments' blocks, in the order they are appended, plain columns among them."""
-
-    def __init__(self, table: Table, manifest: Manifest, needed: Needed) -> None:
-        self._table = table
-        self._ordered = needed.ordered
-        self._plain = [plain_column(each) for each in needed.plain]
-        self._sealed = [manifest.sealed[number] for number in needed.sealed]
-        if needed.ordered:
-            self._sealed[-1] = self._sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
-        columns = [*self._plain, *self._sealed]
-        self._opened = Opened(columns, table.connection) if columns else None
-        self._before = 0  # rows of the segments before
-
-    def append(self, coming: _Coming, deadline: Deadline) -> None:
-        """Raises CheckFailed where parts of a segment do not belong together, and what reading raises."""
-        numbers = [number for first, stop in coming.blocks for number in range(first, stop)]
-        columns = [[block for part in parts for block in deadline.result(part)] for parts in coming.opened]
-        if coming.plain is not None:
-            source = self._table.source_of(deadline.result(coming.plain))
-            values = read_columns(self._table.connection, self._plain, source)
-            if any(each.rows != coming.segment.rows for each in values):
-                raise _apart()
-            columns = [*(blocks_of(each, numbers) for each in values), *columns]
-        if self._opened is not None:
-            for blocks in zip(*columns, strict=True):
-                self._opened.append(self._numbered(blocks))
-        rows = coming.segment.rows
-        self._table.rows += sum(min(stop * BLOCK_ROWS, rows) - first * BLOCK_ROWS for first, stop in coming.blocks)
-        self._before += rows
-
-    def end(self) -> None:
-        """Define the relation over all that was appended."""
-        table = self._table
-        if self._opened is None or not table.schema.columns:
-            table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({table.rows})")
-            return
-        held = {each.name: each for each in self._opened.columns}
-        names = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
-        selected = ", ".join(f"{value_of(column, name)} AS {name}" for column, name in names)
-        if not self._ordered:
-            table.show({_OPENED: self._opened}, f"SELECT {selected} FROM temp.main.{_OPENED}")
-            return
-        table.connection.register(_OPENED, self._opened)
-        statement = f"SELECT {selected} FROM {_OPENED} ORDER BY {identifier(ROW)}"
-        table.connection.execute(f"CREATE TABLE {table.relation} AS {statement}")
-        table.connection.unregister(_OPENED)
-
-    def _numbered(self, blocks: Sequence[Block]) -> Sequence[Block]:
-        """With row numbers that go on from segment to segment."""
-        if not self._ordered:
-            return blocks
-        numbers = np.frombuffer(blocks[-1].data, np.int32).astype(np.int64) + self._before
-        return [*blocks[:-1], Block(blocks[-1].rows, None, memoryview(numbers.tobytes()), None)]
+def _numbered(block: Block, before: int) -> Block:
+    """Row numbers of a segment that go on from those of the segments before."""
+    numbers = np.frombuffer(block.data, np.int32).astype(np.int64) + before
+    return Block(block.rows, None, memoryview(numbers.tobytes()), None)
 
 
 def _apart() -> CheckFailed:

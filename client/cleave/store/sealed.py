@@ -169,7 +169,7 @@ def open_blocks(
     return list(each(opened, enumerate(sealed, first)))
 
 
-def cut(content: bytes, sizes: list[int]) -> list[memoryview]:
+def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
     """A range of an object as its blocks of these sizes. Raises CheckFailed where it has another length."""
     ends = list(accumulate(sizes, initial=0))
     if len(content) != ends[-1]:

@@ -20,6 +20,7 @@ from cleave.pipeline import DEFAULTS, Options, Result, run_local
 from cleave.session import Access, Bars, Silent, require_decided
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.store.answer import answer
+from cleave.store.cache import open_cache
 from cleave.store.cellwise import StoredPlan
 from cleave.store.choice import FETCH_LIMIT, Chooser
 from cleave.store.contributors import min_group_of
@@ -32,6 +33,7 @@ from cleave.store.storage import StoreError
 from cleave.store.stored import Stored
 from cleave.store.tables import LostError, Tables
 from cleave.store.works import columns_read
+from cleave.table.duck import quarter_of_memory
 from cleave.transport.base import QUERY_SECONDS
 from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import InputError, KeyFileError, ServiceError
@@ -51,12 +53,17 @@ T = TypeVar("T")
 _TRIES = 4
 
 
-def open_tables(stores: Stores, access: Access, memory: Memory | None = None) -> tuple[Tables, OwnerKey]:
-    """The tables under one key, which may be asked its passphrase. Raises KeyFileError."""
+def open_tables(
+    stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False
+) -> tuple[Tables, OwnerKey]:
+    """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
+
+    `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
+    """
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory()), key
+    return Tables(stores, key, memory or Memory(), open_cache(used=cache)), key
 
 
 class StoredSession:
@@ -77,6 +84,8 @@ class StoredSession:
         scan: bool = True,
         machine: Machine | None = None,
         fetch_limit: int = FETCH_LIMIT,
+        memory_limit: int | None = None,
+        cache: bool = True,
     ) -> None:
         """`seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
 
@@ -85,6 +94,8 @@ class StoredSession:
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
         `fetch_limit`: bytes of rows that a question may fetch.
+        `memory_limit`: bytes of memory that a question over rows may take; None: a quarter of this machine's.
+        `cache`: keep on this machine what is read of a store elsewhere.
         """
         if access is None:
             raise KeyFileError("a stored table is asked under its key, and none was named")
@@ -93,6 +104,7 @@ class StoredSession:
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
+        self._memory_limit = quarter_of_memory() if memory_limit is None else memory_limit
         self._bars = bars
         self._others = tuple(others)
         self._stores = stores
@@ -105,7 +117,8 @@ class StoredSession:
         self._table: Table | None = None  # and what was fetched for it
         self._asked = False
         try:
-            self._tables, self._key = open_tables(stores, access, memory)
+            self._tables, self._key = open_tables(stores, access, memory, cache=cache)
+            self._open.callback(self._tables.close)
             with self._within():
                 self._stored = self._look()
             self._open.callback(self._let_go)
@@ -242,7 +255,7 @@ class StoredSession:
             self._stores.limit(None)
 
     def _look(self) -> Stored:
-        return Stored(self._tables, self._tables.open(self.name), self._key, self._contributor)
+        return Stored(self._tables, self._tables.open(self.name), self._key, self._contributor, self._memory_limit)
 
     def _of_one_version(self, ask: Callable[[], T]) -> T:
         """What `ask` comes to, over a newer version where one has taken this one's place and its objects are gone."""

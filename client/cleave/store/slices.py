@@ -62,7 +62,7 @@ def show(table: Table, rows: Batch) -> None:
     columns = [
         f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns
     ]
-    table.show({_SLICE: rows}, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
+    table.show(_SLICE, rows, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
     table.rows = rows.rows
 
 

@@ -41,7 +41,15 @@ class Stored:
     its cells.
     """
 
-    def __init__(self, tables: Tables, opened: Opened, key: OwnerKey, contributor: str | None = None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        opened: Opened,
+        key: OwnerKey,
+        contributor: str | None = None,
+        memory: int | None = None,
+    ) -> None:
+        """`memory`: bytes that a question over its rows may take; None: as DuckDB decides."""
         self._cells: Cells | None = None
         if contributor is not None:
             opened, self._cells = only(tables, opened, contributor)
@@ -51,6 +59,7 @@ class Stored:
         self._tables = tables
         self._vault = opened.vault
         self._key = key
+        self._memory = memory
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table: Table | None = None
         self._cell_columns: set[str] = set()  # of by columns, those that it has
@@ -100,7 +109,7 @@ class Stored:
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self._tables, self._vault, self.manifest, self.schema)
+        return Rows(self._tables, self._vault, self.manifest, self.schema, self._memory)
 
     @property
     def places(self) -> tuple[str, str]:
@@ -194,6 +203,8 @@ class Stored:
         table, self._cell_table, self._cell_columns = self._cell_table, None, set()
         if table is not None:
             table.__exit__(None, None, None)
+        if "rows" in self.__dict__:
+            self.rows.close()
 
     def _new_cell_table(self) -> Table:
         table = no_table(self.manifest.table, self.schema, len(self.cells))

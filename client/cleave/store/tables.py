@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave.store.cache import WHOLE, Cache
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.locate import Stores
@@ -30,11 +32,10 @@ from cleave_shared.params import PROFILES, Profile
 if TYPE_CHECKING:
     from cleave.pipeline import Progress
 
-T = TypeVar("T")
-
 _HEAD = "head"
 _DRAFT = "draft"
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
+_SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
 _TRIES = 4  # to read a table that others change meanwhile
 
 
@@ -50,6 +51,34 @@ class Opened:
     before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """One object in the cache. `vault` seals what is plain in its store, and would be plain here too."""
+
+    cache: Cache
+    table: str
+    name: str
+    vault: Vault | None
+
+    @property
+    def is_there(self) -> bool:
+        return self.cache.has(self.table, f"{self.name}-{WHOLE}")
+
+    def get(self, block: int | str, size: int) -> bytes | None:
+        """What has `size` bytes in the store. Raises CheckFailed for an entry that was not sealed here."""
+        entry = f"{self.name}-{block}"
+        if self.vault is None:
+            found = self.cache.get(self.table, entry, size)
+            return found if found is None or len(found) == size else None
+        sealed = self.cache.get(self.table, entry, 2 * size + _SEALED_BYTES)
+        return None if sealed is None else self.vault.open("cache", entry, sealed)
+
+    def put(self, block: int | str, content: bytes | None) -> None:
+        entry = f"{self.name}-{block}"
+        if content:
+            self.cache.put(self.table, entry, self.vault.seal("cache", entry, content) if self.vault else content)
+
+
 class LostError(CheckFailed):
     """An object that a manifest names is not there: harmed, or of a version that a later one has replaced."""
 
@@ -57,10 +86,12 @@ class LostError(CheckFailed):
 class Tables:
     """What `key` owns in `stores`."""
 
-    def __init__(self, stores: Stores, key: OwnerKey, memory: Memory) -> None:
+    def __init__(self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None) -> None:
+        """`cache`: what was read of stores that are not folders of this machine, where it is to be kept or deleted."""
         self._stores = stores
         self._key = key
         self._memory = memory
+        self._cache = cache
         self._heads = Heads(key, stores.sensitive.location)
         self._counting = threading.Lock()  # objects are read side by side
         self.objects_read = 0
@@ -70,6 +101,11 @@ class Tables:
     def places(self) -> tuple[str, str]:
         """Where the sensitive and the plain half rest."""
         return self._stores.sensitive.location, self._stores.plain.location
+
+    def close(self) -> None:
+        """Hold the cache to its limit."""
+        if self._cache is not None:
+            self._cache.close()
 
     def count_anew(self) -> None:
         """What is read from here on is counted from nothing."""
@@ -121,6 +157,8 @@ class Tables:
                 f"and {seen[1]} was here before",
                 hint="somebody put an old state back: restore the newest one",
             )
+        cached = self._cached(Object.model_validate(head["manifest"]))
+        known = cached is not None and cached.is_there
         opened = self._open(head, version)
         if seen and seen[0] != head["table_id"]:
             raise CheckFailed(
@@ -129,6 +167,8 @@ class Tables:
                 hint="if it was dropped and put anew elsewhere, `cleave drop NAME --forget` here, and ask again",
             )
         self._memory.remember(self._seen(tag), head["table_id"], head["version"])
+        if not known:
+            self._evict_older(tag, opened.manifest, head["manifest"]["name"])
         return opened
 
     def _newest(self, tag: str) -> tuple[str, int] | None:
@@ -172,11 +212,24 @@ class Tables:
         content = self._heads.dump(tag, head)
         version = replaced(self._stores.sensitive, f"tables/{tag}/{_HEAD}", content, expected)
         self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
+        self._evict_older(tag, manifest, written.name)
         return Opened(manifest, vault, version, before)
+
+    def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
+        """Delete from the cache what a version does not name."""
+        if self._cache is not None and self.is_elsewhere:
+            names = {each.rpartition("/")[2] for each in (*manifest.objects(), name)}
+            self._cache.open_version(self._seen(tag), f"{name.rpartition('/')[2]}-{WHOLE}", names)
+
+    def _evict(self, name: str) -> None:
+        """Delete from the cache all of a table."""
+        if self._cache is not None and self.is_elsewhere:
+            self._cache.evict(self._seen(self._tag(name)))
 
     def forget(self, name: str) -> None:
         """Forget what was seen of a table here, and what the key file says of it. Nothing in the store changes."""
         tag = self._tag(name)
+        self._evict(name)
         self._memory.forget(self._seen(tag))
         if tag in self._key.floors:  # the key file stays as it is: it may be wrapped
             self._memory.remember(self._forgotten(tag), *self._key.floors[tag])
@@ -222,14 +275,46 @@ class Tables:
                 raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
             return content
 
-        return read_twice(lambda: self._read(which, 0, None, plain=plain), written)
+        cached = self._cached(which, plain=plain)
+        with contextlib.suppress(CheckFailed):
+            if cached is not None and (found := cached.get(WHOLE, which.bytes)) is not None:
+                return written(found)
+        content = read_twice(lambda: self._read(which, 0, None, plain=plain), written)
+        if cached is not None:
+            cached.put(WHOLE, content)
+        return content
 
-    def read_range(self, which: Object, start: int, stop: int, opened: Callable[[bytes], T]) -> T:
-        """What `opened` makes of bytes `start`..`stop` of an object of the sensitive store.
+    def read_blocks(self, which: Object, start: int, first: int, sizes: Sequence[int], *, again: bool = False) -> bytes:
+        """The sealed blocks `first` and following of an object, of these `sizes`, from its byte `start` on; unchecked.
 
-        Raises CheckFailed for an object that is lost, or of which `opened` raises it twice.
+        `again`: what the cache has of them is not to be used. Raises LostError.
         """
-        return read_twice(lambda: self._read(which, start, stop), opened)
+        cached = self._cached(which)
+        if cached is None:
+            return self._read(which, start, start + sum(sizes))
+        ends = list(itertools.accumulate(sizes, initial=start))
+        found = [None if again else cached.get(first + place, size) for place, size in enumerate(sizes)]
+        for missing, places in itertools.groupby(range(len(sizes)), lambda place: found[place] is None):
+            if not missing:
+                continue
+            run = list(places)
+            content = self._read(which, ends[run[0]], ends[run[-1] + 1])
+            for place in run:
+                found[place] = content[ends[place] - ends[run[0]] : ends[place + 1] - ends[run[0]]]
+                cached.put(first + place, found[place])
+        return b"".join(each for each in found if each is not None)
+
+    def _cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
+        """Where an object is in the cache; None for one that is on this machine anyway."""
+        if self._cache is None or "://" not in self._place(plain=plain).location:
+            return None
+        _, tag, name = which.name.split("/")
+        return _Cached(self._cache, self._seen(tag), name, Vault(self._key, f"cache {tag}") if plain else None)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a read takes the time of a network."""
+        return any("://" in place for place in self.places)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
         store = self._place(plain=plain)
@@ -334,6 +419,7 @@ class Tables:
         found = self._found_head(tag)
         if found is None or key_moved_to(found[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
+        self._evict(name)
         folders = [*self.rotations(name).left(), f"tables/{tag}"]
         for store in reversed(self._stores.apart()):
             for folder in folders:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave.store.sealed import key_of_object, padded
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job"]
+Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache"]
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS2"

@@ -12,7 +12,7 @@ from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
 from cleave_shared import duckdb
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CleaveError, InputError
 
 _NUMBERS = itertools.count()  # of catalogs: one that was left to end by itself may still be there
 _ANSWER = identifier("the answer")
@@ -34,19 +34,22 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
             table.prepare(cursor)
             derived = {name: table.schema.derived, **table.derived_of_others}
             relations = {name: f"{table.catalog}.main.{identifier(table.relation)}"}
-            relations |= {other: f"memory.main.{identifier(relation)}" for other, relation in table.others.items()}
+            home = f"{table.home}.main"
+            relations |= {other: f"{home}.{identifier(relation)}" for other, relation in table.others.items()}
             for seen, relation in relations.items():
                 columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
                 cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {relation}")
             failure = None
             try:
+                if table.is_streamed and _scans(cursor, sql) > 1:
+                    table.hold()
                 cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
             except duckdb.InterruptException:
                 raise
             except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
                 failure = error.__class__
             if failure is not None:
-                raise _failed(failure)
+                raise _failed(table, failure)
             names = [f"c{place}" for place in range(len(types))]
             shown = [
                 name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
@@ -78,9 +81,15 @@ def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) ->
         watcher.join()
 
 
-def _failed(kind: type[duckdb.Error]) -> InputError:
+def _scans(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """How often DuckDB would read rows that are streamed."""
+    (plan,) = (text for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
+    return str(plan).count('"name": "PYTHON_ARROW_SCAN"')
+
+
+def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:
     if issubclass(kind, duckdb.OutOfMemoryException):
-        return InputError("the answer does not fit in memory", hint="ask for fewer rows, or for aggregates")
+        return table.engine.refusal()
     return InputError(
         f"the query cannot be computed on this table ({kind.__name__})",
         hint="use TRY_CAST where a value may not fit, NULLIF(x, 0) where one divides",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-_ROWS = 2048
+BATCH_ROWS = 2048
 _BYTES = 32 << 20  # handed on together, as are
 _MOST_TOGETHER = 64  # vectors: DuckDB takes more than 122,880 rows at half the price of fewer
 
@@ -46,6 +46,18 @@ class Batch:
         size = self.bytes * rows // self.rows
         return Batch(self.schema, first, rows, size), Batch(self.schema, rest, self.rows - rows, self.bytes - size)
 
+    @property
+    def failure(self) -> None:
+        """Nothing fails where nothing is read."""
+        return
+
+    def hold(self, most: int | None) -> bool:
+        """Whether they take no more than `most` bytes: they are held already."""
+        return most is None or self.bytes <= most
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
@@ -61,19 +73,19 @@ def joined(parts: Sequence[Batch]) -> Batch:
     return Batch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
 
 
-def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
+def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BATCH_ROWS) -> Iterator[Batch]:
     """The rows of a SELECT, in order; nothing but a few batches is held at any time.
 
     Raises duckdb.Error, or nanoarrow's error with DuckDB's message: both may quote values.
     """
-    stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql)))
+    stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql), together))
     schema = stream.get_schema()
     held: list[CArray] = []
     rows = size = 0
     for array in stream:
         held.append(array)
         rows += array.length
-        size += _bytes(array)
+        size += bytes_of(array)
         if size >= _BYTES or len(held) >= _MOST_TOGETHER:
             yield Batch(schema, held, rows, size)
             held, rows, size = [], 0, 0
@@ -81,22 +93,23 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Batch]:
         yield Batch(schema, held, rows, size)
 
 
-def _capsule(relation: Any) -> Any:
+def _capsule(relation: Any, rows: int) -> Any:
     """The relation's stream. That its batches can be made small is not part of DuckDB's public interface: `tests` see
     to it that the pinned release does it, and with another one memory is bounded by 131,072 rows.
     """
     submit = getattr(relation, "_submit", None)
-    return relation if submit is None else submit("stream", _ROWS).arrow_capsule()
+    return relation if submit is None else submit("stream", rows).arrow_capsule()
 
 
-def _bytes(array: CArray) -> int:
+def bytes_of(array: CArray) -> int:
     """Bytes of the buffers of an array of columns. nanoarrow does not know the width of narrow decimals."""
     total = 0
     for place in range(array.n_children):
         child = array.child(place)
         kind, _, described = child.schema.format.partition(":")
         if kind == "d":
-            total += child.length * int(described.split(",")[2]) // 8
+            bits = int(described.split(",")[2]) if described.count(",") > 1 else 128
+            total += child.length * bits // 8
         else:
             view = child.view()
             total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from cleave_shared import duckdb
 
@@ -19,6 +20,15 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 _UTC = "SET GLOBAL TimeZone = 'UTC'"
 _kept: dict[int, duckdb.DuckDBPyConnection] = {}  # by process: one that is forked opens its own
 _numbers = itertools.count()
+_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def quarter_of_memory() -> int:
+    """Bytes: a quarter of what this machine has, or of what the group of processes may take."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no control groups, or no limit: "max"
+        most = min(most, int(_GROUP_LIMIT.read_text()))
+    return most // 4
 
 
 def connect_ahead() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
@@ -18,28 +20,99 @@ from cleave.table.reading import Progress, shown
 from cleave.table.schema import Column, Schema
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, QueryRefused
 
+LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
 _BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+
+
+class Stream(Protocol):
+    """Rows that DuckDB reads as Arrow: made meanwhile (cleave.store.columns.Opened), or there already (Batch)."""
+
+    @property
+    def failure(self) -> BaseException | None: ...
+
+    def hold(self, most: int | None) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Engine:
+    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but two in memory.
+
+    `memory`: bytes that DuckDB may take, up to half of them for rows that are held for it; None: as DuckDB decides.
+    Raises InputError for too little.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None, memory: int | None = None) -> None:
+        if memory is not None and memory < LEAST_MEMORY:
+            raise InputError(f"a question cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
+        self.connection = connection or connect_reading()
+        self.memory = memory
+        self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
+        self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
+        self.close.atexit = False
+        self._numbers = itertools.count()
+        paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
+        self.connection.execute(f"SET allowed_paths = [{paths}]")
+        self.connection.execute("SET enable_external_access = false")
+        if memory is not None:
+            self.limit(memory)
+
+    def limit(self, memory: int) -> None:
+        """Let DuckDB take at most `memory` bytes, what it has included."""
+        self.connection.execute(f"SET memory_limit = '{memory} bytes'")
+
+    def table(self, name: str, schema: Schema, rows: int = 0) -> Table:
+        """A table whose relation is still to be made, in a database of its own."""
+        home = identifier(f"rows {next(self._numbers)}")
+        if self.memory is not None:
+            self.limit(self.memory)
+        connection = self.connection.cursor()
+        connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}; SET enable_progress_bar = false")
+        return Table(name, schema, connection, rows, self, home)
+
+    def refusal(self) -> InputError | QueryRefused:
+        """The error for a question that needs more memory than it may take."""
+        if self.memory is None:
+            return InputError("the answer does not fit in memory", hint="ask for fewer rows, or for aggregates")
+        return QueryRefused(
+            f"it needs more memory than the {self.memory / 1e9:.3g} GB it may take, and nothing is put on a disk",
+            hint="raise --memory (memory= in Python), or ask for fewer rows, fewer columns or aggregates",
+        )
+
+
+def _close(connection: duckdb.DuckDBPyConnection, *files: int) -> None:
+    with suppress(duckdb.Error):  # something left to end by itself is still at work
+        connection.close()
+    for each in files:
+        os.close(each)
 
 
 class Table:
     """`relation` in `connection` holds the rows in the order of the files, columns named and typed by the schema."""
 
     relation = "source"
-    catalog = "memory"  # that the relation is in
 
     def __init__(
-        self, name: str, schema: Schema, connection: duckdb.DuckDBPyConnection, rows: int, scratch: int
+        self,
+        name: str,
+        schema: Schema,
+        connection: duckdb.DuckDBPyConnection,
+        rows: int,
+        engine: Engine,
+        home: str = "memory",
     ) -> None:
+        """`home`: the database that holds the relation and other tables; where it is not `memory`, it is detached."""
         self.name = name
         self.schema = schema
         self.connection = connection
         self.rows = rows
+        self.engine = engine
+        self.home = self.catalog = home  # the relation may be a view elsewhere
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
-        self._scratch = scratch
-        self._streams: dict[str, object] = {}
+        self._streams: dict[str, Stream] = {}
         self._view = ""
 
     def add(self, name: str, other: Table) -> None:
@@ -57,15 +130,41 @@ class Table:
         self.connection.execute(f"CREATE TABLE {relation} AS FROM {self.source_of(content)}")
 
     def source_of(self, content: bytes) -> str:
-        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken or made here."""
-        os.ftruncate(self._scratch, 0)
-        os.pwrite(self._scratch, content, 0)
-        return f"read_parquet('{_scratch_path(self._scratch)}')"
+        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken."""
+        os.ftruncate(self.engine.taken, 0)
+        os.pwrite(self.engine.taken, content, 0)
+        return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def show(self, streams: Mapping[str, object], view: str) -> None:
-        """Make the relation a view (its SQL) over `streams` of Arrow arrays, by name: nothing is copied."""
-        self._streams, self._view, self.catalog = dict(streams), view, "temp"
+    def show(self, name: str, stream: Stream, view: str) -> None:
+        """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
+        self._streams, self._view, self.catalog = {name: stream}, view, "temp"
         self.prepare(self.connection)
+
+    def fill(self, name: str, stream: Stream, select: str) -> None:
+        """Make the relation of what `select` reads of a stream, called `name`. Raises QueryRefused."""
+        self._streams = {name: stream}
+        self.connection.register(name, stream)
+        try:
+            self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
+        except duckdb.OutOfMemoryException:
+            raise self.engine.refusal() from None
+        finally:
+            self.connection.unregister(name)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether each scan of the relation reads and opens its rows."""
+        return bool(self._view)
+
+    def hold(self) -> None:
+        """Open all rows now, once for several scans, in up to half of the memory. Raises QueryRefused."""
+        memory = self.engine.memory
+        half = None if memory is None else memory // 2
+        for each in self._streams.values():
+            if not each.hold(half):
+                raise self.engine.refusal()
+        if half is not None:
+            self.engine.limit(half)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let another connection to the same database see the relation."""
@@ -76,7 +175,7 @@ class Table:
 
     def of_rows(self, relation: str, rows: int) -> Table:
         """Another relation of the same connection as a table. It is closed with this one."""
-        found = Table(self.name, self.schema, self.connection, rows, self._scratch)
+        found = Table(self.name, self.schema, self.connection, rows, self.engine, self.home)
         found.relation = relation
         return found
 
@@ -93,7 +192,7 @@ class Table:
         """The same rows by another connection, for another thread. One at a time may make files."""
         with closing(self.connection.cursor()) as connection:
             self.prepare(connection)
-            yield Table(self.name, self.schema, connection, self.rows, self._scratch)
+            yield Table(self.name, self.schema, connection, self.rows, self.engine)
 
     def parquet(self, select: str) -> bytes:
         """What `select` gives, in its order, as a Parquet file that never was on a disk.
@@ -105,16 +204,16 @@ class Table:
     def append_csv(self, file: BinaryIO, *, header: bool) -> None:
         """All of it as CSV at the end of `file`: NULL as an empty field and an empty text as two quotes."""
         self._copy(f"SELECT * FROM {self.relation}", f"FORMAT csv, HEADER {str(header).lower()}")
-        os.lseek(self._scratch, 0, os.SEEK_SET)
-        with open(self._scratch, "rb", closefd=False) as written:
+        os.lseek(self.engine.written, 0, os.SEEK_SET)
+        with open(self.engine.written, "rb", closefd=False) as written:
             shutil.copyfileobj(written, file, 1 << 20)
 
     def _copied(self, sql: str, how: str) -> bytes:
         self._copy(sql, how)
-        return os.pread(self._scratch, os.fstat(self._scratch).st_size, 0)
+        return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def _copy(self, sql: str, how: str) -> None:
-        self.connection.execute(f"COPY ({sql}) TO '{_scratch_path(self._scratch)}' ({how}, USE_TMP_FILE false)")
+        self.connection.execute(f"COPY ({sql}) TO '{_path(self.engine.written)}' ({how}, USE_TMP_FILE false)")
 
     def __enter__(self) -> Table:
         return self
@@ -122,9 +221,17 @@ class Table:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for each in self._streams.values():
+            each.close()
         with suppress(duckdb.Error):  # something left to end by itself is still at work
-            self.connection.close()
-        os.close(self._scratch)
+            if self.home == "memory":
+                self.engine.close()
+            else:
+                self.connection.execute(f"USE memory; DETACH {self.home}")
+                self.connection.close()
+        failures = [each.failure for each in self._streams.values() if each.failure is not None]
+        if failures:  # whatever DuckDB made of it
+            raise failures[0] from None
 
 
 def portable(column: Column) -> str:
@@ -135,20 +242,12 @@ def portable(column: Column) -> str:
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
     """A table whose relation is still to be made, of `rows` rows."""
-    connection = connect_reading()
-    scratch = os.memfd_create("parquet")
-    _shut(connection, scratch)
-    return Table(name, schema, connection, rows, scratch)
+    engine = Engine()
+    return Table(name, schema, engine.connection, rows, engine)
 
 
-def _shut(connection: duckdb.DuckDBPyConnection, scratch: int) -> None:
-    """From here on the memory file is all that DuckDB may read and write."""
-    connection.execute(f"SET allowed_paths = ['{_scratch_path(scratch)}']")
-    connection.execute("SET enable_external_access = false")
-
-
-def _scratch_path(scratch: int) -> str:
-    return f"/proc/self/fd/{scratch}"
+def _path(file: int) -> str:
+    return f"/proc/self/fd/{file}"
 
 
 def open_table(names: Names, schema: Schema, progress: Progress | None = None) -> Table:
@@ -167,7 +266,6 @@ def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | Non
 
 def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
     connection = connect_reading()
-    scratch = os.memfd_create("parquet")
     try:
         parts: list[Part] = []
         for source in inputs:
@@ -177,12 +275,11 @@ def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: 
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
         _check_declared(connection, parts, schema, rows)
-        _shut(connection, scratch)
+        engine = Engine(connection)
     except BaseException:
         connection.close()
-        os.close(scratch)
         raise
-    return Table(name, schema, connection, rows, scratch)
+    return Table(name, schema, connection, rows, engine)
 
 
 @dataclass(frozen=True, slots=True)

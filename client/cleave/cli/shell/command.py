@@ -19,7 +19,9 @@ from cleave.cli.options import (
     FetchLimit,
     Functions,
     InsecureHttp,
+    MemoryLimit,
     MinGroup,
+    NoCache,
     NoScan,
     Pad,
     Region,
@@ -63,6 +65,8 @@ def shell(
     cloud_only: CloudOnly = False,
     no_scan: NoScan = False,
     fetch_limit: FetchLimit = "1GB",
+    memory: MemoryLimit = None,
+    no_cache: NoCache = False,
     key: KeyPath = DEFAULT_KEY,
     passphrase_fd: PassphraseFd = None,
     strict: Strict = False,
@@ -110,6 +114,8 @@ def shell(
         contributor=contributor,
         scan=not no_scan,
         fetch_limit=fetch_limit,
+        memory=memory,
+        cache=not no_cache,
     )
     with opened as session:
         if console.is_terminal(sys.stdin):

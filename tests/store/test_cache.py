@@ -1,0 +1,329 @@
+"""The local cache: what was read of a store elsewhere is not fetched again, and nothing in it is believed unchecked."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.owner_key import OwnerKey
+from cleave.local.embedded import embedded_services
+from cleave.session import Access, Silent
+from cleave.store import columns, index, rows, sealed
+from cleave.store import put as putting
+from cleave.store.bounded import Bounded
+from cleave.store.cache import Cache, open_cache
+from cleave.store.folder import Folder
+from cleave.store.locate import Stores
+from cleave.store.memory import Memory
+from cleave.store.session import StoredSession
+from cleave.store.tables import Tables
+from cleave.table.lazy import of_files
+from cleave_shared.errors import InputError
+from tests.conftest import no_passphrase
+
+BLOCK = 64
+QUESTION = "SELECT p, median(n) AS n FROM t GROUP BY p ORDER BY p"
+SCHEMA = """[csv]
+delimiter = ","
+quote = '"'
+encoding = "utf-8"
+header = true
+decimal = "."
+[columns.p]
+kind = "plain"
+type = "VARCHAR"
+[columns.n]
+kind = "encrypted"
+type = "INTEGER"
+nullable = false
+"""
+
+
+class Elsewhere(Folder):
+    """A folder that says it is a bucket."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.location = f"s3://made{root}"
+
+
+class World:
+    """A table of plain and sealed columns in a store elsewhere; by p, so that conditions on p choose blocks."""
+
+    def __init__(self, root: Path, key: OwnerKey, key_file: Path) -> None:
+        self.root, self.key, self.key_file = root, key, key_file
+        store = Bounded(Elsewhere(root / "store"))
+        self.stores = Stores(store, store)
+        self.memory = Memory(root / "tables.json")
+        self.folder = root / "cache" / "cleave" / "objects"
+        (root / "t.schema.toml").write_text(SCHEMA)
+        self.put()
+
+    def put(self, last: int = 400, *, append: bool = False, replace: bool = False) -> None:
+        lines = [f"p{i % 3},{i}" for i in range(last)]
+        (self.root / "t.csv").write_text("p,n\n" + "\n".join(lines) + "\n")
+        tables = self.tables(used=False)
+        with of_files([self.root / "t.csv"], self.root / "t.schema.toml", "t").read(None) as table:
+            if append:
+                putting.append(tables, self.stores, self.key, table, "t", Silent(), again=True)
+            else:
+                opened = putting.put(tables, self.stores, self.key, table, "t", ("p",), Silent(), replace=replace)
+                tables.sweep(opened)
+
+    def tables(self, *, used: bool) -> Tables:
+        return Tables(self.stores, self.key, self.memory, Cache(self.root / "cache", used=used))
+
+    def ask(self, sql: str = QUESTION, *, cache: bool = True) -> tuple[list[list[object]], int]:
+        """The answer, and how many objects of the store were read for it."""
+        access = Access(self.key_file, no_passphrase)
+        with StoredSession(
+            "t", self.stores, access, memory=self.memory, embedded=embedded_services, cache=cache
+        ) as session:
+            answer = session.ask(session.plan(sql))
+        read = answer.usage.objects_read
+        assert read is not None
+        return answer.result.rows, read
+
+    def entries(self) -> list[Path]:
+        return sorted(each for each in self.folder.rglob("*") if not each.is_dir())
+
+
+@pytest.fixture
+def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for module in (columns, index, rows, sealed):
+        monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
+    return World(tmp_path, key, key_file)
+
+
+def test_what_was_read_is_not_read_again(world: World) -> None:
+    first, read = world.ask()
+    assert first == [["p0", 199.5], ["p1", 199.0], ["p2", 200.0]]
+    assert read > 3
+    assert world.ask() == (first, 0)  # the head alone, which is not counted and never cached
+    assert world.ask(cache=False) == (first, read)
+
+
+def test_blocks_of_another_question_are_taken_from_it(world: World) -> None:
+    world.ask(QUESTION.replace("GROUP", "WHERE p = 'p1' GROUP"))
+    rows, read = world.ask()
+    assert len(rows) == 3
+    assert 0 < read < world.ask(cache=False)[1]
+
+
+def test_nothing_is_kept_where_it_is_not_wanted_or_no_gain(world: World, key_file: Path) -> None:
+    world.ask(cache=False)
+    assert not world.entries()
+    folder = Stores(Folder(world.root / "store"), Folder(world.root / "store"))
+    access = Access(key_file, no_passphrase)
+    seen = Memory(world.root / "other.json")
+    with StoredSession("t", folder, access, memory=seen, embedded=embedded_services) as session:
+        session.ask(session.plan(QUESTION))
+    assert not world.entries()
+
+
+def test_nothing_in_it_is_plain(world: World) -> None:
+    world.ask()
+    (plain,) = [each for each in (world.root / "store").rglob("*") if each.is_file() and b"PAR1" in each.read_bytes()]
+    cached = [each for each in world.entries() if each.name.startswith(plain.name)]
+    assert cached
+    assert all(b"PAR1" not in each.read_bytes() for each in world.entries())
+    names = [each.relative_to(world.folder).as_posix() for each in world.entries()]
+    assert all(len(name.split("/")[0]) == 32 and "t.csv" not in name for name in names)
+
+
+def test_owner_only(world: World) -> None:
+    world.ask()
+    assert {stat.S_IMODE(each.stat().st_mode) for each in world.entries()} == {0o600}
+    for folder in (world.folder, world.folder.parent, *(each for each in world.folder.iterdir())):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def flip(entry: Path) -> None:
+    content = bytearray(entry.read_bytes())
+    content[len(content) // 2] ^= 1
+    entry.write_bytes(content)
+
+
+def cut(entry: Path) -> None:
+    entry.write_bytes(entry.read_bytes()[:-1])
+
+
+def grow(entry: Path) -> None:
+    with entry.open("ab") as file:
+        file.truncate(1 << 40)
+
+
+def link(entry: Path) -> None:
+    away = entry.with_name("away")
+    entry.rename(away)
+    entry.symlink_to(away)
+
+
+def pipe(entry: Path) -> None:
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def exchange(entry: Path) -> None:
+    """With another block of the same column, where there is one."""
+    name, _, block = entry.name.partition("-")
+    other = entry.with_name(f"{name}-{int(block) ^ 1}") if block.isdigit() else entry
+    if other.exists():
+        content, there = entry.read_bytes(), other.read_bytes()
+        other.write_bytes(content)
+        entry.write_bytes(there)
+
+
+@pytest.mark.parametrize("harm", [flip, cut, grow, link, pipe, exchange], ids=lambda harm: harm.__name__)
+def test_an_entry_that_is_harmed_is_as_good_as_none(world: World, harm: Callable[[Path], None]) -> None:
+    first, read = world.ask()
+    for entry in world.entries():
+        if not entry.name.endswith(("-1", "-3", "-5")):  # the other of two that are exchanged
+            harm(entry)
+    again, reread = world.ask()
+    assert again == first
+    assert 0 < reread <= 2 * read  # a range whose blocks were exchanged is read in parts
+    assert world.ask() == (first, 0)  # what was harmed was replaced
+
+
+@pytest.mark.parametrize("place", ["cleave", "cleave/objects"])
+def test_no_link_is_followed_on_the_way(world: World, place: str) -> None:
+    first, read = world.ask()
+    elsewhere = world.root / "elsewhere"
+    (world.root / "cache" / place).rename(elsewhere)
+    (world.root / "cache" / place).symlink_to(elsewhere)
+    assert world.ask() == (first, read)
+
+
+def test_a_folder_that_others_may_read_is_not_used(world: World) -> None:
+    first, read = world.ask()
+    world.folder.chmod(0o750)
+    assert world.ask() == (first, read)
+
+
+def test_a_newer_version_evicts_what_it_does_not_name(world: World) -> None:
+    world.ask()
+    tables = world.tables(used=False)
+    before = {each.name.partition("-")[0] for each in world.entries()}
+    world.put(append=True)
+    world.ask(cache=False)  # also where it is not used
+    named = {each.rpartition("/")[2] for each in tables.open("t").manifest.objects()}
+    left = {each.name.partition("-")[0] for each in world.entries()}
+    assert left
+    assert left < before
+    assert left <= named
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_rows_of_a_version_that_is_gone(world: World, key_file: Path, cache: bool) -> None:
+    """The table is replaced between a plan and its answer: it is answered over the newer version."""
+    access = Access(key_file, no_passphrase)
+    given = {"memory": world.memory, "embedded": embedded_services, "cache": cache}
+    with StoredSession("t", world.stores, access, **given) as session:
+        plan = session.plan(QUESTION)
+        world.put(40, replace=True)
+        assert session.ask(plan).result.rows == [["p0", 19.5], ["p1", 19.0], ["p2", 20.0]]
+
+
+def test_what_an_older_version_writes_late_is_deleted(world: World) -> None:
+    """A process that still reads the version before writes an entry after another has opened the newer one."""
+    old = Cache(world.root / "cache")
+    table = "0" * 32
+    old.put(table, "a-all", b"manifest")
+    old.open_version(table, "a-all", {"a", "b"})
+    old.put(table, "b-0", b"kept")
+    assert len(world.entries()) == 2
+    new = Cache(world.root / "cache")
+    new.open_version(table, "c-all", {"c"})
+    assert not world.entries()
+    old.put(table, "b-1", b"late")
+    assert not world.entries()
+
+
+def test_a_dropped_table_is_evicted(world: World) -> None:
+    world.ask()
+    assert world.entries()
+    world.tables(used=False).drop("t")
+    assert not world.entries()
+
+
+def test_entries_used_least_recently_go_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=1000)
+    for number in range(10):
+        cache.put("0" * 32, f"{number}-0", bytes(100))
+        os.utime(tmp_path / "cleave/objects" / ("0" * 32) / f"{number}-0", ns=(number, number))
+    assert cache.get("0" * 32, "0-0", 100) == bytes(100)
+    cache.put("0" * 32, "10-0", bytes(250))
+    cache.close()
+    left = sorted(int(each.name.partition("-")[0]) for each in tmp_path.rglob("*-0"))
+    assert left == [0, 4, 5, 6, 7, 8, 9, 10]
+    assert sum(each.stat().st_size for each in tmp_path.rglob("*-0")) <= 1000
+
+
+def test_the_limit_is_held_while_it_is_filled(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=1000)
+    for number in range(100):
+        cache.put("0" * 32, f"{number}-0", bytes(100))
+        assert sum(each.stat().st_size for each in tmp_path.rglob("*-0")) <= 1050
+    cache.put("0" * 32, "large-0", bytes(1001))
+    assert cache.get("0" * 32, "large-0", 2000) is None
+
+
+def test_the_limit_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CLEAVE_CACHE_LIMIT", "0")
+    cache = open_cache(used=True)
+    cache.put("0" * 32, "a-0", b"content")
+    assert cache.get("0" * 32, "a-0", 100) is None
+    monkeypatch.setenv("CLEAVE_CACHE_LIMIT", "much")
+    with pytest.raises(InputError, match="CLEAVE_CACHE_LIMIT"):
+        open_cache(used=True)
+
+
+WORK = """
+import sys
+from pathlib import Path
+from cleave.store.cache import Cache
+cache = Cache(Path(sys.argv[1]), limit=20_000)
+for number in range(150):
+    entry = f"{number % 40}-0"
+    cache.put("0" * 32, entry, bytes([number % 40]) * 1000)
+    found = cache.get("0" * 32, entry, 1000)
+    assert found is None or found == bytes([number % 40]) * 1000
+    if number % 50 == 49:
+        cache.evict("0" * 32)
+cache.close()
+"""
+
+
+def test_processes_at_the_same_time(tmp_path: Path) -> None:
+    """An entry is whole or not there, whoever writes, trims and evicts."""
+    running = [subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path)]) for _ in range(2)]
+    assert [each.wait(100) for each in running] == [0, 0]
+    assert not list(tmp_path.rglob("*-draft-*"))
+
+
+def test_threads_at_the_same_time(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    faults: list[bool] = []
+
+    def work() -> None:
+        for number in range(50):
+            cache.put("0" * 32, f"{number}-0", bytes([number]) * 1000)
+            faults.append(cache.get("0" * 32, f"{number}-0", 1000) not in (None, bytes([number]) * 1000))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(faults) == 200
+    assert not any(faults)
