@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
+import gc
 import logging
 import os
 import random
@@ -30,6 +32,8 @@ for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(_interrupt, signal.default_int_handler if _interrupt is signal.SIGINT else signal.SIG_DFL)
 
 
+gc.disable()  # until everything is collected: ten thousand tests are no garbage
+
 _FIGURES = pytest.StashKey[list[str]]()
 _STDERR = pytest.StashKey[int]()
 
@@ -51,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order = random.Random(seed)
         files = {item.path: order.random() for item in items}  # a file's tests stay together: they share fixtures
         items.sort(key=lambda item: (files[item.path], order.random()))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what tests and their children then collect is their own
+    gc.enable()
+    atexit.register(gc.unfreeze)  # DuckDB's binding counts what is left at the very end
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,15 +25,24 @@ CLEAVE = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 PASSPHRASE = "canary horse battery"
 MARK = "CLEAVE_TEST_MARK"  # in the environment of a command and of all that it starts
 ROWS = 150_000  # 19 chunks of two lanes: encrypted by a forked process
+MORE = 400_000  # 49 chunks: by several
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("table")
+    return written(tmp_path_factory.mktemp("table"), ROWS)
+
+
+@pytest.fixture(scope="module")
+def long_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("long"), MORE)
+
+
+def written(folder: Path, rows: int) -> Path:
     path = folder / "t.csv"
     with path.open("w") as file:
         file.write("ward,pay\n")
-        file.writelines(f"w{row % 7},{row % 1000}.{row % 89:02}\n" for row in range(ROWS))
+        file.writelines(f"w{row % 7},{row % 1000}.{row % 89:02}\n" for row in range(rows))
     path.with_suffix(".schema.toml").write_text(
         '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.pay]\nkind = "encrypted"\ntype = "DECIMAL(10,2)"\n'
     )
@@ -126,15 +135,24 @@ def shown(pid: int, name: str) -> bytes:
 STALLED = Reply(stall=600)
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 NO_CREDENTIALS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), "")
-KILLS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT]
+KILLED = pytest.mark.parametrize(
+    ("number", "rows"),
+    [
+        (signal.SIGTERM, "table"),
+        *(
+            pytest.param(number, "long_table", marks=pytest.mark.slow)
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
+        ),
+    ],
+)
 
 
-@pytest.mark.parametrize("number", KILLS)
-@pytest.mark.sampled(4)
+@KILLED
 def test_no_encryptor_outlives_its_query(
-    number: signal.Signals, table: Path, service: str, start: type[Started]
+    number: signal.Signals, rows: str, request: pytest.FixtureRequest, service: str, start: type[Started]
 ) -> None:
     """A sensitive service that stalls holds the query while its encryptors wait, key in memory."""
+    table = request.getfixturevalue(rows)
     with scripted(STALLED) as server:
         asking = start(query(table, "--endpoint", f"{server.url},{service}"))
         asked_by(server)
@@ -146,12 +164,11 @@ def test_no_encryptor_outlives_its_query(
     assert b"Traceback" not in err
 
 
-@pytest.mark.parametrize("number", KILLS)
-@pytest.mark.sampled(4)
+@KILLED
 def test_an_embedded_query_ends_with_all_its_processes(
-    number: signal.Signals, table: Path, start: type[Started]
+    number: signal.Signals, rows: str, request: pytest.FixtureRequest, start: type[Started]
 ) -> None:
-    asking = start(query(table, sql=LONG))
+    asking = start(query(request.getfixturevalue(rows), sql=LONG))
     asking.wait_for(4)  # it, both services and what one of them or the client has at work
     os.kill(asking.process.pid, number)
     asking.ends()

@@ -10,6 +10,7 @@ from schemathesis.checks import not_a_server_error
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
 
+pytest_plugins = ["schemathesis.pytest.plugin"]
 pytestmark = pytest.mark.slow  # quicker: test_fuzz, test_openapi
 BUDGET = settings(
     max_examples=40,

@@ -24,13 +24,18 @@ WHERE = "import cleave, cleave_shared, cleave_services as s\nprint(cleave.__file
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of a copy: a build leaves its own folders beside the sources."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: a build leaves its own folders beside the sources."""
     sources = tmp_path_factory.mktemp("sources")
     for name in ("client", "shared", "functions"):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
+    return sources
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
     build = f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})"  # as pip and uv ask for it
     done = subprocess.run(
@@ -39,6 +44,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (built,) = target.glob("*.whl")
     return built
+
+
+def pip(*arguments: object) -> None:
+    words = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @dataclass
@@ -66,14 +77,23 @@ class Installed:
         return done.stdout
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-c", SCRIPT, *arguments]
+        script = self.site / "bin" / "cleave"  # pip's; what is unpacked has none
+        return [sys.executable, *([str(script)] if script.exists() else ["-c", SCRIPT]), *arguments]
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+@pytest.fixture(scope="module", params=["unpacked", pytest.param("pip", marks=pytest.mark.slow)])
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     site = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as built:
-        built.extractall(site)
+    if request.param == "pip":
+        target = tmp_path_factory.mktemp("pip")
+        pip(
+            "wheel", request.getfixturevalue("sources"), "--no-deps", "--no-index", "--no-build-isolation", "-w", target
+        )
+        pip("install", *target.glob("*.whl"), "--no-deps", "--no-index", "--target", site)
+        assert (site / "bin" / "cleave").exists()
+    else:
+        with zipfile.ZipFile(request.getfixturevalue("wheel")) as built:
+            built.extractall(site)
     return Installed(site, tmp_path_factory.mktemp("empty"))
 
 

@@ -48,6 +48,10 @@ def pids(forked: list[Child]) -> list[int]:
     return [child.pid for child in forked]
 
 
+EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+
+
+@EVERY
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     key: SecretKey,
@@ -55,11 +59,13 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     forks: list[Child],
     monkeypatch: pytest.MonkeyPatch,
     count: int,
+    every: bool,
 ) -> None:
+    """At the first and last place of every worker's share, be there `count` of them, or `every` number."""
     monkeypatch.setattr(workers, "processors", lambda: count)
     monkeypatch.setattr(workers, "MIN_WORK", CHUNKS // 4)
     monkeypatch.setattr(apart, "_wanted", False)
-    share = CHUNKS // count
+    share = CHUNKS // (4 if every else count)
     for place in (each for start in range(0, CHUNKS, share) for each in (start, start + share - 1)):
         forks.clear()
         transport = embedded_services()  # sends nothing more after a failure
@@ -127,15 +133,16 @@ def test_never_more_processes_than_items(forks: list[Child]) -> None:
     assert len(forks) == 1
 
 
+@EVERY
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_a_refusal_at_any_place_leaves_no_process(count: int, forks: list[Child]) -> None:
+def test_a_refusal_at_any_place_leaves_no_process(count: int, forks: list[Child], every: bool) -> None:
     def work(share: list[int]) -> list[bytes]:
         if bad[0] in share:
             raise WireError("not this one")
         return [bytes(300_000)]  # more than a pipe holds: who joins first waits for ever
 
     bad = [0]
-    for bad[0] in range(0, 12, 12 // count):  # the first of every share
+    for bad[0] in range(0, 12, 1 if every else 12 // count):  # or the first of every share
         with pytest.raises(WireError, match="not this one"):
             workers.spread(work, list(range(12)), count)
         assert are_reaped(*pids(forks))

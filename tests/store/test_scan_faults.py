@@ -267,7 +267,7 @@ def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
     proxy.arm(None)
     assert world.ask(world.places(proxy.url)) is None
     requests = proxy.requests
-    kinds = KINDS * max(1, FACTOR // 10) if FULL else KINDS[::6]
+    kinds = KINDS * max(1, FACTOR // 10) if FULL else KINDS[::3]
     for kind in kinds:
         at, lasting, seconds = rng.randrange(requests), rng.random() < 0.3, 0.5 if kind in WAITS else SECONDS
         proxy.arm(kind, at, lasting=lasting)

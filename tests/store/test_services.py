@@ -135,7 +135,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
     every, plain, mixed, _, local = told.values()
     assert "SQL" in str(every.plain)
     assert "reads ward, admitted" in str(every.plain)
-    assert "links to the totals of 2 segments, of whose ciphertexts it makes 1" in str(every.sensitive)
+    assert "links to the totals of 2 segments, of whose ciphertexts it makes 2" in str(every.sensitive)
     assert "totals" not in str(plain.sensitive)
     assert "SQL" in str(mixed.plain)
     assert "fetched" in str(mixed.sensitive)
