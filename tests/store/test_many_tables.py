@@ -23,7 +23,8 @@ from cleave.store.columns import Opened
 from cleave.store.memory import Memory
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
-from cleave.table.table import Table
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.table import LEAST_MEMORY, Engine, Table, no_table
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.cli.runner import Cli
 from tests.conftest import no_passphrase
@@ -335,3 +336,12 @@ def test_rows_are_held_where_a_table_is_read_twice(
             monkeypatch.setattr(Table, "hold", in_less)
             with pytest.raises(QueryRefused, match="more memory"):
                 session.ask(plan)
+
+
+def test_a_table_that_does_not_fit_beside_another_is_refused() -> None:
+    text = Schema((Column("c", Kind.SEALED, "VARCHAR"),), CsvDialect())
+    with no_table("other", text) as other, Engine(memory=LEAST_MEMORY).table("t", text) as table:
+        words = "md5(i::VARCHAR) || md5((i + 1)::VARCHAR)"
+        other.connection.execute(f"CREATE TABLE {other.relation} AS SELECT {words} AS c FROM range(500_000) r(i)")
+        with pytest.raises(QueryRefused, match="more memory"):
+            table.add("other", other)

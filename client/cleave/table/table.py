@@ -119,9 +119,12 @@ class Table:
         self._views: dict[str, tuple[str, str]] = {}  # relation -> name of a stream, and SQL over it
 
     def add(self, name: str, other: Table) -> None:
-        """Keep a copy of `other` beside this table, for questions that name both."""
+        """Keep a copy of `other` beside this table, for questions that name both. Raises QueryRefused."""
         relation = f"other{len(self.others)}"
-        self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
+        try:
+            self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
+        except duckdb.OutOfMemoryException:
+            raise self.engine.refusal() from None
         for column in other.schema.columns:
             if column.type == "INTERVAL":
                 self.connection.execute(f"ALTER TABLE {relation} ALTER {identifier(column.name)} TYPE INTERVAL")
