@@ -108,6 +108,7 @@ def many(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey, key_file: Path
         yield made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_scans_answer_as_duckdb_does(many: Many, sql: str) -> None:
     services = Services(many.stores)
