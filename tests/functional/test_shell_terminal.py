@@ -258,6 +258,8 @@ def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], 
     if busy:
         terminal.ask(LONG)
         assert met(terminal.children)
+    else:
+        assert met(lambda: not termios.tcgetattr(terminal.child.child_fd)[3] & termios.ECHO)  # it reads keys by now
     processes = [*descendants(terminal.child.pid), terminal.child.pid]
     terminal.child.kill(number)
     terminal.child.expect(pexpect.EOF)
