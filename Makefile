@@ -26,7 +26,7 @@ demo: setup
 # of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
-# Every test that is quick. Four minutes on two quiet cores.
+# Every test that is quick. Four and a half minutes on two quiet cores.
 test: setup
 	$(PYTEST) -m "not sam and not slow"
 
