@@ -94,11 +94,11 @@ class HereSource(Source):
                 self.read(progress)
 
     @contextlib.contextmanager
-    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:  # noqa: ARG002 - all rows are here
+    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
         from cleave.ask.result import Usage  # noqa: PLC0415
 
         table = self.read(question.progress)
-        yield Loaded(table, lambda: Usage(rows=table.rows), unasked())
+        yield Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:

@@ -64,9 +64,13 @@ class GroupSums:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Rows that a question is answered over as a whole. `usage`, once they are, counts what was read for them."""
+    """Rows that a question is answered over as a whole, which it calls `name`.
+
+    `usage`, once they are, counts what was read for them.
+    """
 
     table: Table
+    name: str
     usage: Callable[[], Usage]
     checks: dict[str, str]
 

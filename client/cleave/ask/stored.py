@@ -289,7 +289,8 @@ class StoredSource(Source):
                             table.add(file.name, other)
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
-            yield Loaded(table, lambda: replace(usage_of(first.stored), rows=rows), checks_of(first.stored))
+            checks = checks_of(first.stored)
+            yield Loaded(table, first.name, lambda: replace(usage_of(first.stored), rows=rows), checks)
 
     def _relation(self, fetch: Fetch, question: Question, beside: Table | None = None) -> Table:
         """The rows of `fetch` in a database of their own, or in that of table `beside`."""
