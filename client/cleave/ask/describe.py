@@ -1,4 +1,4 @@
-"""What a question would send and read, where, how exactly, and what each place would learn of it."""
+"""Describe a question before it is asked: what is sent where, what is read, how exact, and who learns what."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNASKED = "nothing: it is not asked"
 
 @dataclass(frozen=True, slots=True)
 class ColumnFate:
-    """What becomes of a column of the table; `bytes` are what of it is sent."""
+    """The fate of a column of the table; `bytes`: how much of it is sent."""
 
     name: str
     kind: str
@@ -63,7 +63,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What each service learns, in sentences."""
+    """Sentences on what each service learns."""
 
     plain: tuple[str, ...]
     sensitive: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""From what a source gives to an answer: groups rejoined, small ones left out, figures finished, the usage told."""
+"""Make an answer of what a source gives: rejoin groups, leave out small ones, finish figures, count the usage."""
 
 from __future__ import annotations
 
@@ -107,6 +107,6 @@ def within(deadline: Deadline, work: Callable[[], T]) -> T:
 
 
 def import_finish() -> None:
-    """What only an answer needs takes 40 ms to import."""
+    """Import what only an answer needs: it takes 40 ms."""
     from cleave.ckks import figures  # noqa: F401, PLC0415
     from cleave.sql import finish  # noqa: F401, PLC0415

@@ -62,7 +62,7 @@ class HereSource(Source):
         return self.read(progress).rows if name == self.name else None
 
     def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
-        """The plans of the last questions are kept: only those that read the clock are made anew."""
+        """Plan a question, or return its plan of a moment ago, unless the question reads the clock."""
         asked = (sql, cloud_only)
         plan = self._plans.pop(asked, None) or self._planned(sql, cloud_only=cloud_only)
         if not any(name in sql.lower() for name in TODAY):

@@ -130,7 +130,7 @@ def _ldexp(value: float, exponent: int) -> float:
 
 
 def leakage(plan: QueryPlan, rows: int | None, packing: Packing) -> Leakage:
-    """SECURITY.md explains it. `rows` None: how many there are is not to be told here."""
+    """List what each service learns, as SECURITY.md explains it. `rows` None: leave their number out."""
     plain = [UNASKED]
     if plan.asks_plain:
         plain = [

@@ -199,12 +199,6 @@ class Table:
         self.derived_of_others[name] = schema.derived
         return found
 
-    def of_rows(self, relation: str, rows: int) -> Table:
-        """Another relation of the same connection as a table. It is closed with this one."""
-        found = Table(self.name, self.schema, self.connection, rows, self.engine, self.home)
-        found.relation = relation
-        return found
-
     def parquet_of(self, names: Sequence[str]) -> bytes:
         """Return columns of it as `parquet` does.
 
