@@ -44,7 +44,7 @@ def run_local(
     if isinstance(plan, QueryPlan):
         return finished(grouped_here(table, plan, question), question)
     require_no_min_group(plan, options.min_group)
-    return finished_whole(Loaded(table, lambda: Usage(rows=table.rows), unasked()), plan, question)
+    return finished_whole(Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked()), plan, question)
 
 
 def table_of(session: Session) -> Table:
