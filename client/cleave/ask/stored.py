@@ -317,7 +317,7 @@ class StoredSource(Source):
             if job is not None:
                 from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
-                return scan_by_job(remote, self._stores.sensitive, stored, plan, job, question.progress, deadline)
+                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
             return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
 

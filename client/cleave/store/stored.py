@@ -28,7 +28,7 @@ from cleave.store.totals import TotalsReader
 from cleave.store.vault import Vault
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 
@@ -113,10 +113,9 @@ class Stored:
         """Where the rows for scans are in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
 
-    def scanned(self, segment: Segment) -> Scanned:
-        """What takes in the sums that a service makes of rows of `segment`."""
-        label = bytes.fromhex(segment.id)
-        return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
+    def scanned(self) -> Scanned:
+        """What takes in the sums that a service makes of the rows for scans."""
+        return Scanned(self.row_lanes, self._cipher)
 
     @property
     def vault(self) -> Vault:
@@ -126,17 +125,6 @@ class Stored:
         """32 hex digits that only the owner can tell `sql`, over these segments, by."""
         of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
         return self._vault.pseudorandom(f"job/{of}", 16).hex()
-
-    @property
-    def modulus(self) -> int:
-        return self._cipher.ring.modulus
-
-    def values_of(self, files: Sequence[bytes]) -> list[int]:
-        """What sums of rows that a service made decrypt to. Raises CheckFailed for what is no ciphertext."""
-        try:
-            return [int(value) for value in self._cipher.constants(files)]
-        except WireError as error:
-            raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
 
     def stop(self) -> None:
         """End every wait for a service."""
