@@ -431,9 +431,9 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
         stores = Stores(cloud.storage, cloud.storage)
         access = Access(key_file, no_passphrase)
         memory = Memory(tmp_path / "tables.json")
-        tables, key = open_tables(stores, access, memory)
+        tables, _key = open_tables(stores, access, memory)
         with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
-            put(tables, stores, key, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
+            put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
         def session(machine: Machine | None) -> Session:
             return stack.enter_context(

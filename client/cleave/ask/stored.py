@@ -208,7 +208,7 @@ class StoredSource(Source):
 
     def _hold(self, name: str, opened: Opened) -> None:
         whose = self._contributor if name == self.name else None
-        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose, self._memory_limit)
+        self._held[name.lower()] = Stored(self._tables, opened, whose, self._memory_limit)
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""

@@ -26,7 +26,6 @@ from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.sums.cellwise import StoredPlan, Sums
 from cleave.sums.masks import cut, stored_order
 from cleave.sums.remote import divided
-from cleave.sums.rowwise import parts_of
 from cleave.sums.scanned import Question, Scanned, question
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
@@ -298,7 +297,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
     """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
-    filters = len(parts_of(plan.sources, plan.parts))
+    filters = len(plan.parts_by_filter())
     return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
@@ -318,7 +317,7 @@ class Scan:
         self._groups = len(selected.counts)
         kept = enumerate(columns_of_rows(stored.manifest))
         self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
-        self._wanted = {filter_: parts for filter_, parts in parts_of(plan.sources, plan.parts).items() if parts}
+        self._wanted = {filter_: parts for filter_, parts in plan.parts_by_filter().items() if parts}
         self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
 
     def calls(self, weights: Sequence[int] | None = None) -> Iterator[Call]:
@@ -370,7 +369,7 @@ class Scan:
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
     cut_, segment = call.question.cut, call.segment
-    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.rowwise)
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.kept)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,
