@@ -19,7 +19,7 @@ from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
-from cleave.store.columns import Opened
+from cleave.store.columns import Batches
 from cleave.store.memory import Memory
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
@@ -61,7 +61,7 @@ class Place:
         for name, sql in MADE.items():
             self.oracle.execute(f"CREATE TABLE {name} AS {sql}")
             with self.file(name).read(None) as table:
-                putting.put(world.tables, world.stores, world.key, table, name, BY[name], Silent())
+                putting.put(world.tables, table, name, BY[name], Silent())
 
     def file(self, name: str, of: str | None = None) -> LazyTable:
         path = self.folder / f"{name}.csv"
@@ -228,11 +228,11 @@ def test_one_version_of_each_table_answers_a_statement(place: Place) -> None:
     with place.session() as session:
         plan = session.plan(sql)
         with place.file("visits").read(None) as rows:
-            opened = putting.append(world.tables, world.stores, world.key, rows, "visits", Silent(), again=True)
+            opened = putting.append(world.tables, rows, "visits", Silent(), again=True)
         before = session.ask(plan).result.rows
         assert before == [list(place.oracle.execute(sql).fetchone() or ())]  # the version it was opened at
         with place.file("wards").read(None) as rows:
-            wards = putting.put(world.tables, world.stores, world.key, rows, "wards", [], Silent(), replace=True)
+            wards = putting.put(world.tables, rows, "wards", [], Silent(), replace=True)
         for each in (opened, wards):
             world.tables.sweep(each)
         assert session.ask(plan).result.rows == [[2 * int(value) for value in before[0]]]
@@ -310,13 +310,13 @@ def test_rows_are_held_where_a_table_is_read_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch, sql: str, times: int
 ) -> None:
     held: list[int | None] = []
-    hold = Opened.hold
+    hold = Batches.hold
 
-    def counted(opened: Opened, most: int | None) -> int | None:
+    def counted(opened: Batches, most: int | None) -> int | None:
         held.append(hold(opened, most))
         return held[-1]
 
-    monkeypatch.setattr(Opened, "hold", counted)
+    monkeypatch.setattr(Batches, "hold", counted)
     with place.session() as session:
         plan = session.plan(sql)
         described = session.describe(plan)
