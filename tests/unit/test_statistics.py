@@ -15,9 +15,8 @@ import pytest
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Figure, Moment
 from cleave.aggregates.columns import Domain, Exact, Real
-from cleave.aggregates.cross import Cross
+from cleave.aggregates.moments import Cross, Power
 from cleave.aggregates.operand import operand
-from cleave.aggregates.powers import Cube, Fourth, Square
 from cleave.ckks.columns import Asked, Columns
 from cleave.text.figures import is_rounded
 from tests.deviations import PAIRS, SINGLES, Column, truth, wrong
@@ -260,7 +259,7 @@ def test_conditions(engine: duckdb.DuckDBPyConnection, values: list[Any]) -> Non
     assert [type(figure.value) for figure in found] == [type(value) for value in row]
 
 
-@pytest.mark.parametrize("moment", [Square(), Cube(), Fourth(), Cross()])
+@pytest.mark.parametrize("moment", [Power(2), Power(3), Power(4), Cross()])
 def test_a_reading_covers_what_its_column_lost(moment: Moment) -> None:
     """Of equal values, whose roundings do not cancel, and without any noise that would cover them."""
     random = np.random.default_rng(3)
