@@ -37,6 +37,7 @@ from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave_shared.dataclass import dataclass
 
@@ -109,7 +110,8 @@ def of_a_file(place: Path, key: Path, sql: str, runs: int, timings: Timings) -> 
         return time.perf_counter() - started
 
     with session() as opened:
-        work = work_of_files(opened.table, opened.plan(sql), REQUESTS_UNDER_WAY)
+        assert isinstance(opened.source, HereSource)
+        work = work_of_files(opened.source.read(Silent()), opened.plan(sql), REQUESTS_UNDER_WAY)
     seconds = Prices(bucket=False, elsewhere=False, timings=timings).of(work).seconds
     return Case(f"`{sql}`, {place.name}", seconds, repeated(ask, runs)), PROGRAM_BYTES + work.memory
 

@@ -189,5 +189,5 @@ def embedded_services_as_at_first() -> Iterator[None]:
     yield
     apart = sys.modules.get("cleave_services.sensitive.apart")
     if apart is not None:
-        apart._wanted = False
+        apart._wanted = False  # type: ignore[attr-defined]
         apart._end_idle()
