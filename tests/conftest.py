@@ -190,4 +190,4 @@ def embedded_services_as_at_first() -> Iterator[None]:
     workers = sys.modules.get("cleave_services.sensitive.workers")
     if workers is not None and workers._crew is not None:
         workers._crew.end()
-        workers._crew = None
+        workers._crew = None  # type: ignore[attr-defined]
