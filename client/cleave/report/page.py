@@ -8,10 +8,7 @@ JSON in which no `<`, `>` or `&` is left.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING
-
-from markupsafe import Markup
 
 from cleave.report.answer import cells_of, headings_of
 from cleave.report.charts import charts_of
@@ -20,6 +17,11 @@ from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
+from cleave_shared.extras import extra
+from cleave_shared.version import VERSION
+
+with extra("report", "reports"):
+    from markupsafe import Markup
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -60,7 +62,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         title=printable(facts.table),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
         made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("cleave"),
+        version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
         suppressed=answer.usage.suppression,
