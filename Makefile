@@ -79,7 +79,7 @@ release: setup
 	cd dist && rm -f .gitignore && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 clean:
-	rm -rf $(VENV) .aws-sam artefacts build dist web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .aws-sam artefacts build/image dist web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 include aws.mk
 include benchmarks.mk
