@@ -129,7 +129,9 @@ class Result:
         try:
             import pandas as pd  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'") from None
+            raise InputError(
+                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
+            ) from None
         held = records(self._table, raw=self.raw, bounds=bounds)
         table = self.arrow(bounds=bounds)
         series = {}

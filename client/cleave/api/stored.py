@@ -60,7 +60,9 @@ class Pulled:
         try:
             import pandas as pd  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'") from None
+            raise InputError(
+                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
+            ) from None
         import pyarrow as pa  # noqa: PLC0415 - there if there is a table
 
         series = {}
