@@ -10,10 +10,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING
-
-from markupsafe import Markup
 
 from cleave.finish.records import csv_of
 from cleave.report.answer import cells_of, headings_of
@@ -23,6 +20,11 @@ from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
+from cleave_shared.extras import extra
+from cleave_shared.version import VERSION
+
+with extra("report", "reports"):
+    from markupsafe import Markup
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -69,7 +71,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         csv=b64encode(csv_of(answer.result)).decode(),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
         made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("cleave"),
+        version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
         suppressed=answer.usage.suppression,
