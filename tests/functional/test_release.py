@@ -47,9 +47,9 @@ def needed(requirements: list[str]) -> Iterator[str]:
         waiting += [Requirement(each) for each in metadata.requires(one.name) or []]
 
 
-def licence(name: str) -> str:
-    found = metadata.metadata(name)
-    stated = [found.get("License-Expression") or "", (found.get("License") or "")[:200]]
+def licence(distribution: str) -> str:
+    found = metadata.metadata(distribution)
+    stated = [(found.get_all(name) or [""])[0][:200] for name in ("License-Expression", "License")]
     return " | ".join([*stated, *(each for each in found.get_all("Classifier") or [] if each.startswith("License"))])
 
 

@@ -54,8 +54,8 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
 `nullable` is whether a field may be empty. A value outside, or a NULL where there may be none, is refused when the
 table is read. What services and stores see follows from these and never from values: widen them before the data grows.
 
-`unsure = true`: the kind is the safe one, and you may know of a more useful one. `cleave schema FILE --accept` takes all
-of them as they are, --plain, --encrypted, --sealed and --local settle them one by one, --check counts them.
+`unsure = true`: the kind is the safe one, and you may know of a more useful one. `cleave schema FILE --accept` takes
+all of them as they are, --plain, --encrypted, --sealed and --local settle them one by one, --check counts them.
 """
 
 
