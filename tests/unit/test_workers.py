@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.plaintext import PlaintextEvaluator
-from tests.functional.processes import HANGS, are_reaped
+from tests.functional.processes import HANGS, are_reaped, met
 from tests.sharing import spread
 
 DEGREE = 4
@@ -159,9 +160,14 @@ def test_few_chunks_are_no_work_for_many(
         (0, [[0, 1, 2, 3, 4, 5, 6]]),
     ],
 )
-def test_shares_are_consecutive_and_come_back_in_order(count: int, shares: list[list[int]], forks: list) -> None:
+def test_shares_are_consecutive_and_come_back_in_order(
+    count: int, shares: list[list[int]], forks: list, tmp_path: Path
+) -> None:
     def work(share: Sequence[int]) -> list[bytes]:
-        time.sleep(0.02 * (share[0] == 0))  # the first is done last
+        if share[0] == 0:
+            assert met(lambda: len(list(tmp_path.iterdir())) == len(shares) - 1)  # the first is done last
+        else:
+            (tmp_path / str(share[0])).touch()
         return [str(os.getpid()).encode(), *[str(item).encode() for item in share]]
 
     found = spread(work, range(7), count)
