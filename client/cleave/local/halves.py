@@ -20,6 +20,10 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave_services import links
+from cleave_services.asgi import application
+from cleave_services.log import log_to_stderr
+from cleave_services.plain.app import app as plain
+from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Channel, Child
 from cleave_shared.dataclass import dataclass
@@ -148,8 +152,6 @@ def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[
         links.allow(stores)
         service = _Mounted(_application(name), name)
         if log:
-            from cleave_services.http import log_to_stderr  # noqa: PLC0415 - FastAPI
-
             log_to_stderr()
         config = uvicorn.Config(service, log_config=None, access_log=False, lifespan="off", server_header=False)
         server = _Telling(config, channel)
@@ -159,16 +161,10 @@ def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[
 
 
 def _application(name: str) -> ASGIApp:
-    """Imported in its own process: neither half has the other's library."""
-    if name == "plain":
-        from cleave_services.plain.app import app as plain  # noqa: PLC0415
-        from cleave_services.plain.contained import prepare  # noqa: PLC0415
-
-        prepare()  # before uvicorn starts a thread
-        return plain
-    from cleave_services.sensitive.app import app as sensitive  # noqa: PLC0415
-
-    return sensitive
+    """Started in its own process: neither half has the other's library."""
+    service = plain if name == "plain" else sensitive
+    service.start()  # before uvicorn starts a thread
+    return application(service)
 
 
 class _Telling(uvicorn.Server):
@@ -191,7 +187,7 @@ class _Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].split("/")[1:2] == [self.name]:
-            scope = {**scope, "root_path": f"{scope.get('root_path', '')}/{self.name}"}
+            scope = {**scope, "path": scope["path"].removeprefix(f"/{self.name}")}
         await self.application(scope, receive, send)
 
 

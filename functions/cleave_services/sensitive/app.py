@@ -1,47 +1,28 @@
-"""Sums of ciphertexts: POST /v1/sensitive/moments, .../tables/{set}/sums of stored ones, and /v1/sensitive for a simple
-call. Holds no key.
-"""
+"""The sensitive service: sums of ciphertexts. Holds no key."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from cleave_services import http, links
-from cleave_services.sensitive import calls, scan_stored, simple, stored
-from cleave_services.web import Request, Response
-from cleave_shared.masking import mask_evaluator
-from cleave_shared.params import SUM60_PACK
-from cleave_shared.scan import ScanRequest, ScanResponse
-from cleave_shared.stored import SumsRequest, SumsResponse
-from cleave_shared.wire import MomentsRequest, MomentsResponse
-
-app = http.create_app("cleave-sensitive", "Sums of encrypted columns; holds no key.")
-# and the ring, made while the function starts, so that no request waits for it and every worker inherits it
-mask_evaluator(SUM60_PACK.name)
+from cleave_services.events import lambda_handler
+from cleave_services.service import Service
 
 
-@app.operation("/v1/sensitive/moments", MomentsRequest, MomentsResponse)
-async def post_moments(request: Request) -> Response:
-    return await http.respond(request, MomentsRequest, calls.answer_moments)
+def _prepare() -> None:
+    """Make the ring and what masks need, so that no request waits for it and every worker inherits it."""
+    from cleave_shared.masking import mask_evaluator  # noqa: PLC0415 - SEAL
+    from cleave_shared.params import SUM60_PACK  # noqa: PLC0415
+
+    mask_evaluator(SUM60_PACK.name)
 
 
-@app.operation("/v1/sensitive/tables/{set}/sums", SumsRequest, SumsResponse)
-async def post_sums(request: Request) -> Response:
-    """Sums of the ciphertexts of stored objects, which are read by links."""
-    work = partial(stored.answer_sums, table_set=request.path_params["set"], links=links.own())
-    return await http.respond(request, SumsRequest, work)
-
-
-@app.operation("/v1/sensitive/tables/{set}/scan", ScanRequest, ScanResponse)
-async def post_scan(request: Request) -> Response:
-    """Sums of the rows of each group, of stored lanes, which are read by links."""
-    work = partial(scan_stored.answer_scan, table_set=request.path_params["set"], links=links.own())
-    return await http.respond(request, ScanRequest, work)
-
-
-@app.operation("/v1/sensitive", simple.SimpleRequest, simple.SimpleResponse)
-async def post_simple(request: Request) -> Response:
-    return await http.respond(request, simple.SimpleRequest, calls.answer_simple)
-
-
-handler = http.lambda_handler(app)
+app = Service(
+    "cleave-sensitive",
+    "Sums of encrypted columns; holds no key.",
+    {
+        "/v1/sensitive/moments": "cleave_services.sensitive.calls:answer_moments",
+        "/v1/sensitive/tables/{set}/sums": "cleave_services.sensitive.stored:answer_sums",
+        "/v1/sensitive/tables/{set}/scan": "cleave_services.sensitive.scan_stored:answer_scan",
+        "/v1/sensitive": "cleave_services.sensitive.simple:answer_simple",
+    },
+    _prepare,
+)
+handler = lambda_handler(app)
