@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.checks import require_sentinels
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import noise
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.moments import SENTINELS
 
 
 def open_lane(cipher: Cipher, lanes: Lanes, label: bytes, lane: int, files: Sequence[bytes]) -> NDArray[np.int64]:
@@ -25,6 +24,5 @@ def open_lane(cipher: Cipher, lanes: Lanes, label: bytes, lane: int, files: Sequ
     except WireError:
         raise CheckFailed("stored", "an object of the table holds no ciphertext") from None
     wanted = np.stack([sentinels(cipher, label, lane, number) for number in range(len(files))])
-    if (np.abs(coefficients[:, -SENTINELS:] - wanted) > noise(1)).any():
-        raise CheckFailed("sentinel", "a stored ciphertext is another's, or was encrypted under another key")
+    require_sentinels(coefficients, wanted, 1, "a stored ciphertext is another's, or was encrypted under another key")
     return coefficients[:, : lanes.capacity].reshape(-1)

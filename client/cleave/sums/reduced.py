@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from cleave.ckks.checks import require_weighted_sum
 from cleave.store.lanes import Lanes
-from cleave.sums.scanned import Question, Scanned, Sums, require_agreement
+from cleave.sums.scanned import Question, Scanned, Sums
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
@@ -94,9 +95,8 @@ def sums_of(
     for (layout, lane), place in shape.places().items():
         pieces = shape.lanes[layout, lane]
         sums = values[place + 1 : place + 1 + len(pieces)]
-        expected = sum(weights[group] * value for (group, _), value in zip(pieces, sums, strict=True))
-        off = values[place] - expected - known[layout, lane]
-        require_agreement(off, chunks[layout, lane], modulus)
+        weighted = (weights[group] for group, _ in pieces)
+        require_weighted_sum(values[place], sums, weighted, known[layout, lane], chunks[layout, lane], modulus)
         for (group, rows), value in zip(pieces, sums, strict=True):
             found[layout].setdefault((lane, group), []).append((rows, int(value)))
     return found

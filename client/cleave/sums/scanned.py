@@ -16,14 +16,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.checks import require_weighted_sum
 from cleave.ckks.cipher import Sentinels
-from cleave.ckks.layout import noise
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
 from cleave.sums.masks import Cut
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.moments import SENTINELS, scan_label, sentinel_weights
+from cleave_shared.moments import scan_label, sentinel_weights
 
 _WEIGHTS = range(1, 1 << 15)
 Sums = dict[tuple[int, int], list[tuple[int, int]]]  # by lane and group: of each partial sum its rows and its value
@@ -99,9 +99,8 @@ class Scanned:
 
     def _check(self, asked: Question, lane: int, values: Sequence[int]) -> None:
         weights = [weight for weight, cuts in zip(asked.weights, asked.cut.cuts, strict=True) for _ in cuts]
-        expected = sum(weight * value for weight, value in zip(weights, values[1:], strict=True))
-        off = values[0] - expected - self.known(asked, lane)
-        require_agreement(off, len(asked.cut.chunks), self._modulus)
+        known, chunks = self.known(asked, lane), len(asked.cut.chunks)
+        require_weighted_sum(values[0], values[1:], weights, known, chunks, self._modulus)
 
 
 def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
@@ -113,15 +112,3 @@ def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
         (found,) = lanes.decode(column, planes, rows)
         total += int(found)
     return total
-
-
-def require_agreement(off: int, chunks: int, modulus: int) -> None:
-    """Raises CheckFailed unless `off`, the error of a check result of `chunks` chunks, is at most their noise."""
-    off %= modulus
-    if min(off, modulus - off) > noise(SENTINELS * chunks):
-        raise CheckFailed(
-            "scan",
-            "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",
-            hint="a chunk was lost, doubled or exchanged, or a sum is another's: ask again, and if it happens "
-            "again do not use this service",
-        )

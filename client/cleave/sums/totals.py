@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.checks import require_sentinels
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
 from cleave.store.chunks import split
 from cleave.store.encrypting import sentinels
@@ -166,9 +166,8 @@ class TotalsReader:
             coefficients = self._cipher().decrypt(files)
         except WireError:
             raise CheckFailed("sentinel", "the sensitive service answered what is no ciphertext") from None
-        limit = noise(len(run.kept))
-        if (np.abs(coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))) > limit).any():
-            raise CheckFailed("sentinel", "a sum is not of the segments it was asked of")
+        wanted_sentinels = self._sentinels(run, lane, len(files))
+        require_sentinels(coefficients, wanted_sentinels, len(run.kept), "a sum is not of the segments it was asked of")
         plane: Lane = coefficients[:, : lanes.capacity].reshape(-1)[: run.cells]
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard
