@@ -18,7 +18,6 @@ app = Service(
     {
         "/v1/plain/aggregate": "cleave_services.plain.calls:aggregate",
         "/v1/plain/tables/{set}/aggregate": "cleave_services.plain.stored:aggregate_stored",
-        "/v1/plain/tables/{set}/select": "cleave_services.plain.stored:select_stored",
         "/v1/plain": "cleave_services.plain.simple:operate",
     },
     _prepare,
