@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
-from cleave_services.service import Service
 
 DOCS = Path(__file__).parent.parent / "docs"
 APPLICATIONS = {"sensitive": sensitive, "plain": plain}
@@ -20,7 +21,7 @@ def path_of(name: str) -> Path:
     return DOCS / f"openapi-{name}.json"
 
 
-def document(application: Service) -> str:
+def document(application: FastAPI) -> str:
     return json.dumps(application.openapi(), indent=1) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The bytes of requests and answers: limits, media types, and errors as the services answer them.
+"""The bytes of requests and answers, whoever carries them: HTTP, or a call within one process.
 
 Errors carry names of fields and rules, never values; an error nobody expected is told by its class alone.
 """
@@ -6,7 +6,6 @@ Errors carry names of fields and rules, never values; an error nobody expected i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -35,12 +34,9 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`headers`: beside the content's type and length."""
-
     status: int
     kind: str  # media type
     content: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def limit_of(kind: str) -> int:

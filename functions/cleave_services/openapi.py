@@ -1,15 +1,20 @@
-"""The OpenAPI document of a service, made when somebody reads it."""
+"""The OpenAPI document of a service: put together when it is first asked for, never while the service starts.
+
+FastAPI is told of paths and references alone. Of a model it would build one more validator that nothing uses, since
+routes read and answer bodies themselves (`cleave_services.http`).
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from cleave_services.operations import HEALTH, Health, Operation
+from cleave_services.operations import Operation
+from cleave_services.web import FastAPI
 from cleave_shared import wire
 from cleave_shared.stored import SET
 
@@ -27,7 +32,7 @@ _PROBLEMS = {
     503: "API Gateway or Lambda is not available, or `cleave serve` has 32 requests under way (Retry-After)",
     504: "The request took longer than 29 s, or than the service's own limit",
 }
-_SERVERS: list[dict[str, Any]] = [
+_SERVERS: list[dict[str, str | Any]] = [
     {"url": "http://127.0.0.1:8000", "description": "cleave serve"},
     {
         "url": "https://{api}.execute-api.{region}.amazonaws.com/api",
@@ -50,46 +55,61 @@ _SET = {
     "schema": {"type": "string", "pattern": f"^{SET}$"},
 }
 _REFERENCE = "#/components/schemas/{model}"
+_Route = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def document(name: str, description: str, operations: Sequence[Operation]) -> dict[str, Any]:
-    """All operations, their models and the way to sign."""
-    models: dict[type[BaseModel], JsonSchemaMode] = {Health: "serialization", wire.Problem: "serialization"}
-    health = {"summary": "Health", "operationId": "health", "responses": {"200": _answer(_content(Health))}}
-    paths: dict[str, Any] = {HEALTH: {"get": health}}
-    for operation in operations:
-        request, response = operation.models
-        models[response] = "serialization"
-        models[request] = "validation"  # which is how a model is shown that is both
-        paths[operation.path] = {"post": _post(operation, request, response)}
-    _, schemas = models_json_schema([*models.items()], ref_template=_REFERENCE)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": name, "description": description, "version": str(wire.VERSION)},
-        "servers": _SERVERS,
-        "paths": paths,
-        "components": {"schemas": schemas["$defs"], "securitySchemes": {"sigv4": _SIGV4}},
-        "security": [{}, {"sigv4": []}],
-    }
+class Application(FastAPI):
+    """FastAPI whose `operation`s and `information` name their models for the document only."""
 
+    def __init__(self, title: str, description: str) -> None:
+        super().__init__(
+            title=title,
+            description=description,
+            version=str(wire.VERSION),
+            servers=_SERVERS,
+            docs_url=None,
+            redoc_url=None,
+        )
+        self._models: dict[type[BaseModel], JsonSchemaMode] = {wire.Problem: "serialization"}
 
-def _post(operation: Operation, request: type[BaseModel], response: type[BaseModel]) -> dict[str, Any]:
-    name = operation.work.__name__
-    return {
-        "summary": name.replace("_", " ").capitalize(),
-        "description": (inspect.getdoc(operation.work) or "").partition("\n\n")[0],
-        "operationId": name,
-        **({"parameters": [_SET]} if operation.pattern.groups else {}),
-        "requestBody": {"required": True, "content": _content(request) | _FRAMES},
-        "responses": {
-            "200": _answer(_content(response) | _FRAMES),
-            **{str(status): _answer(_content(wire.Problem), meaning) for status, meaning in _PROBLEMS.items()},
-        },
-    }
+    def operation(self, operation: Operation) -> _Route:
+        """A POST route."""
+        path, (request, response) = operation.path, operation.models
+        self._models[response] = "serialization"
+        self._models[request] = "validation"  # which is how a model is shown that is both
+        body = {"required": True, "content": {**_content(request), **_FRAMES}}
+        answered = {"description": "Successful Response", "content": {**_content(response), **_FRAMES}}
+        answers: dict[int | str, dict[str, Any]] = {
+            status: {"description": meaning, "content": _content(wire.Problem)} for status, meaning in _PROBLEMS.items()
+        }
+        extra: dict[str, Any] = {"requestBody": body}
+        if "{set}" in path:  # said here: to hear of it from a signature FastAPI builds validators that nothing uses
+            extra["parameters"] = [_SET]
+        return self.post(
+            path,
+            name=operation.work.__name__,
+            description=(inspect.getdoc(operation.work) or "").partition("\n\n")[0],
+            response_model=None,
+            openapi_extra=extra,
+            responses={200: answered, **answers},
+        )
 
+    def information(self, path: str, response: type[BaseModel]) -> _Route:
+        """A GET route of a function that answers with a `response`."""
+        self._models[response] = "serialization"
+        answered = {"description": "Successful Response", "content": _content(response)}
+        return self.get(path, response_model=None, responses={200: answered})
 
-def _answer(content: dict[str, Any], meaning: str = "The answer") -> dict[str, Any]:
-    return {"description": meaning, "content": content}
+    def openapi(self) -> dict[str, Any]:
+        """The document, with the schemas of all models and the way to sign."""
+        document = super().openapi()
+        if "security" not in document:  # FastAPI keeps it
+            _, schemas = models_json_schema([*self._models.items()], ref_template=_REFERENCE)
+            components = document.setdefault("components", {})
+            components.setdefault("schemas", {}).update(schemas["$defs"])
+            components["securitySchemes"] = {"sigv4": _SIGV4}
+            document["security"] = [{}, {"sigv4": []}]
+        return document
 
 
 def _content(model: type[BaseModel]) -> dict[str, Any]:

@@ -161,6 +161,12 @@ def test_what_is_used_of_duckdb_is_the_packages_own() -> None:
     assert all(getattr(engine, name) is getattr(duckdb, name) for name in engine.__all__)
 
 
+def test_one_module_of_the_services_imports_fastapi_and_mangum() -> None:
+    """With what they build for a document nobody asks for put off."""
+    users = [path.name for path in SOURCES["cleave_services"] if roots(path) & {"fastapi", "mangum"}]
+    assert users == ["web.py"]
+
+
 def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
     handlers = {"SecretKey", "KeyGenerator", "Decryptor", "Encryptor"}
     users = set()
@@ -171,7 +177,7 @@ def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
 
 
 def test_services_never_import_key_code_or_heavy_libraries() -> None:
-    heavy = {"boto3", "botocore", "pandas", "typer", "rich", "cryptography", "httpx", "stdnum", "starlette"}
+    heavy = {"boto3", "botocore", "pandas", "typer", "rich", "cryptography", "httpx", "stdnum"}
     for path in SOURCES["cleave_services"]:
         assert not roots(path) & heavy, path
     for path in (ROOT / "functions" / "cleave_services" / "sensitive").rglob("*.py"):

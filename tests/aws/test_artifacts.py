@@ -11,9 +11,9 @@ import pytest
 from aws.build import own_modules, shipped
 from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
 from cleave_services.plain import contained
-from cleave_services.plain.app import app as plain
+from cleave_services.plain.service import service as plain
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.app import app as sensitive
+from cleave_services.sensitive.service import service as sensitive
 from tests.aws import stack
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def test_a_handler_reaches_its_own_half_and_shared(half: str, other: str) -> Non
     modules = {str(path) for path in shipped(half)}
     assert {
         f"cleave_services/{half}/app.py",
-        "cleave_services/service.py",
+        "cleave_services/http.py",
         "cleave_services/__init__.py",
         "cleave_shared/wire.py",
     } <= modules

@@ -8,18 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
-from cleave_services.asgi import application
-from cleave_services.service import Service
 from cleave_shared import wire
 
 CANARY = "canary-4711-secret"  # stands for a cell value: must never be seen in an error or a log
 
 
-def call(app: Any, method: str, path: str, **sent: Any) -> httpx.Response:
+def call(app: FastAPI, method: str, path: str, **sent: Any) -> httpx.Response:
     async def send() -> httpx.Response:
-        # lets exceptions through: none may reach it
-        transport = httpx.ASGITransport(application(app) if isinstance(app, Service) else app)
+        transport = httpx.ASGITransport(app)  # lets exceptions through: none may reach it
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
             return await client.request(method, path, **sent)
 

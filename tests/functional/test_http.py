@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -10,12 +11,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict
 
 from aws.events import rest_event
+from cleave_services import http
 from cleave_services.bodies import Note
-from cleave_services.events import lambda_handler
-from cleave_services.service import Service
+from cleave_services.operations import Service
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError, WireError
 from tests.functional.gateway import CANARY, CONTEXT, call, http_event
@@ -51,28 +53,31 @@ def post_letter(asked: Letter, note: Note) -> Parcel:
         raise ServiceError("a worker died", hint="try again", status=500)
     if asked.text == "input":
         raise InputError("no such column")
-    if asked.text == "gone":
-        raise WireError("the part is gone", status=410)
     # a letter's own fields: stamps are for the document
     return Letter(text="x" * asked.size + '"' * (asked.text == "quote"), enclosed=b"\0\xff")  # type: ignore[return-value]
 
 
-def post_to_set(asked: Letter, note: Note, table_set: str, links: object) -> Letter:
-    return Letter(text=table_set)
-
-
 @pytest.fixture
-def app() -> Service:
-    here = "tests.functional.test_http"
-    operations = {"/v1/letter": f"{here}:post_letter", "/v1/sets/{set}": f"{here}:post_to_set"}
-    return Service("post-office", "Sends every letter back.", operations)
+def app() -> FastAPI:
+    operations = {"/v1/letter": "tests.functional.test_http:post_letter"}
+    made = http.create_app(Service("post-office", "Sends every letter back.", operations))
+
+    @made.get("/v1/sets/{set}")
+    async def get_set(set: str) -> Response:  # noqa: A002 - the path's own name
+        return Response(set)
+
+    @made.get("/v1/{name}/number")
+    async def number(name: str, size: int) -> str:
+        return name * size
+
+    return made
 
 
 def frames(letter: Letter) -> bytes:
     return wire.dump_frames(letter)
 
 
-def test_json_is_answered_in_json(app: Service) -> None:
+def test_json_is_answered_in_json(app: FastAPI) -> None:
     response = call(app, "POST", "/v1/letter", json={"size": 2, "enclosed": "AP8="})
     assert (response.status_code, response.headers["content-type"]) == (200, wire.JSON_TYPE)
     assert response.json() == {"text": "xx", "size": 0, "enclosed": "AP8="}
@@ -90,7 +95,7 @@ def test_json_is_answered_in_json(app: Service) -> None:
     ],
 )
 def test_the_answers_form_follows_accept_then_the_request(
-    app: Service, sent: str, accept: str | None, expected: str
+    app: FastAPI, sent: str, accept: str | None, expected: str
 ) -> None:
     body = frames(Letter(size=1)) if sent == wire.FRAMES_TYPE else wire.dump_json(Letter(size=1))
     headers = {"content-type": sent} | ({"accept": accept} if accept else {})
@@ -100,7 +105,7 @@ def test_the_answers_form_follows_accept_then_the_request(
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "multipart/form-data", ""])
-def test_other_content_types_are_415(app: Service, content_type: str | None) -> None:
+def test_other_content_types_are_415(app: FastAPI, content_type: str | None) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
     response = call(app, "POST", "/v1/letter", content=b"{}", headers=headers)
     assert response.status_code == 415
@@ -118,7 +123,7 @@ def chunked(size: int) -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("headers", [JSON, FRAMES])
 @pytest.mark.parametrize("claimed", ["honest", "absent", "lying", "nonsense"])
 def test_a_body_over_the_limit_is_413_before_it_is_parsed(
-    app: Service, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], claimed: str
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], claimed: str
 ) -> None:
     monkeypatch.setattr(limits, "MAX_JSON_BYTES", 1500 if headers is JSON else 10)
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1500 if headers is FRAMES else 10)
@@ -130,14 +135,14 @@ def test_a_body_over_the_limit_is_413_before_it_is_parsed(
     assert response.json() == {"error": "the request is over 1,500 bytes", "hint": "send fewer rows per request"}
 
 
-def test_a_body_at_the_limit_passes(app: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_at_the_limit_passes(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     body = wire.dump_json(Letter())
     monkeypatch.setattr(limits, "MAX_JSON_BYTES", len(body))
     response = call(app, "POST", "/v1/letter", content=body + b" ", headers=JSON)
     assert response.json()["error"].startswith("the request is over")
 
 
-def test_an_answer_over_the_limit_is_413(app: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_over_the_limit_is_413(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quotes count twice: a proxy integration returns the body as a JSON string."""
     whole = len(wire.dump_json(Letter(text="x" * 500, enclosed=b"\0\xff")))
     monkeypatch.setattr(limits, "MAX_JSON_BYTES", whole + 10)  # it has ten quotes
@@ -171,7 +176,7 @@ def test_an_answer_over_the_limit_is_413(app: Service, monkeypatch: pytest.Monke
         (b'{"size": %b}' % (b"9" * 5000), "the body is not JSON"),
     ],
 )
-def test_what_is_not_an_envelope_is_422_without_its_values(app: Service, body: bytes, error: str) -> None:
+def test_what_is_not_an_envelope_is_422_without_its_values(app: FastAPI, body: bytes, error: str) -> None:
     response = call(app, "POST", "/v1/letter", content=body, headers=JSON)
     assert response.status_code == 422
     assert response.json()["error"].startswith(error)
@@ -179,7 +184,7 @@ def test_what_is_not_an_envelope_is_422_without_its_values(app: Service, body: b
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 7, 9, 20, -1])
-def test_damaged_frames_are_422(app: Service, cut: int) -> None:
+def test_damaged_frames_are_422(app: FastAPI, cut: int) -> None:
     whole = frames(Letter(enclosed=b"1234"))
     for body in (whole[:cut], whole + b"x", b"CLV2" + whole[4:], b"CLV1" + b"\xff" * 20):
         response = call(app, "POST", "/v1/letter", content=body, headers=FRAMES)
@@ -193,7 +198,7 @@ def digested(rest: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("cut", [0, 31, 33, 36, 40, -1])
-def test_frames_that_do_not_fit_together_are_422(app: Service, cut: int) -> None:
+def test_frames_that_do_not_fit_together_are_422(app: FastAPI, cut: int) -> None:
     whole = frames(Letter(enclosed=b"1234"))[36:]
     assert call(app, "POST", "/v1/letter", content=digested(whole), headers=FRAMES).status_code == 200
     for rest in (whole[:cut], whole + b"x", wire.NO_MARK + b"\xff" * 20):
@@ -202,7 +207,7 @@ def test_frames_that_do_not_fit_together_are_422(app: Service, cut: int) -> None
         assert "not a Cleave frame" in response.json()["error"]
 
 
-def test_any_flipped_bit_is_found(app: Service) -> None:
+def test_any_flipped_bit_is_found(app: FastAPI) -> None:
     whole = frames(Letter(text="north", enclosed=b"1234"))
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
@@ -212,7 +217,7 @@ def test_any_flipped_bit_is_found(app: Service) -> None:
 
 
 @pytest.mark.parametrize("kind", [wire.JSON_TYPE, wire.FRAMES_TYPE])
-def test_an_answer_in_frames_names_its_request(app: Service, kind: str) -> None:
+def test_an_answer_in_frames_names_its_request(app: FastAPI, kind: str) -> None:
     bodies = [frames(Letter(size=n)) if kind == wire.FRAMES_TYPE else wire.dump_json(Letter(size=n)) for n in (1, 2)]
     for body in bodies:
         headers = {"content-type": kind, "accept": wire.FRAMES_TYPE}
@@ -222,12 +227,12 @@ def test_an_answer_in_frames_names_its_request(app: Service, kind: str) -> None:
         ]
 
 
-def test_escaped_characters_beyond_the_first_plane_are_text(app: Service) -> None:
+def test_escaped_characters_beyond_the_first_plane_are_text(app: FastAPI) -> None:
     response = call(app, "POST", "/v1/letter", content=rb'{"text": "\ud83d\ude00"}', headers=JSON)
     assert response.status_code == 200
 
 
-def test_long_names_make_no_long_errors(app: Service) -> None:
+def test_long_names_make_no_long_errors(app: FastAPI) -> None:
     response = call(app, "POST", "/v1/letter", json={"n" * 100_000: 1})
     assert response.status_code == 422
     assert len(response.content) < 2000
@@ -243,7 +248,7 @@ def test_long_names_make_no_long_errors(app: Service) -> None:
     ],
 )
 def test_errors_become_problems(
-    app: Service, lines: list[str], text: str, status: int, problem: dict[str, str | None]
+    app: FastAPI, lines: list[str], text: str, status: int, problem: dict[str, str | None]
 ) -> None:
     response = call(app, "POST", "/v1/letter", json={"text": text})
     assert (response.status_code, response.json()) == (status, problem)
@@ -251,14 +256,21 @@ def test_errors_become_problems(
     assert "Traceback" not in str(lines)
 
 
-def test_unknown_paths_and_methods(app: Service) -> None:
+def test_unknown_paths_and_methods(app: FastAPI) -> None:
     assert call(app, "GET", f"/{CANARY}").status_code == 404
     refused = call(app, "GET", "/v1/letter")
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
     assert wire.validate(wire.Problem, refused.json()).error
 
 
-def test_the_log_is_one_line_of_numbers(app: Service, lines: list[str]) -> None:
+def test_parameters_that_fastapi_checks_are_not_echoed(app: FastAPI) -> None:
+    response = call(app, "GET", f"/v1/a/number?size={CANARY}")
+    assert response.status_code == 422
+    assert response.json()["error"].startswith("query.size: ")
+    assert CANARY not in response.text
+
+
+def test_the_log_is_one_line_of_numbers(app: FastAPI, lines: list[str]) -> None:
     response = call(
         app, "POST", "/v1/letter", json={"text": CANARY, "size": 3}, headers={"x-amzn-requestid": "1-67891233-abcdef"}
     )
@@ -279,7 +291,7 @@ def test_the_log_is_one_line_of_numbers(app: Service, lines: list[str]) -> None:
     assert CANARY not in str(lines)
 
 
-def test_on_lambda_a_line_has_metrics(app: Service, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_lambda_a_line_has_metrics(app: FastAPI, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
     for text in ("fine", "input"):
         call(app, "POST", "/v1/letter", json={"text": text, "size": 3})
@@ -293,36 +305,36 @@ def test_on_lambda_a_line_has_metrics(app: Service, lines: list[str], monkeypatc
 
 
 @pytest.mark.parametrize("table_set", ["0123456789abcdef" * 2, CANARY, "A" * 32])
-def test_the_log_names_a_table_by_a_set_alone(app: Service, lines: list[str], table_set: str) -> None:
-    call(app, "POST", f"/v1/sets/{table_set}", json={})
+def test_the_log_names_a_table_by_a_set_alone(app: FastAPI, lines: list[str], table_set: str) -> None:
+    call(app, "GET", f"/v1/sets/{table_set}")
     (line,) = [json.loads(text) for text in lines if text.startswith("{")]
     assert line["route"] == "/v1/sets/{set}"
     assert line.get("set") == (table_set if table_set.startswith("0") else None)
 
 
 @pytest.mark.parametrize("sent", ["", "a b", "x" * 200, 'a"}\\n{"'])
-def test_a_request_id_that_does_not_look_like_one_is_replaced(app: Service, sent: str) -> None:
+def test_a_request_id_that_does_not_look_like_one_is_replaced(app: FastAPI, sent: str) -> None:
     response = call(app, "GET", "/v1/health", headers={"x-amzn-requestid": sent})
     assert response.headers["x-request-id"] != sent
     assert len(response.headers["x-request-id"]) == 32
 
 
-def test_unknown_paths_are_not_logged(app: Service, lines: list[str]) -> None:
+def test_unknown_paths_are_not_logged(app: FastAPI, lines: list[str]) -> None:
     call(app, "GET", f"/v1/{CANARY}?{CANARY}")
-    call(app, "POST", f"/v1/sets/{CANARY}?{CANARY}", json={})
+    call(app, "GET", f"/v1/{CANARY}/number?size=1")
     logged = [json.loads(text) for text in lines if text.startswith("{")]
-    assert [line["route"] for line in logged] == [None, "/v1/sets/{set}"]
+    assert [line["route"] for line in logged] == [None, "/v1/{name}/number"]
     assert CANARY not in str(logged)  # httpx, here the client, does log the address
 
 
-def test_embedded_services_are_silent(app: Service, capfd: pytest.CaptureFixture[str]) -> None:
+def test_embedded_services_are_silent(app: FastAPI, capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("cleave.service")
     logger.handlers, logger.propagate = [logging.NullHandler()], True
     call(app, "POST", "/v1/letter", json={"text": "value error"})
     assert capfd.readouterr() == ("", "")
 
 
-def test_health_and_openapi(app: Service) -> None:
+def test_health_and_openapi(app: FastAPI) -> None:
     assert call(app, "GET", "/v1/health").json() == {"service": "post-office", "version": wire.VERSION}
     document = call(app, "GET", "/openapi.json").json()
     operation = document["paths"]["/v1/letter"]["post"]
@@ -331,12 +343,12 @@ def test_health_and_openapi(app: Service) -> None:
     assert operation["requestBody"]["content"][wire.JSON_TYPE]["schema"] == {"$ref": "#/components/schemas/Letter"}
     assert set(schemas["Letter"]["properties"]) == set(Letter.model_fields)
     assert schemas["Parcel"]["properties"]["stamps"]["items"] == {"$ref": "#/components/schemas/Stamp"}
-    assert {"Stamp", "Health", "Problem"} < set(schemas)
+    assert {"Stamp", "Health", "Problem", "HTTPValidationError"} < set(schemas)
     assert set(operation["responses"]["200"]["content"]) == {wire.JSON_TYPE, wire.FRAMES_TYPE}
     assert {"413", "415", "422"} < set(operation["responses"])
 
 
-def test_preflight_is_open_and_without_credentials(app: Service) -> None:
+def test_preflight_is_open_and_without_credentials(app: FastAPI) -> None:
     headers = {
         "origin": "https://example.org",
         "access-control-request-method": "POST",
@@ -357,8 +369,8 @@ Event = Callable[..., dict[str, Any]]
 
 
 @pytest.mark.parametrize(("event", "stage"), [(rest_event, "v1"), (http_event, "$default"), (http_event, "v1")])
-def test_lambda_answers_json_as_text_and_frames_as_base64(app: Service, event: Event, stage: str) -> None:
-    handler = lambda_handler(app)
+def test_lambda_answers_json_as_text_and_frames_as_base64(app: FastAPI, event: Event, stage: str) -> None:
+    handler = http.lambda_handler(app)
     answered = handler(event("/v1/letter", b'{"size": 3}', wire.JSON_TYPE, stage), CONTEXT)
     assert (answered["statusCode"], answered["isBase64Encoded"]) == (200, False)
     assert json.loads(answered["body"])["text"] == "xxx"
@@ -372,8 +384,8 @@ def test_lambda_answers_json_as_text_and_frames_as_base64(app: Service, event: E
 
 
 @pytest.mark.parametrize("event", [rest_event, http_event])
-def test_lambda_fails_without_traceback(app: Service, event: Event, capfd: pytest.CaptureFixture[str]) -> None:
-    handler = lambda_handler(app)
+def test_lambda_fails_without_traceback(app: FastAPI, event: Event, capfd: pytest.CaptureFixture[str]) -> None:
+    handler = http.lambda_handler(app)
     answered = handler(event("/v1/letter", b'{"text": "value error"}', wire.JSON_TYPE), CONTEXT)
     assert answered["statusCode"] == 500
     assert json.loads(answered["body"]) == {"error": "internal error: ValueError", "hint": None}
@@ -384,29 +396,18 @@ def test_lambda_fails_without_traceback(app: Service, event: Event, capfd: pytes
     assert CANARY not in out + err
 
 
-def test_a_warm_process_answers_again(app: Service) -> None:
-    handler = lambda_handler(app)
+def test_a_warm_process_answers_again_and_leaves_no_event_loop(app: FastAPI) -> None:
+    handler = http.lambda_handler(app)
     for size in (1, 2, 3):
         answered = handler(rest_event("/v1/letter", b'{"size": %d}' % size, wire.JSON_TYPE), None)
         assert json.loads(answered["body"])["text"] == "x" * size
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
 
 
-def test_wire_errors_keep_their_status(app: Service) -> None:
-    assert call(app, "POST", "/v1/letter", json={"text": "gone"}).status_code == 410
+def test_wire_errors_keep_their_status(app: FastAPI) -> None:
+    @app.get("/v1/gone")
+    async def gone() -> None:
+        raise WireError("the part is gone", status=410)
 
-
-def test_a_service_imports_an_operation_when_it_is_asked_or_all_when_it_starts() -> None:
-    prepared: list[bool] = []
-    made = Service("office", "", {"/v1/no": "tests.functional.no_module:work"}, lambda: prepared.append(True))
-    assert call(made, "GET", "/v1/health").status_code == 200
-    assert call(made, "POST", "/v1/no", json={}).json() == {
-        "error": "internal error: ModuleNotFoundError",
-        "hint": None,
-    }
-    with pytest.raises(ModuleNotFoundError):
-        made.start()
-    assert not prepared
-    Service(
-        "office", "", {"/v1/letter": "tests.functional.test_http:post_letter"}, lambda: prepared.append(True)
-    ).start()
-    assert prepared == [True]
+    assert call(app, "GET", "/v1/gone").status_code == 410

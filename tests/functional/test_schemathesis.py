@@ -7,7 +7,6 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 
-from cleave_services.asgi import application
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
 
@@ -21,8 +20,8 @@ BUDGET = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-sensitive_schema = schemathesis.openapi.from_asgi("/openapi.json", application(sensitive))
-plain_schema = schemathesis.openapi.from_asgi("/openapi.json", application(plain))
+sensitive_schema = schemathesis.openapi.from_asgi("/openapi.json", sensitive)
+plain_schema = schemathesis.openapi.from_asgi("/openapi.json", plain)
 
 
 @sensitive_schema.parametrize()

@@ -17,7 +17,7 @@ from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_services.links import Links
-from cleave_services.service import Service as Application
+from cleave_services.operations import Service as Application
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import MomentsRequest, PlainRequest

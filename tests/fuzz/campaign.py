@@ -25,7 +25,6 @@ from typing import Any
 import httpx
 
 from cleave.ckks.secret_key import SecretKey
-from cleave_services.asgi import application
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.app import handler as plain_handler
 from cleave_services.sensitive.app import app as sensitive
@@ -65,9 +64,7 @@ class Outcome:
 def asgi(message: Message) -> Answer:
     async def send() -> Answer:
         app = plain if "plain" in message.path else sensitive
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(application(app)), base_url="http://service"
-        ) as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
             reply = await client.request(
                 message.method, httpx.URL("http://service").copy_with(raw_path=message.path.encode()),
                 content=message.body, headers=_latin(message.headers),

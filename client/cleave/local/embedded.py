@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from cleave.transport.base import Service, Transport
 from cleave.transport.embedded import Call, connect_embedded
 from cleave.transport.responses import Response
-from cleave_services.plain.app import app as plain
-from cleave_services.sensitive.app import app as sensitive
-from cleave_services.service import Service as Application
+from cleave_services.operations import Service as Application
+from cleave_services.plain.service import service as plain
+from cleave_services.sensitive.service import service as sensitive
 from cleave_shared.wire import Body
 
 if TYPE_CHECKING:

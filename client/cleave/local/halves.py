@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import socket
 import tempfile
@@ -20,10 +21,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave_services import links
-from cleave_services.asgi import application
 from cleave_services.log import log_to_stderr
-from cleave_services.plain.app import app as plain
-from cleave_services.sensitive.app import app as sensitive
+from cleave_services.plain.service import service as plain
+from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Channel, Child
 from cleave_shared.dataclass import dataclass
@@ -161,10 +161,12 @@ def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[
 
 
 def _application(name: str) -> ASGIApp:
-    """Started in its own process: neither half has the other's library."""
+    """Imported in its own process: neither half has the other's library."""
+    module = importlib.import_module(f"cleave_services.{name}.app")
     service = plain if name == "plain" else sensitive
-    service.start()  # before uvicorn starts a thread
-    return application(service)
+    service.prepare()  # before uvicorn starts a thread
+    application: ASGIApp = module.app
+    return application
 
 
 class _Telling(uvicorn.Server):
@@ -187,7 +189,7 @@ class _Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].split("/")[1:2] == [self.name]:
-            scope = {**scope, "path": scope["path"].removeprefix(f"/{self.name}")}
+            scope = {**scope, "root_path": f"{scope.get('root_path', '')}/{self.name}"}
         await self.application(scope, receive, send)
 
 

@@ -1,25 +1,9 @@
-"""The plain service: the half of the table that may be seen, grouped and aggregated by DuckDB."""
+"""The plain service behind FastAPI, and its Lambda handler."""
 
 from __future__ import annotations
 
-from cleave_services.events import lambda_handler
-from cleave_services.service import Service
+from cleave_services import http
+from cleave_services.plain.service import service
 
-
-def _prepare() -> None:
-    from cleave_services.plain import contained  # noqa: PLC0415 - DuckDB
-
-    contained.prepare()
-
-
-app = Service(
-    "cleave-plain",
-    "Groups and aggregates the columns that may be seen; holds no key.",
-    {
-        "/v1/plain/aggregate": "cleave_services.plain.calls:aggregate",
-        "/v1/plain/tables/{set}/aggregate": "cleave_services.plain.stored:aggregate_stored",
-        "/v1/plain": "cleave_services.plain.simple:operate",
-    },
-    _prepare,
-)
-handler = lambda_handler(app)
+app = http.create_app(service)
+handler = http.lambda_handler(app, service.prepare)

@@ -1,0 +1,287 @@
+"""What both services need around their one job: reading and answering envelopes, errors, logs, the Lambda handler.
+
+What becomes of a body is `cleave_services.bodies`; here it is measured while it arrives. Every request leaves one line
+of log (`cleave_services.log`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import resource
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cleave_services import bodies, links
+from cleave_services.bodies import Large, Reply
+from cleave_services.log import log, log_to_stderr
+from cleave_services.openapi import Application
+from cleave_services.operations import Operation, Service
+from cleave_services.web import Mangum, Request, RequestValidationError, Response
+from cleave_shared import wire
+from cleave_shared.errors import CleaveError, WireError
+from cleave_shared.stored import SET
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
+
+
+_NO_EVENT = WireError(
+    "the event is not an HTTP request",
+    hint="invoke the function through API Gateway or a function URL, or with an event like those in events/",
+    status=400,
+)
+
+
+class _Call(BaseModel):
+    method: str
+
+
+class _Context(BaseModel):
+    stage: str | None = None
+    http: _Call | None = None
+    identity: dict[str, Any] | None = None
+
+
+class _Event(BaseModel):
+    """Fields, by AWS's names, of REST (1.0) and HTTP API (2.0) events that Mangum reads, where there are any."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    requestContext: _Context  # noqa: N815
+    version: str | None = None
+    httpMethod: str = ""  # noqa: N815
+    path: str = ""
+    rawPath: str = ""  # noqa: N815
+    rawQueryString: str = ""  # noqa: N815
+    headers: dict[str, str] | None = None
+    multiValueHeaders: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    queryStringParameters: dict[str, str] | None = None  # noqa: N815
+    multiValueQueryStringParameters: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    cookies: wire.Each[str] | None = None
+    body: str | None = None
+    isBase64Encoded: bool = False  # noqa: N815
+
+
+class Health(BaseModel):
+    service: str
+    version: int
+
+
+def create_app(service: Service) -> Application:
+    """Its operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
+    app = Application(service.name, service.description)
+    app.add_middleware(_RequestLog)
+    app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
+    app.add_exception_handler(CleaveError, _refuse)
+    app.add_exception_handler(RequestValidationError, _refuse)
+    app.add_exception_handler(HTTPException, _refuse)
+
+    @app.information("/v1/health", Health)
+    async def health() -> Response:
+        return Response(wire.dump_json(Health(service=service.name, version=wire.VERSION)), media_type=wire.JSON_TYPE)
+
+    for operation in service.operations:
+        app.operation(operation)(_route(operation))
+    return app
+
+
+async def read(request: Request, model: type[Model]) -> Model:
+    """The envelope in a request's body.
+
+    Raises WireError: 415 for a content type that is neither JSON nor frames and for any content encoding, since what
+    unpacks has no size one can see; 413 over the limit of either, counted while it arrives, whatever content-length
+    says; 422 for anything else.
+    """
+    if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)
+    kind = _content_type(request)
+    limit = bodies.limit_of(kind)
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and len(announced) < 20:
+        bodies.check_size(int(announced), limit)
+    content = bytearray()  # a list of parts of a byte each would be sixty times their size
+    async for part in request.stream():
+        bodies.check_size(len(content) + len(part), limit)
+        content += part
+    envelope, request.state.mark = bodies.load(bytes(content), kind, model)
+    return envelope
+
+
+def answer(request: Request, model: BaseModel | Large) -> Response:
+    """`model`, after `read`, in the form the request asks for in Accept, else in the request's own.
+
+    Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502.
+    """
+    return _response(bodies.dump(model, request.state.mark, _accepted(request)))
+
+
+def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """All of a POST: `read`, then the work and `answer` in a thread of their own. Raises what these raise."""
+
+    async def respond(request: Request) -> Response:
+        asked = await read(request, operation.models[0])
+
+        def work() -> Response:
+            found = operation.answer(asked, partial(note, request), request.path_params.get("set"), links.own)
+            return answer(request, found)
+
+        return await run_in_threadpool(work)
+
+    return respond
+
+
+def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
+    """Add numbers (rows, groups, chunks, timings in seconds) to the request's log line."""
+    request.state.facts.update(numbers)
+
+
+def lambda_handler(
+    app: Application, prepare: Callable[[], None] = lambda: None
+) -> Callable[[Any, Any], dict[str, Any]]:
+    """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
+
+    Any other event, and one with a field of a wrong type, is answered 400.
+
+    Lambda's runtime starts a thread before the first event: `prepare` is called before that, and nowhere but there.
+    Otherwise nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
+    """
+    if "AWS_LAMBDA_RUNTIME_API" in os.environ:
+        prepare()
+
+    def handler(event: Any, context: Any) -> dict[str, Any]:
+        log_to_stderr()
+        # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
+        logging.getLogger("mangum").setLevel(logging.CRITICAL)
+        try:
+            _require_event(event)
+            with asyncio.Runner() as runner:
+                runner.get_loop()  # Mangum takes the thread's current loop; this makes one and sets it
+                mangum = Mangum(
+                    app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
+                )
+                answered: dict[str, Any] = mangum(event, context)
+        except WireError as error:
+            return _refused_event(bodies.refusal(error))
+        except Exception:  # noqa: BLE001 - the application lets none out, so Mangum cannot read the event
+            return _refused_event(bodies.refusal(_NO_EVENT))
+        return answered
+
+    return handler
+
+
+def _require_event(event: Any) -> None:
+    """Raises WireError (400) unless `event` has the types of an event of API Gateway or a function URL."""
+    if not isinstance(event, dict) or "requestContext" not in event:
+        raise _NO_EVENT
+    try:
+        _Event.model_validate(event)
+    except ValidationError as error:
+        raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, status=400) from None
+
+
+def _refused_event(reply: Reply) -> dict[str, Any]:
+    log({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"})
+    headers = {"content-type": reply.kind}
+    return {"statusCode": reply.status, "headers": headers, "body": reply.content.decode(), "isBase64Encoded": False}
+
+
+class _RequestLog:
+    """Counts, times and logs each request; answers 500 with a class name for what nobody expected.
+
+    Nothing may escape from here: Starlette, Mangum and uvicorn all log tracebacks, whose messages may quote values.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        line: dict[str, Any] = {"request_id": _request_id(scope), "status": None, "bytes_in": 0, "bytes_out": 0}
+        facts = scope.setdefault("state", {})["facts"] = {}
+
+        async def counted_receive() -> Message:
+            message = await receive()
+            line["bytes_in"] += len(message.get("body", b""))
+            return message
+
+        async def counted_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                line["status"] = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", line["request_id"].encode())]
+            line["bytes_out"] += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, counted_receive, counted_send)
+        except Exception as error:  # noqa: BLE001 - the last place before the loggers of others
+            facts["error"] = type(error).__name__
+            if line["status"] is None:
+                await _response(bodies.refusal(error))(scope, receive, counted_send)
+        finally:
+            line["route"] = getattr(scope.get("route"), "path", None)
+            if re.fullmatch(SET, table_set := scope.get("path_params", {}).get("set", "")):
+                line["set"] = table_set
+            line["seconds"] = round(time.perf_counter() - started, 6)
+            line["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            line["peak_worker_kb"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+            log(line | facts)
+
+
+def _stage_prefix(event: dict[str, Any]) -> str:
+    """HTTP APIs leave the stage in the path, REST APIs do not."""
+    stage = event.get("requestContext", {}).get("stage", "$default")
+    return "/" if event.get("version") != "2.0" or stage == "$default" else f"/{stage}"
+
+
+def _request_id(scope: Scope) -> str:
+    """AWS's own id where there is one; one sent along; or a new one."""
+    context = scope.get("aws.context")
+    sent = dict(scope["headers"]).get(b"x-amzn-requestid", b"").decode("latin-1")
+    for candidate in (getattr(context, "aws_request_id", None), sent):
+        if candidate and _REQUEST_ID.fullmatch(candidate):
+            return str(candidate)
+    return uuid.uuid4().hex
+
+
+def _content_type(request: Request) -> str:
+    return wire.media_type(request.headers.get("content-type", ""))
+
+
+def _accepted(request: Request) -> str:
+    accepted = request.headers.get("accept", "").lower()
+    for kind in (wire.JSON_TYPE, wire.FRAMES_TYPE):
+        if kind in accepted:
+            return kind
+    return _content_type(request)
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    request.state.facts["error"] = type(error).__name__
+    if isinstance(error, HTTPException):
+        return _response(bodies.problem(error.status_code, error.detail), error.headers)
+    if isinstance(error, RequestValidationError):
+        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        return _response(bodies.problem(422, found))
+    if isinstance(error, CleaveError):
+        return _response(bodies.refusal(error))
+    raise error
+
+
+def _response(reply: Reply, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(reply.content, reply.status, headers=headers, media_type=reply.kind)
