@@ -14,13 +14,13 @@ import pytest
 from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict
 
-from aws.events import rest_event
+from aws.events import http_event, rest_event
 from cleave_services import http
 from cleave_services.bodies import Note
 from cleave_services.operations import Service
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError, WireError
-from tests.functional.gateway import CANARY, CONTEXT, call, http_event
+from tests.functional.gateway import CANARY, CONTEXT, call
 
 FRAMES = {"content-type": wire.FRAMES_TYPE}
 JSON = {"content-type": wire.JSON_TYPE}
