@@ -21,7 +21,7 @@ from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.stored import (
     Kept,
     Lane,
@@ -39,7 +39,7 @@ DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
-Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse, SelectResponse)
+Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse)
 Model = TypeVar("Model", bound=Envelope)
 
 
@@ -112,19 +112,16 @@ class Remote:
         linked = [self.linked(each, plain=True) for each in objects if each is not None]
         if len(linked) != len(segments):
             raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
-        with self._answer_of(self._stores.plain) as answers:
-            asked = StoredPlainRequest(
+        found = self.grouped(
+            StoredPlainRequest(
                 objects=linked,
                 rows=[each.rows for each in segments],
                 columns=list(plan.plain_columns),
                 where=plan.where,
                 keys=list(plan.keys),
                 aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
-                result=answers.link,
             )
-            path = f"/v1/plain/tables/{self._set}/aggregate"
-            found, mark = self._asked().ask(Service.PLAIN, path, asked, StoredPlainResponse)
-            found = answers.whole(found, mark)
+        )
         if found.rows != self._manifest.rows:
             raise CheckFailed("plain groups", "the plain service's answer is to another request")
         counted = sum(found.counts)
@@ -141,12 +138,12 @@ class Remote:
             )
         ]
 
-    def select(self, request: SelectRequest) -> SelectResponse:
-        """Which rows are in which group. Raises ServiceError, StoreError, CheckFailed."""
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+        """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
         with self._answer_of(self._stores.plain) as answers:
             asked = request.model_copy(update={"result": answers.link})
-            path = f"/v1/plain/tables/{self._set}/select"
-            return answers.whole(*self._asked().ask(Service.PLAIN, path, asked, SelectResponse))
+            path = f"/v1/plain/tables/{self._set}/aggregate"
+            return answers.whole(*self._asked().ask(Service.PLAIN, path, asked, StoredPlainResponse))
 
     def scan(self, request: ScanRequest) -> ScanResponse:
         """Sums of rows. Raises ServiceError; CheckFailed for the answer to another request."""

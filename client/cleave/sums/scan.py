@@ -35,8 +35,8 @@ from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse
+from cleave_shared.stored import Linked, StoredPlainRequest, StoredPlainResponse
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
@@ -50,7 +50,7 @@ class Asking(Protocol):
 
     def linked(self, which: Object, *, plain: bool = False) -> Linked: ...
 
-    def select(self, request: SelectRequest) -> SelectResponse: ...
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse: ...
 
     def scan(self, request: ScanRequest) -> ScanResponse: ...
 
@@ -129,7 +129,7 @@ def _selected(
 ) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
     request = select_request(asking, stored, plan, run)
-    answer = asking.select(request)
+    answer = asking.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
     if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
@@ -173,14 +173,15 @@ def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
 
 
-def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> SelectRequest:
-    return SelectRequest(
+def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> StoredPlainRequest:
+    return StoredPlainRequest(
         objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
         rows=[each.rows for each in run],
         columns=plain_columns(stored, plan),
         where=plan.where,
         keys=list(plan.keys),
         aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        members=True,
         filters=list(dict.fromkeys(source.filter for source in plan.sources if source.filter is not None)),
     )
 
