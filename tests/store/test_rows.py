@@ -18,8 +18,9 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
-from cleave.store import columns, index, put, rows, sealed
-from cleave.store.index import Index
+from cleave.store import cells as of_cells
+from cleave.store import columns, put, rows, sealed
+from cleave.store.cells import Index
 from cleave.store.memory import Memory
 from cleave.store.rows import Rows
 from cleave.store.tables import Opened, Tables
@@ -112,7 +113,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (columns, index, rows, sealed):
+        for module in (columns, of_cells, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.folder import Folder
-from cleave.store.names import NUMBER
+from cleave.store.manifest import NUMBER
 from cleave.sums.stored import _compact
 from tests.store.asking import ask
 from tests.store.trial import World, check, truth

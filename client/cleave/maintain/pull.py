@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
-from cleave.store.halves import is_text_in_parquet
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
@@ -51,7 +50,7 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
                 parts.append(_part(table, stored.schema, output.parent))
                 if len(parts) == _TOGETHER:
                     parts = [_joined(parts, output.parent)]
-            _join(parts, file, [each.name for each in stored.schema.columns if is_text_in_parquet(each)])
+            _join(parts, file, [each.name for each in stored.schema.columns if each.type == "INTERVAL"])
         finally:
             for part in parts:
                 part.close()

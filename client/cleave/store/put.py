@@ -20,14 +20,13 @@ from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.halves import half_of
-from cleave.store.manifest import FORMAT, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
-from cleave.store.names import ROW
+from cleave.store.manifest import FORMAT, ROW, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
 from cleave.store.schemas import (
     arguments_of,
     check_by,
     check_fits,
     derived_arguments,
+    half_of,
     load_stored_schema,
     stored_schema,
 )

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
+from cleave.store.cells import Blocks, Index
 from cleave.store.columns import Batches, blocks_of, plain_column, read_columns, value_of
-from cleave.store.index import Blocks, Index
-from cleave.store.manifest import Object, SealedColumn, Segment
+from cleave.store.manifest import ROW, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.names import ROW
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
 from cleave.store.tables import Opened, Tables

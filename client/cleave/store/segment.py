@@ -24,8 +24,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.columns import read_column
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half
-from cleave.store.lanes import Lane, Lanes
+from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
     Manifest,
     Measure,
@@ -41,7 +40,6 @@ from cleave.store.manifest import (
 )
 from cleave.store.sealed import Place, seal_column
 from cleave.store.slices import sort
-from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
 from cleave.store.sums import Summing
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose, Vault
@@ -144,7 +142,7 @@ class SegmentWriter:
         return self.for_scans(table, made)
 
     def _plain_half(self, table: Table) -> Object | None:
-        names = columns_by_half(table)["plain"]
+        names = [each.name for each in table.schema.columns if each.kind is Kind.PLAIN]
         with table.beside() as rows:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 

@@ -17,10 +17,9 @@ from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
-from cleave.store.cells import Cells, load_cells
+from cleave.store.cells import Cells, Index, load_cells, load_index
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.index import Index, load_index
 from cleave.store.manifest import Manifest, Object, Segment, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note

@@ -21,11 +21,11 @@ from typing import Protocol
 import numpy as np
 
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
+from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.store.manifest import Object, Segment
-from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.sums.cellwise import StoredPlan, Sums
 from cleave.sums.masks import cut, stored_order
-from cleave.sums.remote import divided
+from cleave.sums.remote import divided, groups_of
 from cleave.sums.scanned import Question, Scanned, question
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
@@ -149,15 +149,7 @@ def _selected(
         raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
     if counts != answer.counts:
         raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
-    response = PlainResponse(
-        schema_hash=stored.manifest.table_id,
-        rows=answer.rows,
-        counts=answer.counts,
-        keys=answer.keys,
-        aggregates=answer.aggregates,
-        timings=answer.timings,
-    )
-    return response, sets
+    return groups_of(answer, stored.manifest.table_id), sets
 
 
 def runs_of(stored: Stored) -> list[list[Segment]]:

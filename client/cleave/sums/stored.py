@@ -13,12 +13,10 @@ from cleave.ckks.cipher import Cipher
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.contributors import only
-from cleave.store.lanes import Integers, Lanes
-from cleave.store.manifest import Object, Segment
-from cleave.store.names import NUMBER
+from cleave.store.lanes import Integers, Lanes, row_lanes
+from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
-from cleave.store.stored_lanes import row_lanes
 from cleave.store.tables import Opened, Tables
 from cleave.sums.remote import Remote
 from cleave.sums.scanned import Scanned

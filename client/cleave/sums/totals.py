@@ -17,10 +17,9 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
-from cleave.store.lanes import Integers, Lane, Lanes
+from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
 from cleave.store.manifest import Manifest, Object, Segment, Totals
 from cleave.store.segment import lane_checks
-from cleave.store.stored_lanes import total_label, total_lanes
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
