@@ -100,18 +100,10 @@ class Bucket:
 
     def names(self, prefix: str) -> Iterator[str]:
         wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
-        while True:
-            keys, following = self._try(partial(self._page, wanted))
+        pages = iter(self._client.get_paginator("list_objects_v2").paginate(**wanted))
+        while (keys := self._try(lambda: _keys_of(next(pages, None)))) is not None:
             for key in keys:
                 yield checked(key.removeprefix(self._prefix))
-            if following is None:
-                return
-            wanted["ContinuationToken"] = following
-
-    def _page(self, wanted: dict[str, str]) -> tuple[list[str], str | None]:
-        page = self._client.list_objects_v2(**wanted)
-        keys = [str(each["Key"]) for each in page.get("Contents", ())]
-        return keys, str(page["NextContinuationToken"]) if page.get("IsTruncated") else None
 
     def delete(self, names: Iterable[str]) -> None:
         for batch in _batched(names):
@@ -232,6 +224,10 @@ class Bucket:
 
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self.key(name)}
+
+
+def _keys_of(page: dict[str, Any] | None) -> list[str] | None:
+    return None if page is None else [str(each["Key"]) for each in page.get("Contents", ())]
 
 
 def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12

@@ -107,26 +107,17 @@ class Cells:
         """As it is now."""
         return Cells(list(self.keys), list(self.rows))
 
-    def create(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        relation: str,
-        number: str,
-        by: Sequence[tuple[int, Column]] = (),
-    ) -> None:
-        """Make `relation` of the cells that have rows: their numbers, in column `number`, and `by`: (place in the keys,
-        column).
-
-        Raises CheckFailed for a key that is not of its column's type.
-        """
+    def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
+        """Make `relation` of the cells that have rows: their numbers, in column `number`."""
         filled = [cell for cell, rows in enumerate(self.rows) if rows]
         numbers, given = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
         connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [given])
-        if by:
-            self.extend(connection, relation, by)
 
     def extend(self, connection: duckdb.DuckDBPyConnection, relation: str, by: Sequence[tuple[int, Column]]) -> None:
-        """Add columns `by` to `relation`, which `create` made of the same cells. Raises CheckFailed as it does."""
+        """Add the columns `by` (place in the keys, column) to `relation`, which `create` made of the same cells.
+
+        Raises CheckFailed for a key that is not of its column's type.
+        """
         columns = [
             (each.name, each.type, [key[place] for key, rows in zip(self.keys, self.rows, strict=True) if rows])
             for place, each in by

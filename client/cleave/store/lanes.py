@@ -56,14 +56,13 @@ class Lanes:
         found = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
         return [found[lane] for lane in range(self.count)]
 
-    def polynomials(self, lane: Lane, start: int, stop: int, degree: int) -> NDArray[np.int64]:
-        """Ciphertexts `start`..`stop` of a lane (stop - start, N), their sentinels still 0."""
-        out = np.zeros((stop - start, degree), np.int64)
-        piece = lane[start * self.capacity : stop * self.capacity]
-        whole, rest = divmod(len(piece), self.capacity)
-        out[:whole, : self.capacity] = piece[: whole * self.capacity].reshape(whole, self.capacity)
+    def polynomials(self, lane: Lane) -> NDArray[np.int64]:
+        """The ciphertexts of a lane's entries (chunks, N), their sentinels still 0."""
+        out = np.zeros((self.chunks(len(lane)), self.capacity + SENTINELS), np.int64)
+        whole, rest = divmod(len(lane), self.capacity)
+        out[:whole, : self.capacity] = lane[: whole * self.capacity].reshape(whole, self.capacity)
         if rest:
-            out[whole, :rest] = piece[whole * self.capacity :]
+            out[whole, :rest] = lane[whole * self.capacity :]
         return out
 
     def decode(self, column: int, lanes: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:

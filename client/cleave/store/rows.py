@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
-from cleave.store.columns import Batches, blocks_of, plain_column, read_columns, value_of
+from cleave.store.columns import Batches, plain_column, read_columns, value_of
 from cleave.store.manifest import ROW, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.schemas import load_stored_schema
@@ -319,7 +319,7 @@ class Rows:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
-        columns = [blocks_of(each, range(first, stop)) for each in plain]
+        columns = [each.blocks(range(first, stop)) for each in plain]
         for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
             columns.append(self._opened(run.segment, wanted, sealed.result(), blocks))
         if needed.ordered:

@@ -23,8 +23,8 @@ from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.columns import read_column
-from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
-from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes, row_lanes, total_label, total_lanes
+from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
+from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
     Manifest,
     Measure,
@@ -104,7 +104,7 @@ class SegmentWriter:
         if not self._manifest.scanned:
             return nullcontext()
         lanes = row_lanes(self._manifest, self._profile)
-        return RowEncryptors(lanes, rows, OBJECT_CHUNKS, self._cipher, self._profile)
+        return RowEncryptors(lanes, rows, self._cipher)
 
     def begin(self, table: Table, cells: Cells, segment: str | None = None, contributor: str | None = None) -> Begun:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
@@ -216,9 +216,7 @@ class SegmentWriter:
         written = [
             self._tables.write(
                 self._folder,
-                joined(
-                    encrypt_span(lanes, plane, Span(lane, 0, lanes.chunks(cells)), self._cipher, self._profile, label)
-                ),
+                joined(encrypt_lane(lanes, plane, self._cipher, label, lane)),
             )
             for lane, plane in enumerate(planes)
         ]

@@ -18,17 +18,16 @@ from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
-from cleave.store.manifest import Manifest, Object, Segment, Totals
+from cleave.store.manifest import Object, Segment, Totals
 from cleave.store.segment import lane_checks
-from cleave.store.tables import Tables
-from cleave.store.vault import Vault
+from cleave.store.tables import Opened, Tables
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.params import Profile
+from cleave_shared.params import PROFILES
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
 Kept = tuple[Segment, Totals]
@@ -67,15 +66,12 @@ class _Run:
 class TotalsReader:
     """Of one version of one table."""
 
-    def __init__(
-        self, tables: Tables, vault: Vault, cipher: Callable[[], Cipher], profile: Profile, manifest: Manifest
-    ) -> None:
+    def __init__(self, tables: Tables, opened: Opened, cipher: Callable[[], Cipher]) -> None:
         """`cipher`: opens the table's CKKS secret when it is first needed."""
         self._tables = tables
-        self._vault = vault
+        self._vault = opened.vault
         self._cipher = cipher
-        self._profile = profile
-        self._manifest = manifest
+        self._manifest = opened.manifest
 
     def read(self, parts: Sequence[Part], cells: int, remote: Remote | None = None) -> dict[Part, Integers]:
         """Of every cell (cells,), over all segments; without `remote` every segment's are read here.
@@ -134,7 +130,7 @@ class TotalsReader:
     def _layout(self, first: int, stop: int, parts: Sequence[Part]) -> _Layout:
         measures = self._manifest.measures[first:stop]
         columns = of_measures.columns_of(measures, first)
-        lanes = total_lanes(measures, self._profile)
+        lanes = total_lanes(measures, PROFILES[self._manifest.profile])
         wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
         return _Layout(columns, lanes, sorted({lane for at in wanted for lane in lanes.of(at)}))
 
