@@ -29,8 +29,9 @@ from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.sealed import Place, key_of_object
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema

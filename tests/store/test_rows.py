@@ -22,8 +22,9 @@ from cleave.store import cells as of_cells
 from cleave.store import columns, put, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.asked import run_select
 from cleave.table.progress import Silent

@@ -25,7 +25,8 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.whole import tables_named
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
-from cleave.store.tables import LostError, Opened, Tables
+from cleave.store.reader import LostError, Opened
+from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.stored import Stored

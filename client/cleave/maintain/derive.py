@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from cleave.sql.canonical import spellings
 from cleave.store import measures as of_measures
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import arguments_of, load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.sums import Summing, extent_of
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.derived import checked
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress

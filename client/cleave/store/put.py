@@ -21,6 +21,7 @@ from cleave.store.contributors import contributed
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.manifest import FORMAT, ROW, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
+from cleave.store.reader import Opened
 from cleave.store.schemas import (
     arguments_of,
     check_by,
@@ -32,7 +33,7 @@ from cleave.store.schemas import (
 )
 from cleave.store.segment import Begun, SegmentWriter, plain_by
 from cleave.store.slices import Slices
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema

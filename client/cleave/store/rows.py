@@ -21,9 +21,10 @@ from cleave.store.cells import Blocks, Index
 from cleave.store.columns import Batches, plain_column, read_columns, value_of
 from cleave.store.manifest import ROW, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table

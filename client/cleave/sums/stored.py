@@ -14,9 +14,10 @@ from cleave.store.cells import Cells
 from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.remote import Remote
 from cleave.sums.scanned import Scanned
 from cleave.sums.sources import Part

@@ -19,8 +19,9 @@ from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
 from cleave.store.manifest import Object, Segment, Totals
+from cleave.store.reader import Opened
 from cleave.store.segment import lane_checks
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
