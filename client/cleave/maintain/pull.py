@@ -69,15 +69,10 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
     """One after the other, and of a table of no segments one without rows."""
     names = [column.name for column in stored.schema.columns]
     advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
-    found = False
-    with closing(stored.rows.tables(names, ordered=True)) as tables:
-        for table in tables:
-            found = True
+    for segments in [[each] for each in stored.manifest.segments] or [[]]:
+        with stored.rows.table(names, ordered=True, segments=segments) as table:
             yield table
             advance(table.rows)
-    if not found:
-        with stored.rows.table(names, segments=()) as table:
-            yield table
 
 
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:

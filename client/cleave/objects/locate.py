@@ -96,7 +96,10 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     Raises InputError for what names no store, ServiceError where there are no credentials.
     """
     if isinstance(where, Path):
-        return _one_folder(where)
+        if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
+            raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+        store = Bounded(Folder(where.expanduser()))
+        return Stores(store, store)
     if not isinstance(where, str):
         raise InputError(
             f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
@@ -110,13 +113,6 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     one = cache(session)  # what it reads of S3's own description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
     return Stores(opened[0], opened[-1])
-
-
-def _one_folder(folder: Path) -> Stores:
-    if folder.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
-        raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
-    store = Bounded(Folder(folder.expanduser()))
-    return Stores(store, store)
 
 
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:

@@ -144,8 +144,10 @@ class Bucket:
         return self._session.create_client("s3", region_name=self._client.meta.region_name, config=virtual)
 
     def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
         try:
-            return self._send(name, content, condition)
+            return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
         except NotStoredError as gone:  # what is to be written over
             raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
@@ -153,11 +155,6 @@ class Bucket:
             if found is None or found[0] != content:
                 raise
             return found[1]
-
-    def _send(self, name: str, content: bytes, condition: dict[str, str]) -> str:
-        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
-        return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
         """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""

@@ -183,11 +183,13 @@ class Job:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
                     shape, terms = reduced([each.asked.question.shape for each in batch], window)
-                    reduce = self._reduce(len(batches), [each.results for each in batch], "scan", terms, key, written)
+                    step, results, mark = self._reduce(
+                        len(batches), [each.results for each in batch], "scan", terms, key, written
+                    )
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
-                    listed.append({"calls": steps, "reduce": reduce.step})
+                    listed.append({"calls": steps, "reduce": step})
                     calls_of = tuple((each.asked.segment, _unmasked(each.asked.question)) for each in batch)
-                    batches.append(_Batch(calls=calls_of, results=reduce.results, mark=reduce.mark))
+                    batches.append(_Batch(calls=calls_of, results=results, mark=mark))
                     shapes.append(shape)
         if not batches:
             raise InputError("the question selects no rows", hint="ask it without --job")
@@ -196,18 +198,18 @@ class Job:
                 f"the job has {len(batches)} batches of calls, at most {limits.MAX_REDUCED:,} are possible"
             )
         shape, terms = reduced(shapes, window)
-        final = None
+        final: tuple[dict[str, Any], tuple[str, ...], str] = {}, (), ""
         if shape.results <= limits.MAX_STORED_SUMS:
             final = self._reduce(0, [each.results for each in batches], "reduced", terms, key, written)
         batches_name = self._write(json.dumps(listed).encode(), written)
         return _State(
             execution=f"{self._name}-{new_id()[:8]}",
-            content={"batches": self._key_of(batches_name), "reduce": final.step if final else {}},
+            content={"batches": self._key_of(batches_name), "reduce": final[0]},
             window=window,
             counts=tuple(counts),
             batches=tuple(batches),
-            results=final.results if final else (),
-            mark=final.mark if final else "",
+            results=final[1],
+            mark=final[2],
             objects=tuple(written),
         )
 
@@ -231,8 +233,8 @@ class Job:
         terms: list[list[Term]],
         key: tuple[str, str],
         written: list[str],
-    ) -> _Reducing:
-        """Of steps whose answers lie in `results`."""
+    ) -> tuple[dict[str, Any], tuple[str, ...], str]:
+        """A step that adds up the answers in `results`, where its own may be, and its mark."""
         answers = [[self._storage.link(name, LINK_SECONDS) for name in each] for each in results]
         request = ReduceRequest(profile=key[0], key_id=key[1], answers=answers, kind=kind, sums=terms)
         content = wire.dump_frames(request)
@@ -246,7 +248,7 @@ class Job:
             parts=[],
         )
         written += own
-        return _Reducing(step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex())
+        return step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex()
 
     def _room(self) -> tuple[str, ...]:
         """Names for a step's answer, by attempt."""
@@ -320,13 +322,6 @@ class _Calling:
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class _Reducing:
-    step: dict[str, Any]
-    results: tuple[str, ...]
-    mark: str
-
-
 def _unmasked(question: Question) -> Question:
     return replace(question, cut=replace(question.cut, numbers=b""))
 
@@ -371,7 +366,10 @@ def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql:
         raise InputError(
             "a job reads and writes in S3", hint="leave --job out, or put the table into s3://bucket/prefix"
         )
-    return Job(storage, folder, stored.vault, machine, stored.name_of_job(sql), inside.key)
+    manifest = stored.manifest
+    asked = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
+    name = stored.vault.pseudorandom(f"job/{asked}", 16).hex()  # only the owner can tell the question by it
+    return Job(storage, folder, stored.vault, machine, name, inside.key)
 
 
 def scan_by_job(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
@@ -102,11 +101,6 @@ class Stored:
     def scanned(self) -> Scanned:
         """What takes in the sums that a service makes of the rows for scans."""
         return Scanned(self.row_lanes, self._cipher)
-
-    def name_of_job(self, sql: str) -> str:
-        """32 hex digits that only the owner can tell `sql`, over these segments, by."""
-        of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
-        return self.vault.pseudorandom(f"job/{of}", 16).hex()
 
     def stop(self) -> None:
         """End every wait for a service."""
