@@ -164,6 +164,36 @@ def test_only_the_columns_that_are_named_are_read(place: Place) -> None:
         )
 
 
+READS = {
+    "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT * FROM wards WHERE ward = v.ward)": "visits.ward wards.ward",
+    "SELECT id FROM visits WHERE EXISTS (SELECT * REPLACE (beds + 1 AS beds) FROM wards)": "visits.id wards.*",
+    "SELECT v.id, w.* FROM visits v JOIN wards w USING (ward)": "visits.id visits.ward wards.*",
+    "SELECT COUNT(*) FROM (SELECT * FROM wards) JOIN visits ON id = beds": "visits.id wards.*",
+    "SELECT * FROM (SELECT id FROM visits), (SELECT beds FROM wards)": "visits.id wards.beds",
+    "SELECT id FROM visits UNION ALL SELECT COLUMNS(*)::INTEGER FROM (SELECT beds FROM wards)": "visits.id wards.beds",
+    "SELECT wards FROM (SELECT region AS wards FROM wards), visits WHERE id = 1": "visits.id wards.*",
+    "SELECT COUNT(*) FROM wards NATURAL JOIN (SELECT id, ward FROM visits)": "visits.id visits.ward wards.*",
+    "SELECT COUNT(DISTINCT w) FROM wards w, visits WHERE id = 2": "visits.id wards.*",
+    "SELECT id, (SELECT COUNT(*) FROM wards x WHERE x.ward = v.ward) FROM visits v": "visits.id visits.ward wards.ward",
+    "WITH w AS (FROM wards) SELECT id FROM visits JOIN w USING (ward)": "visits.id visits.ward wards.*",
+}
+
+
+def test_a_star_reads_the_tables_it_is_over(place: Place) -> None:
+    with place.session() as session:
+        for sql, wanted in READS.items():
+            plan = session.plan(sql)
+            assert isinstance(plan, LocalPlan)
+            read = {
+                f"{table}.{column}" if len(columns) < len(KINDS[table]) else f"{table}.*"
+                for table, columns in plan.reads.items()
+                for column in columns
+            }
+            assert read == set(wanted.split()), sql
+            found = session.ask(plan).result
+            assert sorted(map(str, found.rows)) == sorted(str([*row]) for row in place.oracle.execute(sql).fetchall())
+
+
 @pytest.mark.usefixtures("totals")
 def test_totals_answer_a_question_over_one_of_the_tables(place: Place) -> None:
     with place.session() as session:

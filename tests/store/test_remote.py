@@ -18,6 +18,7 @@ from cleave.objects.storage import Storage
 from cleave.store import put as putting
 from cleave.store.measures import columns_of
 from cleave.store.memory import Memory
+from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
 from cleave.sums import remote as remoting
 from cleave.sums import totals as of_totals
@@ -247,7 +248,7 @@ def test_weights_find_what_sums_do_not(table: Table, embedded: Transport, monkey
     """The two checks are two: without weights a moved offset passes."""
     every = "SELECT ward, admitted, SUM(age), SUM(bill), AVG(weight) FROM trial GROUP BY ALL ORDER BY ALL"
     honest = ask(table.stored(embedded), every).result.rows
-    checks = of_totals.lane_checks
+    checks = lane_checks
     monkeypatch.setattr(of_totals, "lane_checks", lambda *of: (checks(*of)[0], 0))
     stored = table.stored(Faulty(embedded, *FAULTS["an offset moved"]))
     for segment in stored.manifest.segments:

@@ -14,7 +14,6 @@ from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store import segment
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -62,9 +61,7 @@ def stopped(
         of = [Tables(stores, key, Memory(root / "owner.json")) for key in (old, new)]
         rotate(of[0], of[1], "trial", Silent())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "THREADS", 1)  # nothing is written while a copy is made
-        return kills(world, root, turn, every=True)
+    return kills(world, root, turn, every=True)
 
 
 def test_nothing_is_left_that_no_key_lists(

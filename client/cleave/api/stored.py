@@ -61,7 +61,9 @@ class Pulled:
         try:
             import pandas as pd  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave[pandas]'") from None
+            raise InputError(
+                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
+            ) from None
         import pyarrow as pa  # noqa: PLC0415 - there if there is a table
 
         series = {}
@@ -190,7 +192,7 @@ def pull(
     elif find_spec("pyarrow") is None:
         raise InputError(
             "a table in memory needs pyarrow, which is not installed",
-            hint="pip install 'cleave[arrow]' or 'cleave[pandas]', or name a file to write",
+            hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
     with tables_in(store, key, passphrase, profile, region) as (tables, _, _), bars(progress)() as shown:
         stored = Stored(tables, tables.open(name), contributor)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
-from cleave.aggregates.base import Aggregate
+from cleave.aggregates.group import Aggregate
 from cleave.sql.canonical import spellings
 from cleave.sql.kept import Types
 from cleave.sql.nodes import Column, Node
