@@ -22,7 +22,7 @@ from cleave.objects.cache import open_cache
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.whole import tables_named
+from cleave.sql.planner import tables_named
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
 from cleave.store.tables import LostError, Opened, Tables

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Constant, Node, Ordered
 from cleave.sql.read import Reader, Tree, parts_of, require_faithful, tree_of
-from cleave.sql.uncut import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass

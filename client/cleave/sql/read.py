@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
-from cleave.sql.uncut import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service
 from cleave.sql.write import write
 from cleave.table.duck import identifier, scratch
 from cleave_shared.errors import QueryRefused

@@ -10,18 +10,16 @@ import difflib
 from collections.abc import Callable
 from dataclasses import replace
 
-from cleave.sql.encryptable import stays_here
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer
-from cleave.sql.parse import MAIN, Item, Question, unsteady
-from cleave.sql.uncut import no_service
+from cleave.sql.parse import MAIN, Item, Question, parse, unsteady
+from cleave.sql.refusals import no_service
 from cleave.sql.write import write
 from cleave.table import schema as of_schema
-from cleave.table.schema import Kind, Schema
+from cleave.table.schema import Schema
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
-Derived = Callable[[str], Node | None]
 _NAMED = 20  # columns a hint names at most
 
 
@@ -36,20 +34,19 @@ class Resolved:
     having: Node | None
     orderings: tuple[Ordered, ...]
 
+    @property
+    def nodes(self) -> list[Node]:
+        """Every expression of the question."""
+        single = [each for each in (self.where, self.having) if each is not None]
+        terms = [each.expression for each in self.items] + [each.expression for each in self.orderings]
+        return [*self.keys, *single, *terms]
 
-def resolve(
-    question: Question,
-    schema: Schema,
-    settle: Callable[[str], Node],
-    derived: Derived | None = None,
-    *,
-    cloud_only: bool = False,
-) -> Resolved:
-    """`settle` gives the literal that a name such as current_date now stands for, `derived` what a derived column does.
 
-    Raises QueryRefused for unknown names, with `cloud_only` also for columns that no service computes on.
+def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Resolved:
+    """`settle` gives the literal that a name such as current_date now stands for. A derived column stands for its
+    expression. Raises QueryRefused for unknown names.
     """
-    return _Resolver(question, schema, settle, derived or (lambda _: None), cloud_only).resolve()
+    return _Resolver(question, schema, settle).resolve()
 
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
@@ -70,18 +67,10 @@ def is_grouping(node: Node) -> bool:
 
 
 class _Resolver:
-    def __init__(
-        self,
-        question: Question,
-        schema: Schema,
-        settle: Callable[[str], Node],
-        derived: Derived,
-        cloud_only: bool,
-    ) -> None:
-        self._derived = derived
+    def __init__(self, question: Question, schema: Schema, settle: Callable[[str], Node]) -> None:
+        self._schema = schema
         self._names = schema.names
         self._question = question
-        self._cloud_only = cloud_only
         self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
         table = (question.alias or question.table).lower()
@@ -176,9 +165,20 @@ class _Resolver:
         known = self._columns.get(name.lower())
         if known is None:
             return self._derived(name)
-        if self._cloud_only and known.kind in (Kind.SEALED, Kind.LOCAL):
-            raise stays_here(known)
         return Column((known.name,))
+
+    def _derived(self, name: str) -> Node | None:
+        """What a derived column stands for, None where there is none of that name. Raises QueryRefused."""
+        derived = next((each for each in self._schema.derived if each.name.lower() == name.lower()), None)
+        if derived is None:
+            return None
+        try:
+            question = parse(f"SELECT {derived.sql} FROM t", "t")
+        except QueryRefused as error:
+            raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
+        return question.items[0].expression.replaced(
+            lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
+        )
 
     def _spelled(self, name: str) -> str:
         return next((each for each in self._names if each.lower() == name), name)
