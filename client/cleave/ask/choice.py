@@ -21,6 +21,7 @@ from cleave.sums.rowwise import SummedRows
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema
+from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
@@ -35,7 +36,7 @@ Plan = StoredPlan | LocalPlan
 
 def name_of(plan: Plan) -> str:
     if isinstance(plan, LocalPlan):
-        return "rows"
+        return ("totals and rows" if any(plan.reads.values()) else "totals") if plan.inner else "rows"
     if not (plan.scans or plan.parts):
         return "rows" if plan.fetches else "totals" if plan.over_cells else "plain service"
     return ("scan" if plan.scans else "totals") + (" and rows" if plan.fetches else "")
@@ -66,6 +67,10 @@ class Chooser:
         """Raises QueryRefused, and what reading the list of cells and indexes may."""
         with closing(self._planner(sql)) as planner:
             base = self._totals(planner, cloud_only=cloud_only)
+            if isinstance(base, LocalPlan):
+                inner, most = self._over_totals(base, planner), TOTALS_BYTES * self.work(base).bytes
+                if self.work(inner).bytes <= most or self._fetched(base) > self.fetch_limit:
+                    base = inner
             if base is None or (self.job and (isinstance(base, LocalPlan) or base.fetches)):
                 base = self._scanning(planner, cloud_only=cloud_only) or base or self._refused(planner)
             elif not cloud_only and (rows := self._fewer_bytes(base, planner)):
@@ -95,6 +100,8 @@ class Chooser:
         """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
         with closing(self._planner(sql)) as planner:
             found = [base := self._planned(planner, cloud_only=False)]
+            if isinstance(base, LocalPlan) and (inner := self._over_totals(base, planner)).inner:
+                found.insert(0, inner)
             if isinstance(base, StoredPlan) and not (base.fetches or base.parts):
                 return found
             if isinstance(base, StoredPlan) and base.parts:
@@ -147,6 +154,23 @@ class Chooser:
         kept = KeptTotals(manifest, "" if self.services else NO_PLAIN, no_totals)
         plan = planner.plan(kept, cloud_only=cloud_only)
         return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest)
+
+    def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
+        """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
+
+        def answered(table: str, sql: str) -> StoredPlan | None:
+            stored = self.tables.get(table.lower())
+            if stored is None:
+                return None
+            kept = KeptTotals(stored.manifest, NO_PLAIN)
+            with closing(Planner(sql, stored.schema, table, {})) as inner:
+                try:
+                    found = stored_plan(inner.cut(kept, cloud_only=True), kept, stored.manifest)
+                except QueryRefused:
+                    return None
+            return found if _is_exact(found) else None
+
+        return planner.over_answers(plan, answered)
 
     def _refused(self, planner: Planner) -> Plan:
         """Raises QueryRefused, with what keeps totals from answering."""
@@ -228,6 +252,16 @@ class Chooser:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"
+
+
+def _is_exact(plan: StoredPlan) -> bool:
+    """Whether its answer is DuckDB's own to the last digit.
+
+    A double from totals is correctly rounded, where DuckDB's is off by a little: beside doubles that DuckDB computes of
+    the same rows a comparison of the two would fail.
+    """
+    types = {each.type for each in plan.encrypted} | {each.type for each in plan.finals}
+    return types.isdisjoint(FLOATS) and not (plan.asks_plain or plan.fetches)
 
 
 def _no_totals(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from cleave.sql.allowed import Named, named, tables_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.cut import Cutter
+from cleave.sql.inner import columns_of as answer_columns
+from cleave.sql.inner import taken_out
 from cleave.sql.parse import Question, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.refusals import Uncut, stays_here
@@ -122,18 +124,37 @@ class Planner:
         if isinstance(self._named, QueryRefused):
             raise self._named if isinstance(refusal, Uncut) or isinstance(self._named, Uncut) else refusal
         found, described = self._named
-        reason, table = str(refusal), self._table
-        tables = {table: self._schema, **self._others}
+        reason = str(refusal)
         return LocalPlan(
             sql=self._sql,
-            table=table,
+            table=self._table,
             outputs=tuple(Output(name, "local", reason) for name, _ in described),
             types=tuple(type_ for _, type_ in described),
-            reads={name: _read_of(each, found) for name, each in tables.items() if name.lower() in found.tables}
-            | ({} if table.lower() in found.tables else {table: ()}),
+            reads=self._reads(found),
             reason=reason,
             hint=refusal.hint or "",
         )
+
+    def over_answers(self, plan: LocalPlan, answered: Callable[[str, str], QueryPlan | None]) -> LocalPlan:
+        """`plan` with the SELECTs over one table that `answered` plans read as tables of their answers."""
+        run, inner = taken_out(self._sql, answered)
+        for name, each in inner.items():
+            types = [final.type for final in each.finals]
+            self._catalog.create(name, list(zip(answer_columns(name, each), types, strict=True)))
+        tables = {name: each.names for name, each in self._tables.items()}
+        found = named(self._catalog.tree(run), tables | dict.fromkeys(inner, ()))
+        if not inner or tuple(type_ for _, type_ in self._catalog.describe(run)) != plan.types:
+            return plan
+        return replace(plan, run=run, inner=inner, reads=self._reads(found))
+
+    @property
+    def _tables(self) -> dict[str, Schema]:
+        return {self._table: self._schema, **self._others}
+
+    def _reads(self, found: Named) -> dict[str, tuple[str, ...]]:
+        """By name, the columns of each table that a statement may read."""
+        read = {name: _read_of(each, found) for name, each in self._tables.items() if name.lower() in found.tables}
+        return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
     def _named(self) -> tuple[Named, Described] | QueryRefused:
@@ -141,8 +162,7 @@ class Planner:
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
-            tables = {self._table: self._schema, **self._others}
-            found = named(self._catalog.tree(self._sql), {name: each.names for name, each in tables.items()})
+            found = named(self._catalog.tree(self._sql), {name: each.names for name, each in self._tables.items()})
             return found, self._catalog.describe(self._sql)
         except QueryRefused as error:
             return error

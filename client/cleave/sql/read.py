@@ -88,6 +88,11 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
         )
 
 
+def same(one: Tree, other: Tree) -> bool:
+    """Whether two trees differ in nothing but places in the text and the case of functions and types."""
+    return bool(_plain(one) == _plain(other))
+
+
 def _plain(node: Any, *, top: bool = False) -> Any:
     """Without places in the text, the case of functions and types, and, at the `top`, the name of an output."""
     if isinstance(node, list):
