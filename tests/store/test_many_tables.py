@@ -215,7 +215,8 @@ def test_aggregates_inside_a_statement_are_answered_from_totals(place: Place, sq
     [
         "SELECT ward, (SELECT SUM(bill) FROM visits v WHERE v.ward = w.ward) FROM wards w",
         "SELECT ward, (SELECT SUM(bill) FROM visits WHERE ward > region) FROM wards w",
-        "WITH visits AS (SELECT 1 AS bill) SELECT (SELECT SUM(bill) FROM visits), COUNT(*) FROM wards",
+        "SELECT (SELECT COUNT(*) FROM visits), x FROM "
+        "(WITH visits AS (SELECT 1 AS bill) SELECT (SELECT COUNT(bill) FROM visits) AS x), wards",
         "SELECT ward, a FROM wards JOIN (SELECT ward, AVG(bill) AS a FROM visits GROUP BY ward) USING (ward)",
         "SELECT COUNT(*) FROM (SELECT doctor, SUM(bill) AS s FROM visits GROUP BY doctor), wards",
     ],
