@@ -92,7 +92,7 @@ def test_well_conditioned_doubles_are_known_to_many_digits(name: str) -> None:
     figure = figures([Fraction(float(y)) for y in ys], xs, Domain(None, nullable=False), Domain(None, nullable=False))[
         name
     ]
-    size = {"REGR_INTERCEPT": 1e9}.get(name, abs(figure.value) or 1.0)
+    size = {"REGR_INTERCEPT": 1e9}.get(name, abs(float(figure.value or 0.0)) or 1.0)
     assert figure.bound <= 1e-7 * max(size, 1.0)
 
 
@@ -163,7 +163,7 @@ def test_geometric_means_of_integers_are_exact_where_the_product_is() -> None:
 def test_duckdb_agrees(engine: duckdb.DuckDBPyConnection, type_: str) -> None:
     """On small integers, whose sums of fourth powers its doubles hold: NULL, NaN, signs, denominators and digits."""
     random = np.random.default_rng(2)
-    cases = [
+    cases: list[Any] = [
         [],
         [(1, 2)],
         [(None, 2), (1, None)],
@@ -185,7 +185,9 @@ def test_duckdb_agrees(engine: duckdb.DuckDBPyConnection, type_: str) -> None:
         ).fetchone()
         assert theirs is not None
         columns = [[None if v is None else Fraction(v) for v in column] for column in (ys, xs)]
-        for (name, figure), their in zip(figures(*columns, domain, domain, bits=60).items(), theirs, strict=True):
+        for (name, figure), their in zip(
+            figures(columns[0], columns[1], domain, domain, bits=60).items(), theirs, strict=True
+        ):
             where = f"{name} of {case}: {figure}, DuckDB {their}"
             if not figure.exact and math.isinf(figure.bound):
                 continue

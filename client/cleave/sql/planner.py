@@ -153,7 +153,8 @@ class Planner:
 
     def _reads(self, found: Named) -> dict[str, tuple[str, ...]]:
         """By name, the columns of each table that a statement may read."""
-        read = {name: _read_of(each, found) for name, each in self._tables.items() if name.lower() in found.tables}
+        named = {name: each for name, each in self._tables.items() if name.lower() in found.tables}
+        read = {name: _read_of(name, each, found) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
@@ -174,11 +175,12 @@ def tables_named(sql: str) -> tuple[str, ...]:
         return tables_of(catalog.tree(sql))
 
 
-def _read_of(schema: Schema, found: Named) -> tuple[str, ...]:
+def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
     """The columns of a table that a question may read."""
     behind = (each.columns for each in schema.derived if each.name.lower() in found.columns)
     read = found.columns | {name.lower() for names in behind for name in names}
-    return tuple(each.name for each in schema.columns if found.everything or each.name.lower() in read)
+    whole = name.lower() in found.whole
+    return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
 def operation_sql(operation: str, schema: Schema, table: str) -> str:
