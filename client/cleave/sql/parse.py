@@ -48,6 +48,18 @@ class Question:
     offset: int
     functions: tuple[str, ...]  # names, in lower case
 
+    @property
+    def grouped(self) -> tuple[Node, ...]:
+        """The keys, once they are known."""
+        return self.keys or ()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Every expression of it."""
+        single = [each for each in (self.where, self.having) if each is not None]
+        terms = [each.expression for each in self.items] + [each.expression for each in self.orderings]
+        return [*self.grouped, *single, *terms]
+
 
 def parse(sql: str, table: str) -> Question:
     """Read one SELECT over `table`.

@@ -16,7 +16,7 @@ from cleave.sql.inner import taken_out
 from cleave.sql.parse import Question, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.refusals import Uncut, stays_here
-from cleave.sql.resolve import Resolved, columns_of, resolve
+from cleave.sql.resolve import columns_of, resolve
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
 from cleave.table.types import is_number
@@ -81,11 +81,11 @@ class Planner:
         """`plan` where services answer a part at least. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read
-        question, resolved = self._read
-        cutter = partial(Cutter, question, resolved, self._schema, self._catalog)
+        question = self._read
+        cutter = partial(Cutter, question, self._schema, self._catalog)
         try:
             if cloud_only and kept is None:
-                self._require_sent(resolved)
+                self._require_sent(question)
             plan = cutter(cloud_only=cloud_only, kept=kept).plan()
         except QueryRefused:
             self._catalog.require_functions(question.functions)  # a misspelled one explains more
@@ -97,21 +97,21 @@ class Planner:
         return plan
 
     @cached_property
-    def _read(self) -> tuple[Question, Resolved] | QueryRefused:
-        """The clauses of the question, as written and with names resolved; or why it has none."""
+    def _read(self) -> Question | QueryRefused:
+        """The clauses of the question, with names resolved; or why it has none."""
         try:
             question = parse(self._sql, self._table)
             try:
-                return question, resolve(question, self._schema, self._catalog.settle)
+                return resolve(question, self._schema, self._catalog.settle)
             except QueryRefused:
                 self._catalog.require_functions(question.functions)
                 raise
         except QueryRefused as error:
             return error
 
-    def _require_sent(self, resolved: Resolved) -> None:
+    def _require_sent(self, question: Question) -> None:
         """Raises OnlyHere for the first column that is read and of which nothing is ever sent."""
-        for node in resolved.nodes:
+        for node in question.nodes:
             for column in columns_of(node, self._schema):
                 if column.kind in (Kind.SEALED, Kind.LOCAL):
                     raise stays_here(column)

@@ -17,33 +17,16 @@ from cleave.sql.refusals import no_service
 from cleave.sql.write import write
 from cleave.table import schema as of_schema
 from cleave.table.schema import Schema
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 _NAMED = 20  # columns a hint names at most
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The clauses of a question, in which every name is a column of the schema, quoted and spelled as there."""
+def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Question:
+    """The question in which every name is a column of the schema, quoted and spelled as there, and keys and terms of
+    ORDER BY are stated.
 
-    items: tuple[Item, ...]
-    where: Node | None
-    keys: tuple[Node, ...]
-    sets: tuple[tuple[int, ...], ...] | None  # see Question
-    having: Node | None
-    orderings: tuple[Ordered, ...]
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Every expression of the question."""
-        single = [each for each in (self.where, self.having) if each is not None]
-        terms = [each.expression for each in self.items] + [each.expression for each in self.orderings]
-        return [*self.keys, *single, *terms]
-
-
-def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Resolved:
-    """`settle` gives the literal that a name such as current_date now stands for. A derived column stands for its
+    `settle` gives the literal that a name such as current_date now stands for. A derived column stands for its
     expression. Raises QueryRefused for unknown names.
     """
     return _Resolver(question, schema, settle).resolve()
@@ -79,7 +62,7 @@ class _Resolver:
         self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
 
-    def resolve(self) -> Resolved:
+    def resolve(self) -> Question:
         question = self._question
         for item in question.items:
             expression = self._expand(item.expression, self._column_first)
@@ -94,7 +77,8 @@ class _Resolver:
             orderings = tuple(replace(question.orders_all, expression=item.expression) for item in self._items)
         else:
             orderings = tuple(self._ordering(term) for term in question.orderings)
-        return Resolved(tuple(self._items), where, keys, sets, having, orderings)
+        resolved = replace(question, items=tuple(self._items), where=where, keys=keys, sets=sets, having=having)
+        return replace(resolved, orderings=orderings, orders_all=None)
 
     def _group_keys(self) -> tuple[tuple[Node, ...], tuple[tuple[int, ...], ...] | None]:
         written = self._question.keys
