@@ -8,7 +8,7 @@ from dataclasses import replace
 from cleave.ask.describe import UNASKED, Description, Fate, Leakage, Requests, description
 from cleave.ask.result import Options
 from cleave.ask.ways import Way
-from cleave.ask.works import Fetch, fetches
+from cleave.ask.works import Fetch, answers_of, fetches
 from cleave.finish.result import FAULTS_ONLY
 from cleave.sql.plan import LocalPlan
 from cleave.store.manifest import Object
@@ -65,8 +65,15 @@ def describe_stored(
         fates |= dict.fromkeys(served, ("read by the plain service", "none", 0))
         answered = "rows added up by the service" if scans else "answered from its totals"
         fates |= dict.fromkeys(_summed(stored, plan), (answered, "none", 0))
-    elif {each.object.name for each in reads} & held:
-        told.append("that its plain columns are fetched")
+    else:
+        for each in answers_of(plan):
+            of = tables[each.table.lower()]
+            reads = [*(Read(found, found.bytes) for found in _totals(of, each)), *reads]
+            lessons = [*_lessons_of_sums(of, each, services=services), *lessons]
+            summed = sorted(_summed(of, each))
+            fates |= {_shown(tables, each.table, name): ("answered from its totals", "none", 0) for name in summed}
+        if {each.object.name for each in reads} & held:
+            told.append("that its plain columns are fetched")
     fates |= {_shown(tables, each.name, name): (_FETCHED, "none", 0) for each in fetched for name in each.columns}
     plain = [each for each in reads if each.object.name in held]
     sensitive = [each for each in reads if each.object.name not in held]

@@ -21,7 +21,7 @@ from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.stored import (
     Kept,
     Lane,
@@ -39,9 +39,9 @@ DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
-Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse, SelectResponse)
+Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse)
 Model = TypeVar("Model", bound=Envelope)
-_Request = StoredPlainRequest | SelectRequest | SumsRequest
+_Request = StoredPlainRequest | SumsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Remote:
             keys=list(plan.keys),
             aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
         )
-        found = self._ask(Service.PLAIN, "aggregate", asked, StoredPlainResponse)
+        found = self.grouped(asked)
         if found.rows != self._manifest.rows:
             raise CheckFailed("plain groups", "the plain service's answer is to another request")
         counted = sum(found.counts)
@@ -128,9 +128,9 @@ class Remote:
             raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
         return [groups_of(found, self._set)]
 
-    def select(self, request: SelectRequest) -> SelectResponse:
-        """Which rows are in which group. Raises ServiceError, StoreError, CheckFailed."""
-        return self._ask(Service.PLAIN, "select", request, SelectResponse)
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+        """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
+        return self._ask(Service.PLAIN, "aggregate", request, StoredPlainResponse)
 
     def scan(self, request: ScanRequest) -> ScanResponse:
         """Sums of rows. Raises ServiceError; CheckFailed for the answer to another request."""

@@ -34,8 +34,8 @@ from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import ScanObject, ScanRequest, SelectRequest
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanObject, ScanRequest
+from cleave_shared.stored import Linked, StoredPlainRequest
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
@@ -117,16 +117,17 @@ def _selected(
     asking: Remote, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
 ) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
-    request = SelectRequest(
+    request = StoredPlainRequest(
         objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
         rows=[each.rows for each in run],
         columns=plain_columns(stored, plan),
         where=plan.where,
         keys=list(plan.keys),
         aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        members=True,
         filters=plan.filters,
     )
-    answer = asking.select(request)
+    answer = asking.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
     if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.checks import require_sentinels
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
@@ -133,7 +133,7 @@ class TotalsReader:
             except ValueError:
                 raise CheckFailed("stored", "an object does not hold what the table's manifest says") from None
             failed = CheckFailed("stored", "an object of the table holds no ciphertext")
-            wrong = CheckFailed("sentinel", "a stored ciphertext is another's, or was encrypted under another key")
+            wrong = "a stored ciphertext is another's, or was encrypted under another key"
             found[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
         return found
 
@@ -146,23 +146,21 @@ class TotalsReader:
                 files[lane] += next(sums)
         return {lane: self._checked(run, lane, files[lane]) for lane in run.needed}
 
-    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: CheckFailed) -> Lane:
+    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: str) -> Lane:
         """The coefficients (entries,) of all ciphertexts of a lane, in order. Raises `failed` where one is no
-        ciphertext, `wrong` where its sentinels are others than those of the sum of the segments of `run`.
+        ciphertext, and says `wrong` where its sentinels are others than those of the sum of the segments of `run`.
         """
         try:
             coefficients = self._cipher().decrypt(files)
         except WireError:
             raise failed from None
-        found = coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))
-        if (np.abs(found) > noise(len(run.kept))).any():
-            raise wrong
+        require_sentinels(coefficients, self._sentinels(run, lane, len(files)), len(run.kept), wrong)
         return coefficients[:, : run.lanes.capacity].reshape(-1)
 
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
         lanes = run.lanes
         failed = CheckFailed("sentinel", "the sensitive service answered what is no ciphertext")
-        wrong = CheckFailed("sentinel", "a sum is not of the segments it was asked of")
+        wrong = "a sum is not of the segments it was asked of"
         plane = self._decrypted(run, lane, files, failed, wrong)[: run.cells]
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard
