@@ -110,7 +110,7 @@ class Chooser:
             return found
 
     def cost(self, plan: Plan, *, pad: bool = False) -> Cost:
-        bucket = self.stored.places[0].startswith("s3://")
+        bucket = self.stored.tables.places[0].startswith("s3://")
         return cost_of(self.work(plan, pad=pad), bucket=bucket, elsewhere=self.elsewhere)
 
     def work(self, plan: Plan, *, pad: bool = False) -> Work:

@@ -28,7 +28,8 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import tables_named
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
-from cleave.store.tables import LostError, Opened, Tables
+from cleave.store.reader import LostError, Opened
+from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.stored import Stored
@@ -224,7 +225,7 @@ class StoredSource(Source):
         return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
 
     def _job(self, plan: QueryPlan | LocalPlan) -> Job:
-        from cleave.sums.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
+        from cleave.sums.job import job_of  # noqa: PLC0415 - botocore takes 100 ms
 
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
             raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
@@ -339,7 +340,7 @@ class StoredSource(Source):
             if remote is None:
                 raise TypeError("a plan that asks the services, where there are none")
             if job is not None:
-                from cleave.sums.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
+                from cleave.sums.job import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                 return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))

@@ -92,7 +92,7 @@ def describe_stored(
             (*told, _WHEN if len(told) > 1 else _SILENT) if told else (UNASKED,),
             (*(lessons or ["that the table's head and what is sealed of it are read"]), _SILENT),
         ),
-        places=stored.places,
+        places=stored.tables.places,
         ways=tuple(ways),
         dollars=next((way.cost.dollars for way in ways if way.taken and way.cost), 0.0),
         trust=f"sums are {FAULTS_ONLY}" if scans else "",
@@ -121,7 +121,7 @@ def _summed(stored: Stored, plan: StoredPlan) -> set[str]:
 def _totals(stored: Stored, plan: StoredPlan) -> list[Object]:
     """What is read here for sums."""
     orders = [segment.scan.order for segment in stored.manifest.segments if segment.scan is not None]
-    needed = orders if plan.scans else stored.total_objects(plan.parts)
+    needed = orders if plan.scans else stored.kept.objects(plan.parts)
     return [*needed, *stored.secret_to_read] if needed else []
 
 
@@ -132,7 +132,7 @@ def _lessons_of_sums(stored: Stored, plan: StoredPlan, *, services: bool) -> lis
     lessons = []
     if plan.parts:
         lessons.append("that totals are read, and which of the expressions that are kept they are of")
-    if services and (sums := stored.sums_asked(plan.parts)):
+    if services and (sums := stored.kept.sums(plan.parts)):
         lessons.append(
             f"links to the totals of {counted(len(stored.manifest.segments), 'segment')}, of whose ciphertexts it "
             f"makes {sums}: about how many cells there are; the key's id, the profile"
