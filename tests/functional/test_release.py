@@ -21,7 +21,7 @@ import cleave_shared.version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("aws", "report", "serve")
+EXTRAS = ("aws", "excel", "report", "serve")
 DEMO = "SELECT ward, AVG(age), SUM(bill) FROM patients GROUP BY ward"
 # Copyleft of files or libraries; `LGPL` alone is how python-stdnum writes it.
 COPYLEFT = re.compile(r"\b[AL]?GPL\b|\bMPL\b|GNU .*General Public|Mozilla Public", re.IGNORECASE)
@@ -47,9 +47,9 @@ def needed(requirements: list[str]) -> Iterator[str]:
         waiting += [Requirement(each) for each in metadata.requires(one.name) or []]
 
 
-def licence(name: str) -> str:
-    found = metadata.metadata(name)
-    stated = [found.get("License-Expression") or "", (found.get("License") or "")[:200]]
+def licence(distribution: str) -> str:
+    found = metadata.metadata(distribution)
+    stated = [(found.get_all(name) or [""])[0][:200] for name in ("License-Expression", "License")]
     return " | ".join([*stated, *(each for each in found.get_all("Classifier") or [] if each.startswith("License"))])
 
 
