@@ -19,10 +19,10 @@ from cleave.aggregates.columns import Exact
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import fresh_key
 from cleave.store.encrypting import Span, encrypt_span
-from cleave.store.job import CALLS_OF_A_BATCH
 from cleave.store.lanes import plan_lanes
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.stored_lanes import SCAN_ROWS
+from cleave.sums.job import CALLS_OF_A_BATCH
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import limits
 from cleave_shared.params import DEFAULT_PROFILE

@@ -35,7 +35,7 @@ from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.prepare import prepare_embedded
-from cleave.store.locate import open_stores
+from cleave.objects.locate import open_stores
 from cleave.store.memory import Memory
 
 KINDS = {

@@ -9,11 +9,11 @@ from cleave.ask.result import DEFAULTS, Clock, Options, Result, Usage
 from cleave.ask.session import Session
 from cleave.ask.source import Loaded, Question
 from cleave.ckks.secret_key import SecretKey
+from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.progress import Progress, Silent
 from cleave.table.table import Table
 from cleave.transport.base import QUERY_SECONDS, Transport
-from cleave.transport.deadline import Deadline
 
 
 def question_of(

@@ -24,12 +24,12 @@ from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ask.services import Embedded
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
-from cleave.store.cellwise import StoredPlan
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import append, put
-from cleave.store.scan import ManyGroupsError
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.scan import ManyGroupsError
 from cleave.table.lazy import of_files as lazy_of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema

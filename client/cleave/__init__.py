@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         TimestampFromTicks,
     )
     from cleave.ckks.key_file import create_key, open_key
-    from cleave.simple import Question
+    from cleave.ckks.simple import Question
     from cleave.table.schema import Column, Schema, load_schema
     from cleave_shared.errors import (
         CheckFailed,
@@ -138,7 +138,7 @@ _HOMES = {
     "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
-    "cleave.simple": "Question",
+    "cleave.ckks.simple": "Question",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

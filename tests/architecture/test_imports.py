@@ -19,22 +19,36 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
 SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
 
-# Room -> the rooms it may import. `flow` is the modules directly in cleave/; `files` is one module of its own.
+# Room -> the rooms it may import. `files` is a module of its own.
 ROOMS = {
+    "text": set(),
     "files": set(),
+    "processes": set(),
     "aggregates": set(),
-    "transport": set(),
+    "transport": {"processes"},
     "table": {"files"},
     "propose": {"table"},
+    "objects": {"processes", "text", "transport"},
     "sql": {"aggregates", "table"},
+    "finish": {"aggregates", "sql", "table", "text"},
     "ckks": {"aggregates", "files"},
-    "flow": {"aggregates", "ckks", "sql", "table"},
-    "store": {"aggregates", "ckks", "files", "flow", "sql", "table", "transport"},
-    "ask": {"aggregates", "ckks", "flow", "sql", "store", "table", "transport"},
-    "report": {"ask", "flow", "sql"},
-    "cli": {"ask", "ckks", "files", "flow", "propose", "report", "sql", "store", "table", "transport"},
+    "store": {"aggregates", "ckks", "files", "objects", "processes", "sql", "table", "text"},
+    "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
+    "ask": {
+        *("aggregates", "ckks", "finish", "objects", "processes", "sql", "store", "sums", "table", "text", "transport"),
+    },
+    "share": {"ckks", "objects", "sql", "store", "table", "text"},
+    "maintain": {"ckks", "files", "objects", "share", "sql", "store", "sums", "table"},
+    "report": {"ask", "finish", "sql", "text"},
+    "cli": {
+        *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
+        *("sql", "store", "sums", "table", "text", "transport"),
+    },
     "local": {"cli", "transport"},
-    "api": {"ask", "cli", "flow", "local", "propose", "sql", "store", "table", "transport"},
+    "api": {
+        *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),
+        *("table", "text", "transport"),
+    },
 }
 
 
@@ -67,10 +81,7 @@ def module_of(path: Path, package: str) -> str:
 
 def room_of(module: str) -> str:
     """The room of a module of `cleave`, late imports of which count as well."""
-    parts = module.split(".")
-    if len(parts) > 1 and (parts[1] in ROOMS or len(parts) > 2):
-        return parts[1]
-    return "flow"
+    return module.split(".")[1] if "." in module else ""
 
 
 def test_sources_are_found() -> None:

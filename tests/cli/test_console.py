@@ -9,7 +9,7 @@ import pytest
 
 from cleave.cli import console
 from cleave.cli.console import Heading, table
-from cleave.printable import printable
+from cleave.text.printable import printable
 
 
 @pytest.mark.parametrize(

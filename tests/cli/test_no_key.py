@@ -16,9 +16,9 @@ from cleave.ask.session import Session
 from cleave.ckks import key_file
 from cleave.cli import passphrase
 from cleave.local.embedded import embedded_services
+from cleave.processes.deadline import Deadline
 from cleave.table.lazy import of_files
 from cleave.transport.base import Transport
-from cleave.transport.deadline import Deadline
 from cleave_shared.errors import CheckFailed
 from cleave_shared.wire import MomentsRequest, MomentsResponse
 from tests.cli.runner import Cli

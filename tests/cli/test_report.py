@@ -16,7 +16,7 @@ from cleave.ask.result import Result, Usage
 from cleave.ask.ways import Cost, Way
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.cli.report import answer_json, answer_text, footer
-from cleave.sql.finish import ResultTable
+from cleave.finish import ResultTable
 from cleave.sql.plan import Output
 
 USAGE = Usage(

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from cleave.aggregates.base import Figure
-from cleave.sql.finish import ResultTable
+from cleave.finish import ResultTable
 from tests.conformance.asked import STATISTICS, SUMS, Call, Expected, Values
 from tests.deviations import truth, wrong
 from tests.oracle import Cell, decimals_of, fraction

@@ -10,7 +10,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from cleave.sql.finish import ResultTable
+from cleave.finish import ResultTable
 from cleave.sql.plan import Output
 from tests.conformance.asked import Call, Expected, bare_calls, expect, is_ordered
 from tests.conformance.compare import differences

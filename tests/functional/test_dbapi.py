@@ -20,7 +20,7 @@ import pytest
 import cleave
 from cleave.api.errors import translated
 from cleave.api.parameters import bound
-from cleave.transport.deadline import OutOfTime
+from cleave.processes.deadline import OutOfTime
 from cleave_shared import errors
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"

@@ -18,8 +18,8 @@ from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.key_file import create_key
 from cleave.local.embedded import embedded_services
+from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
-from cleave.transport.deadline import Deadline, OutOfTime
 from tests.answering import table_of
 from tests.functional.processes import HANGS, have_ended
 

@@ -19,10 +19,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave import split
 from cleave.ask.result import Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
+from cleave.sql import split
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import operation_sql, plan_query
 from cleave.table.schema import load_schema

@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave import figures
 from cleave.ask.here import HereSource
 from cleave.ask.result import Options
 from cleave.ask.session import Session
+from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
-from cleave.transport.deadline import Deadline, OutOfTime
+from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from tests.answering import run_local, table_of
 

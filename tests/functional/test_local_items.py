@@ -9,7 +9,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave import figures
 from cleave.ask.here_facts import describe_here
 from cleave.ask.result import Options, Result
 from cleave.ckks.secret_key import SecretKey
@@ -19,6 +18,7 @@ from cleave.sql.planner import plan_query
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
+from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 from tests.answering import run_local, run_query
@@ -267,7 +267,7 @@ def test_what_cannot_be_put_together_from_several_requests_is_computed_here(
     sql = "SELECT sex, MEDIAN(bed), SUM(bed), SUM(age) FROM t GROUP BY sex ORDER BY sex"
     result, sent = answer(table, sql, key)
     assert [output.source for output in result.result.columns] == [K, P, P, E]
-    monkeypatch.setattr("cleave.split._PARQUET_BYTES", len(sent.plain_requests[0].table or b"") * 9 // 10)
+    monkeypatch.setattr("cleave.sql.split._PARQUET_BYTES", len(sent.plain_requests[0].table or b"") * 9 // 10)
     result, sent = answer(table, sql, key)
     assert [output.source for output in result.result.columns] == [K, L, P, E]
     assert len(sent.plain_requests) > 1

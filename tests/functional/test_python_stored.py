@@ -15,10 +15,10 @@ from botocore.session import Session
 import cleave
 from cleave.ckks.key_file import open_key
 from cleave.ckks.public_key import export_public, public_side
+from cleave.objects.locate import open_stores
+from cleave.share.invitation import invite
 from cleave.store.contributors import register
 from cleave.store.identity import create_identity
-from cleave.store.invitation import invite
-from cleave.store.locate import open_stores
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 

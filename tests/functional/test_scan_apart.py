@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from cleave.store.scanned import question
+from cleave.sums.scanned import question
 from cleave_services.room import Room
 from cleave_services.sensitive import apart, scan_stored
 from cleave_services.sensitive import workers as sharing

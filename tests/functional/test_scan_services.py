@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.store.scanned import Question, question
 from cleave.store.stored_lanes import SCAN_ROWS
+from cleave.sums.scanned import Question, question
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.database import Database
 from cleave_services.sensitive.app import app as sensitive

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from cleave.simple import Question
+from cleave.ckks.simple import Question
 from cleave_services.sensitive.app import app
 from cleave_services.sensitive.simple import SimpleResponse
 from cleave_shared import wire

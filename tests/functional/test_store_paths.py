@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cleave
-from cleave.store.locate import open_stores
+from cleave.objects.locate import open_stores
 from cleave_shared.errors import InputError
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport import retry
 from cleave.transport.base import EnvelopeTransport, Service, Transport
-from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport.embedded import connect_embedded
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.gate import WIDEST, Gate

@@ -18,12 +18,12 @@ from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.models import botocore_stubber
 
 from cleave.ckks.secret_key import SecretKey
+from cleave.processes.deadline import Deadline
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
 from cleave.transport.base import Transport
 from cleave.transport.connect import Target, connect
-from cleave.transport.deadline import Deadline
 from cleave.transport.http import Sender
 from cleave.transport.responses import Response
 from cleave_services.plain.app import handler as plain

@@ -30,7 +30,7 @@ from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.secret_key import SecretKey
-from cleave.simple import Question
+from cleave.ckks.simple import Question
 from cleave_services.plain import simple as plain_simple
 from cleave_services.sensitive import simple as sensitive_simple
 from cleave_shared import wire

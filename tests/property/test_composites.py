@@ -19,7 +19,7 @@ import duckdb
 import pytest
 
 from cleave.aggregates.base import Figure
-from cleave.sql.finish import ResultTable, finish
+from cleave.finish import ResultTable, finish
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups

@@ -11,8 +11,8 @@ from typing import Any
 
 from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
 from cleave.ask.result import Result, Usage
+from cleave.finish import ResultTable
 from cleave.report.page import Facts
-from cleave.sql.finish import ResultTable
 from cleave.sql.plan import Output, Source
 
 Cell = tuple[Any, float | None, bool | None]

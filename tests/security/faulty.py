@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from cleave.processes.deadline import Deadline
 from cleave.transport.base import Carrier, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError

@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from cleave.local.embedded import embedded_services
+from cleave.processes.deadline import Deadline
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
-from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave.transport.responses import Response

@@ -15,9 +15,9 @@ import zstandard
 from numpy.typing import NDArray
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store import put as putting
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.segment import _secret_order
 from cleave.store.tables import Opened, Tables

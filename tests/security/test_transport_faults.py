@@ -15,9 +15,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave import split
 from cleave.ckks import encryptors
 from cleave.local.embedded import embedded_services
+from cleave.sql import split
 from cleave.transport.base import EnvelopeTransport, Service, Transport
 from cleave.transport.responses import Response
 from cleave_shared import limits

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from cleave.local.embedded import embedded_services
+from cleave.processes.deadline import Deadline
 from cleave.transport import responses
 from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
 from cleave.transport.connect import Target, connect
-from cleave.transport.deadline import Deadline
 from cleave.transport.lambda_ import Functions
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive

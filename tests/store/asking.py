@@ -8,12 +8,12 @@ from cleave.ask.result import DEFAULTS, Options, Result
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ask.stored_sums import stored_sums
+from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.store.cellwise import StoredPlan, stored_plan
-from cleave.store.kept import KeptTotals
-from cleave.store.stored import Stored
-from cleave.transport.deadline import Deadline
+from cleave.sums.cellwise import StoredPlan, stored_plan
+from cleave.sums.kept import KeptTotals
+from cleave.sums.stored import Stored
 from tests.answering import question_of
 from tests.functional.processes import HANGS
 

@@ -19,18 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import cleave.ask.stored
-
 # everything that the commands import when they need it
-import cleave.store.by
-import cleave.store.collect
-import cleave.store.contribute
-import cleave.store.derive
-import cleave.store.put
-import cleave.store.rotate
-import cleave.store.verify  # noqa: F401
 from cleave.local.main import main
-from cleave.store.s3 import Bucket
+from cleave.objects.s3 import Bucket
 
 ROOT = Path(__file__).parents[2]
 _ORPHAN_SECONDS = 60.0

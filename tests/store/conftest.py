@@ -16,9 +16,9 @@ from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store.folder import Folder
-from cleave.store.s3 import Bucket
-from cleave.store.storage import Storage
+from cleave.objects.folder import Folder
+from cleave.objects.s3 import Bucket
+from cleave.objects.storage import Storage
 from tests.store import made
 from tests.store.trial import World
 

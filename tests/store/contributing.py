@@ -16,22 +16,22 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage
+from cleave.share.collect import News, collect, newest_versions
+from cleave.share.contribute import Contributions
+from cleave.share.invitation import invitation_of, invite
 from cleave.store import put as putting
-from cleave.store.collect import News, collect, newest_versions
-from cleave.store.contribute import Contributions
 from cleave.store.contribution import ContributedSegment, Entry, Head, PartManifest, context_of, dump_head
 from cleave.store.contributors import register
-from cleave.store.folder import Folder
 from cleave.store.identity import Identity, create_identity, read_identity
-from cleave.store.invitation import invitation_of, invite
-from cleave.store.locate import Stores
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.memory import Memory
 from cleave.store.sealed import Place, key_of_object
-from cleave.store.storage import Storage
-from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import stream_of

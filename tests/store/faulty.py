@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from cleave.store.storage import Storage
+from cleave.objects.storage import Storage
 from cleave_shared import limits
 
 

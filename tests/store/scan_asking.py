@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 from cleave.ask.finish import finished
 from cleave.ask.result import DEFAULTS, Options, Result
 from cleave.ask.stored_sums import stored_sums
+from cleave.objects.locate import Stores
+from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.store.cellwise import StoredPlan, stored_plan
-from cleave.store.locate import Stores
 from cleave.store.manifest import Object
-from cleave.store.rowwise import SummedRows
-from cleave.store.scan import scan
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import StoredPlan, stored_plan
+from cleave.sums.rowwise import SummedRows
+from cleave.sums.scan import scan
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.transport.deadline import Deadline
 from cleave_services.links import Links
 from cleave_services.plain.calls import select_stored
 from cleave_services.sensitive.scan_stored import answer_scan

@@ -17,12 +17,12 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
+from cleave.objects.bounded import Bounded
+from cleave.objects.cache import Cache, open_cache
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store import columns, index, rows, sealed
 from cleave.store import put as putting
-from cleave.store.bounded import Bounded
-from cleave.store.cache import Cache, open_cache
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
@@ -292,7 +292,7 @@ def test_the_limit_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 WORK = """
 import sys
 from pathlib import Path
-from cleave.store.cache import Cache
+from cleave.objects.cache import Cache
 cache = Cache(Path(sys.argv[1]), limit=20_000)
 for number in range(150):
     entry = f"{number % 40}-0"

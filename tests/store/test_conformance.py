@@ -13,13 +13,13 @@ import pytest
 from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
+from cleave.finish import ResultTable
 from cleave.local.embedded import embedded_services
-from cleave.sql.finish import ResultTable
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
-from cleave.store.stored import Stored
+from cleave.sums.stored import Stored
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind

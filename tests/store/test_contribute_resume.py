@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cleave.store.contribute_draft import ContributionDraft, ContributionStep, begun, contribution_drafts
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError
+from cleave.share.contribute_draft import ContributionDraft, ContributionStep, begun, contribution_drafts
 from cleave.store.contribution import folder_of
-from cleave.store.locate import Stores
-from cleave.store.storage import ConflictError
 from tests.store.asking import ask
 from tests.store.campaign import FULL
 from tests.store.contributing import World, kept

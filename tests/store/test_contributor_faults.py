@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cleave.store import contribute
+from cleave.objects.locate import Stores
+from cleave.share import contribute
 from cleave.store.contribution import Head, dump_head, folder_of
-from cleave.store.locate import Stores
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.store.asking import ask
 from tests.store.campaign import FACTOR, sampled

@@ -13,18 +13,18 @@ from cleave.ask.access import Access
 from cleave.ask.result import Options
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
+from cleave.maintain.derive import derive
+from cleave.maintain.verify import verify
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.share.contributed import _require_canonical
+from cleave.share.invitation import invitation_of
 from cleave.store import contributors
 from cleave.store import put as putting
-from cleave.store.contributed import _require_canonical
-from cleave.store.derive import derive
-from cleave.store.folder import Folder
-from cleave.store.invitation import invitation_of
-from cleave.store.locate import Stores
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.memory import Memory
 from cleave.store.sealed import Block
-from cleave.store.stored import Stored
-from cleave.store.verify import verify
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, Kind, load_schema
 from cleave.table.table import Table, open_table

@@ -15,12 +15,12 @@ from cleave.ask.here import HereSource
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
+from cleave.maintain.derive import derive
+from cleave.objects.storage import ConflictError
 from cleave.sql.canonical import canonical
 from cleave.sql.read import expression_of
-from cleave.store.derive import derive
 from cleave.store.memory import Memory
 from cleave.store.schemas import stored_schema
-from cleave.store.storage import ConflictError
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind, dump_schema, load_schema, read_schema

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.derive import derive
+from cleave.maintain.verify import verify
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store import put as putting
-from cleave.store.derive import derive
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
-from cleave.store.verify import verify
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.table import Table, open_table

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.verify import verify
 from cleave.store import put as putting
-from cleave.store.stored import Stored
-from cleave.store.verify import verify
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key
+from cleave.objects.storage import ForeignError
 from cleave.store.contribution import folder_of, names_of
 from cleave.store.manifest import Object
-from cleave.store.storage import ForeignError
 from cleave_shared.errors import CheckFailed
 from tests.cli.runner import Cli, cli
 from tests.store.contributing import HEADER, World
@@ -229,7 +229,7 @@ def test_a_store_that_hangs_ends_with_the_timeout(
     """One option for ls, show, collect, verify and drop, as for query."""
     over = threading.Event()
     for name in ("read", "read_versioned", "names"):
-        monkeypatch.setattr(f"cleave.store.folder.Folder.{name}", lambda *_, **__: over.wait(600))
+        monkeypatch.setattr(f"cleave.objects.folder.Folder.{name}", lambda *_, **__: over.wait(600))
     for command in ("ls", "show", "collect", "verify", "drop"):
         monkeypatch.setitem(COMMANDS, command, [*COMMANDS[command], "--timeout", "0.05"])
         code, told = attacked.run(cli, command)

@@ -10,8 +10,8 @@ import pytest
 from cleave.ask.result import Options
 from cleave.ask.works import rows_work
 from cleave.sql.plan import LocalPlan
-from cleave.store.pruning import cells_of, cells_of_whole
-from cleave.store.stored import Stored
+from cleave.sums.pruning import cells_of, cells_of_whole
+from cleave.sums.stored import Stored
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned
 from tests.store.trial import World, check, truth

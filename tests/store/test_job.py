@@ -30,21 +30,21 @@ from cleave.ask.stored import StoredSource, open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
-from cleave.store import job
-from cleave.store.job import Answer, Asked, Job
-from cleave.store.locate import Stores
-from cleave.store.machine import Execution, Machine
+from cleave.objects.locate import Stores
+from cleave.objects.s3 import Bucket
+from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.put import put
-from cleave.store.reduced import sums_of
-from cleave.store.s3 import Bucket
-from cleave.store.scanned import Sums, total_of
 from cleave.store.vault import Vault
+from cleave.sums import job
+from cleave.sums.job import Answer, Asked, Job
+from cleave.sums.machine import Execution, Machine
+from cleave.sums.reduced import sums_of
+from cleave.sums.scanned import Sums, total_of
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
-from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_services import links
 from cleave_services.sensitive import job as steps
 from cleave_shared import limits

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store.locate import Stores, open_stores
+from cleave.maintain.verify import verify
+from cleave.objects.locate import Stores, open_stores
 from cleave.store.memory import Memory
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
-from cleave.store.verify import verify
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask

@@ -16,11 +16,11 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import export_public, read_public_key
+from cleave.objects.locate import Stores, open_stores
 from cleave.store.contribution import folder_of
-from cleave.store.locate import Stores, open_stores
 from cleave.store.memory import Memory
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
 from tests.store.campaign import FACTOR, FULL

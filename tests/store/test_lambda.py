@@ -14,16 +14,16 @@ from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.locate import Stores
+from cleave.objects.s3 import Bucket
+from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.s3 import Bucket
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_services.links import VARIABLE
 from cleave_shared import wire

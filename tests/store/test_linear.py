@@ -7,8 +7,8 @@ import pytest
 from cleave.sql.canonical import canonical
 from cleave.sql.plan import Argument
 from cleave.sql.read import expression_of
-from cleave.store.linear import linear
 from cleave.store.measures import unscaled
+from cleave.sums.linear import linear
 from tests.store.asking import planned
 from tests.store.trial import World, check, truth
 

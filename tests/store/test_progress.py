@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cleave.store.collect import collect
-from cleave.store.derive import derive
-from cleave.store.stored import Stored
-from cleave.store.verify import verify
+from cleave.maintain.derive import derive
+from cleave.maintain.verify import verify
+from cleave.share.collect import collect
+from cleave.sums.stored import Stored
 from tests.store.contributing import World
 from tests.store.test_contributors import NORTH, OWN
 

@@ -8,14 +8,14 @@ import duckdb
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store import pull as pulling
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.maintain import pull as pulling
+from cleave.maintain.pull import pull_into
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.pull import pull_into
 from cleave.store.put import append, put
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema
 from cleave.table.stream import open_stream

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 
 import cleave
-from cleave.store import pull as pulling
+from cleave.maintain import pull as pulling
 from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli, cli

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.store.reduced import Shape, Term, reduced, shape_of, sums_of
-from cleave.store.scanned import Question, question, total_of, weights_of
+from cleave.sums.reduced import Shape, Term, reduced, shape_of, sums_of
+from cleave.sums.scanned import Question, question, total_of, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import DEFAULT_PROFILE

@@ -11,17 +11,17 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.s3 import Bucket
+from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store import remote as remoting
-from cleave.store import totals as of_totals
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.remote import Remote
-from cleave.store.s3 import Bucket
-from cleave.store.storage import Storage
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums import remote as remoting
+from cleave.sums import totals as of_totals
+from cleave.sums.remote import Remote
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store.locate import Stores
-from cleave.store.storage import Storage
 from cleave.table.progress import Silent
 from tests.store.asking import ask
 from tests.store.contributing import World, kept

@@ -15,15 +15,15 @@ import pytest
 
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
 from cleave.store.put_draft import PutDraft, put_drafts
-from cleave.store.storage import ConflictError
-from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_stream
@@ -423,8 +423,8 @@ import sys
 from pathlib import Path
 from cleave.ckks.key_file import open_key
 from cleave.table.progress import Silent
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put_draft import PutDraft, put_drafts
 from cleave.store.put import put

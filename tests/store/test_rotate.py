@@ -11,16 +11,16 @@ import pytest
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.derive import derive
+from cleave.maintain.rotate import Keyed, rotate
+from cleave.maintain.verify import verify
+from cleave.objects.locate import Stores
 from cleave.store import put as putting
 from cleave.store.chunks import split
-from cleave.store.derive import derive
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.rotate import Keyed, rotate
-from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
 from cleave.store.vault import Purpose, Vault
-from cleave.store.verify import verify
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask

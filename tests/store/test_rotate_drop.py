@@ -10,12 +10,12 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.rotate import Keyed, rotate
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage
 from cleave.store import put as putting
 from cleave.store import segment
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.rotate import Keyed, rotate
-from cleave.store.storage import Storage
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError

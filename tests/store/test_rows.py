@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.split import Halves
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
+from cleave.sql.split import Halves
 from cleave.store import columns, index, put, rows, sealed
-from cleave.store.folder import Folder
 from cleave.store.index import Index
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.rows import Rows
-from cleave.store.stored import Stored
 from cleave.store.tables import Opened, Tables
+from cleave.sums.stored import Stored
 from cleave.table.asked import run_select
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import LEAST_MEMORY, Table, open_table
-from cleave.transport.deadline import Deadline, OutOfTime
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.functional.processes import HANGS
 

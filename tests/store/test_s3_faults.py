@@ -17,18 +17,18 @@ from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.derive import derive
+from cleave.objects import s3
+from cleave.objects.bounded import Bounded
+from cleave.objects.locate import Stores
+from cleave.objects.storage import StoreError
+from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
-from cleave.store import s3
-from cleave.store.bounded import Bounded
-from cleave.store.derive import derive
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.storage import StoreError
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
-from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import CheckFailed, CleaveError, InputError, ServiceError
 from tests.store.campaign import FACTOR, FULL, sampled
 from tests.store.conftest import BUCKET, aws_session

@@ -12,8 +12,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.store.cellwise import StoredPlan
-from cleave.store.scan import ManyGroupsError
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.scan import ManyGroupsError
 from cleave_shared.errors import QueryRefused
 from tests.conformance.queries import QUERIES, Query
 from tests.conformance.shapes import one_of_each

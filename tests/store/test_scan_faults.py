@@ -21,19 +21,19 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
+from cleave.objects import s3
+from cleave.objects.bounded import Bounded
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage
+from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
-from cleave.store import s3
-from cleave.store.bounded import Bounded
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.storage import Storage
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_services.sensitive import scan, scan_work
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError

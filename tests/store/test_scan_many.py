@@ -15,14 +15,14 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.store import scan as scanning
-from cleave.store.cellwise import StoredPlan
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums import scan as scanning
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table

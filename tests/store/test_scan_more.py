@@ -12,15 +12,15 @@ import pytest
 from cleave.ask.result import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.derive import derive
+from cleave.maintain.rotate import Keyed, rotate
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store import put as putting
-from cleave.store.derive import derive
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.manifest import Segment
 from cleave.store.memory import Memory
-from cleave.store.rotate import Keyed, rotate
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table

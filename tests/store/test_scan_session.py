@@ -14,13 +14,13 @@ from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.sql.plan import LocalPlan
-from cleave.store import scan as scanning
-from cleave.store.cellwise import StoredPlan
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.sums import scan as scanning
+from cleave.sums.cellwise import StoredPlan
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table

@@ -17,9 +17,9 @@ from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
 from cleave.cli.plan import plan_json, plan_text
 from cleave.cli.report import footer
+from cleave.finish.result import FAULTS_ONLY
+from cleave.objects.folder import Folder
 from cleave.report.page import Facts, page
-from cleave.sql.finish.result import FAULTS_ONLY
-from cleave.store.folder import Folder
 from tests.store.asking import ask, planned
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
 from tests.store.trial import World

@@ -16,12 +16,12 @@ import zstandard
 
 from cleave.ckks.key_file import create_key
 from cleave.ckks.public_key import export_public
+from cleave.share.collect import collect
+from cleave.share.invitation import invitation_of, invite
+from cleave.share.invited import read_invited
 from cleave.store import contributors
 from cleave.store import put as putting
-from cleave.store.collect import collect
 from cleave.store.contribution import Entry, folder_of
-from cleave.store.invitation import invitation_of, invite
-from cleave.store.invited import read_invited
 from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.segment import SegmentWriter

@@ -18,15 +18,15 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
+from cleave.maintain.pull import pull_into
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store import columns, index, rows, sealed
 from cleave.store import put as putting
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
-from cleave.store.pull import pull_into
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from tests.conftest import no_passphrase

@@ -14,8 +14,8 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.transport.connect import Target
 from cleave_services import links
@@ -225,7 +225,7 @@ def test_a_remote_answer_that_fails_a_check_is_refused(
     with served(*stores) as (url, _):
         asked = session(target=Target(endpoint=url), put=False)
         plan = asked.plan(SUMS)
-        monkeypatch.setattr("cleave.store.totals.lane_checks", lambda *_: (0, 0))
+        monkeypatch.setattr("cleave.sums.totals.lane_checks", lambda *_: (0, 0))
         with pytest.raises(CheckFailed, match="do not add up"):
             asked.ask(plan)
         monkeypatch.undo()

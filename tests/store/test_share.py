@@ -20,8 +20,8 @@ MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("share", "putting", "collect"):
-        monkeypatch.setattr(f"cleave.store.{module}.MOST_CELLS", MOST)
+    for module in ("share.share", "store.putting", "share.collect"):
+        monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 
 @pytest.fixture

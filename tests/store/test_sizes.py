@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from cleave.store.storage import ForeignError, Storage
+from cleave.objects.storage import ForeignError, Storage
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 

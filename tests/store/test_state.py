@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError

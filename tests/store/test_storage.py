@@ -14,11 +14,11 @@ import httpx
 import pytest
 from botocore.session import Session
 
-from cleave.store.bounded import Bounded
-from cleave.store.folder import Folder
-from cleave.store.locate import open_store, open_stores
-from cleave.store.s3 import Bucket
-from cleave.store.storage import ConflictError, NotStoredError, Storage, StoreError
+from cleave.objects.bounded import Bounded
+from cleave.objects.folder import Folder
+from cleave.objects.locate import open_store, open_stores
+from cleave.objects.s3 import Bucket
+from cleave.objects.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError
 from tests.functional.processes import HANGS
 from tests.store.conftest import BUCKET, aws_session, aws_session_in

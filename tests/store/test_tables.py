@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
 from cleave.store.memory import Memory
 from cleave.store.sealed import padded
-from cleave.store.storage import ConflictError, Storage, StoreError
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave_shared.errors import CheckFailed, InputError

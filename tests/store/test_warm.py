@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.store.folder import Folder
+from cleave.objects.folder import Folder
 from cleave.store.names import NUMBER
-from cleave.store.stored import _compact
+from cleave.sums.stored import _compact
 from tests.store.asking import ask
 from tests.store.trial import World, check, truth
 

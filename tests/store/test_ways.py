@@ -18,14 +18,14 @@ from cleave.ask.ways import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_o
 from cleave.cli import app
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
-from cleave.quantities import size_of
 from cleave.store import put as putting
-from cleave.store import scan
-from cleave.store.cellwise import StoredPlan
 from cleave.store.memory import Memory
+from cleave.sums import scan
+from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.text.quantities import size_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from cleave.ask.result import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.folder import Folder
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store.folder import Folder
-from cleave.store.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.storage import Storage
-from cleave.store.stored import Stored
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table

@@ -15,7 +15,7 @@ import numpy as np
 from cleave.aggregates.base import Estimate, Figure
 from cleave.aggregates.columns import Real, Values
 from cleave.ckks.columns import Asked, Columns
-from cleave.sql.finish import ResultTable, finish
+from cleave.finish import ResultTable, finish
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups, merge

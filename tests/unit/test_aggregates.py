@@ -22,7 +22,7 @@ from cleave.aggregates.columns import Domain, Exact, Real
 from cleave.aggregates.moments import LOGARITHM, Sum
 from cleave.aggregates.powers import Square
 from cleave.ckks.columns import Asked, Columns
-from cleave.figures import is_rounded
+from cleave.text.figures import is_rounded
 from cleave_shared.errors import InputError
 from tests.oracle import Cell
 from tests.unit.simulate import schema, simulate, totals, values_of

@@ -21,7 +21,7 @@ from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.totals import Totals
-from cleave.sql.finish import bare
+from cleave.finish import bare
 from cleave_shared.params import SUM60_PACK
 from tests.unit.simulate import values_of
 from tests.unit.test_packing import added_up

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.figures import encrypted, is_rounded, plain, published
+from cleave.text.figures import encrypted, is_rounded, plain, published
 
 
 @pytest.mark.parametrize(

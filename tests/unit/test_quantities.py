@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.quantities import size_of
+from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError
 
 

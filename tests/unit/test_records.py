@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleave import records
-from cleave.sql.finish.result import ResultTable
+from cleave.finish import records
+from cleave.finish.result import ResultTable
 from cleave.sql.plan import Output
 
 ROWS = 300

@@ -9,9 +9,9 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from cleave import figures
 from cleave.aggregates.balls import exact_root, half_unit
-from cleave.sql.finish.cells import of_figure
+from cleave.finish.cells import of_figure
+from cleave.text import figures
 from tests.oracle import PRECISION, rational, truth
 from tests.unit.simulate import schema
 from tests.unit.test_sql_finish import exact, finished

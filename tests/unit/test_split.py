@@ -11,10 +11,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from cleave import split
 from cleave.ask.here_sums import columns_of
-from cleave.split import Halves
+from cleave.sql import split
 from cleave.sql.planner import plan_query
+from cleave.sql.split import Halves
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import InputError
 from tests.unit.simulate import schema

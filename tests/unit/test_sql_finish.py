@@ -11,7 +11,7 @@ import pytest
 
 from cleave.aggregates.balls import exact_double
 from cleave.aggregates.base import Figure
-from cleave.sql.finish import ResultTable, finish
+from cleave.finish import ResultTable, finish
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups
 from cleave.table.schema import Schema

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from cleave.sql.finish import finish
-from cleave.sql.finish.order import Term, unplaced
+from cleave.finish import finish
+from cleave.finish.order import Term, unplaced
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups

@@ -19,7 +19,7 @@ from cleave.aggregates.cross import Cross
 from cleave.aggregates.operand import operand
 from cleave.aggregates.powers import Cube, Fourth, Square
 from cleave.ckks.columns import Asked, Columns
-from cleave.figures import is_rounded
+from cleave.text.figures import is_rounded
 from tests.deviations import PAIRS, SINGLES, Column, truth, wrong
 from tests.unit.simulate import totals, values_of
 

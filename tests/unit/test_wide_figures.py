@@ -16,7 +16,7 @@ from cleave.api.result import Result as Answered
 from cleave.ask.result import Result
 from cleave.cli.formats import answer_bytes
 from cleave.cli.output import Format
-from cleave.sql.finish import ResultTable
+from cleave.finish import ResultTable
 from cleave.sql.plan import Output
 from cleave_shared.errors import QueryRefused
 from tests.cli.test_report import USAGE

@@ -8,8 +8,8 @@ from cleave.ask.here_sums import columns_of, packing_of
 from cleave.ask.result import DEFAULTS
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
 from cleave.ckks.packing import Packing, bytes_of_chunk
-from cleave.split import split
 from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.split import split
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.params import SUM60_PACK

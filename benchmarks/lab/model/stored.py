@@ -16,12 +16,12 @@ from benchmarks.lab.model.files import TABLE_VALUE
 from benchmarks.lab.model.operations import Operation
 from cleave.ckks.packing import bytes_of_chunk
 from cleave.sql.plan import LocalPlan
-from cleave.store.cellwise import StoredPlan
-from cleave.store.pruning import cells_of, cells_of_whole, columns_of
-from cleave.store.rowwise import parts_of
-from cleave.store.scan import lanes_of_parts, plain_columns, results_of
-from cleave.store.sources import Part
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.pruning import cells_of, cells_of_whole, columns_of
+from cleave.sums.rowwise import parts_of
+from cleave.sums.scan import lanes_of_parts, plain_columns, results_of
+from cleave.sums.sources import Part
+from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave_shared import limits
 

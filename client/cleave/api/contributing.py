@@ -48,7 +48,7 @@ def contribute(
 
     Raises InputError, KeyFileError, ServiceError, CheckFailed. No message holds a value of the table.
     """
-    from cleave.store.invited import read_invited  # noqa: PLC0415 - as `put`
+    from cleave.share.invited import read_invited  # noqa: PLC0415 - as `put`
 
     who = Path(identity or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
     invited = read_invited(name, Path(public_key), who, fingerprint)
@@ -73,7 +73,7 @@ def collect(
     The table as it is then. Raises CheckFailed, with the contributor's name, for what is not as contributors make it,
     once all others are taken in.
     """
-    from cleave.store.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
+    from cleave.share.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
 
     with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret), bars(progress)() as shown:
         opened, _ = take(tables, stores, secret, name, shown, contributors)

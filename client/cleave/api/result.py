@@ -9,9 +9,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cleave import figures
-from cleave.records import loaded, records
+from cleave.finish.records import loaded, records
 from cleave.table.types import ZONED
+from cleave.text import figures
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cleave.ask.result import Result as Answer
     from cleave.ask.result import Usage
-    from cleave.sql.finish import ResultTable
+    from cleave.finish import ResultTable
     from cleave.sql.plan import LocalPlan, QueryPlan, Source
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
@@ -250,6 +250,6 @@ def _whole_type(values: list[Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    from cleave.printable import printable  # noqa: PLC0415
+    from cleave.text.printable import printable  # noqa: PLC0415
 
     return html.escape(printable(text))

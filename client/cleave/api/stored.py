@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.store.locate import Stores
+    from cleave.objects.locate import Stores
     from cleave.store.tables import Opened, Tables
 
 
@@ -183,8 +183,8 @@ def pull(
     Raises InputError for a file that is there already, and where neither is named and pyarrow is not installed;
     KeyFileError, ServiceError, CheckFailed.
     """
-    from cleave.store.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415
-    from cleave.store.stored import Stored  # noqa: PLC0415
+    from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415
+    from cleave.sums.stored import Stored  # noqa: PLC0415
 
     if output is not None:
         check_output(Path(output))

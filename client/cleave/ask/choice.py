@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from cleave.ask.ways import Cost, Way, Work, cost_of
 from cleave.ask.works import groups_of, least_of_rows, rows_work, work_of
-from cleave.quantities import counted, sized
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.uncut import Uncut
-from cleave.store.cellwise import StoredPlan, stored_plan
-from cleave.store.kept import KeptTotals
-from cleave.store.rowwise import SummedRows
-from cleave.store.scan import answer_of_scan, most_groups, runs_of, too_large
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import StoredPlan, stored_plan
+from cleave.sums.kept import KeptTotals
+from cleave.sums.rowwise import SummedRows
+from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
+from cleave.sums.stored import Stored
 from cleave.table.schema import Schema
+from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 

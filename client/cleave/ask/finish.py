@@ -10,11 +10,11 @@ from typing import TypeVar
 from cleave.ask.result import Result
 from cleave.ask.source import GroupSums, Loaded, Question
 from cleave.ask.suppress import suppress_small
+from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan
 from cleave.sql.rejoin import merge, rejoin
 from cleave.sql.sets import regroup
 from cleave.table.asked import run_select
-from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared import duckdb
 from cleave_shared.errors import CleaveError, QueryRefused
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 def finished(sums: GroupSums, question: Question) -> Result:
     """The answer to a plan that was cut. Raises CheckFailed where two sources report different groups."""
-    from cleave.sql.finish import finish  # noqa: PLC0415 - see import_finish
-    from cleave.sql.finish.uncollected import uncollected  # noqa: PLC0415
+    from cleave.finish import finish  # noqa: PLC0415 - see import_finish
+    from cleave.finish.uncollected import uncollected  # noqa: PLC0415
 
     plan, least = sums.plan, question.options.min_group
     with question.clock.stage("finish"), uncollected():
@@ -64,7 +64,7 @@ def finished_whole(loaded: Loaded, plan: LocalPlan, question: Question) -> Resul
     with question.clock.stage("local"):
         # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
         rows = within(deadline, lambda: deadline.call(run))
-    from cleave.sql.finish import ResultTable  # noqa: PLC0415 - see import_finish
+    from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
 
     exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
     result = ResultTable(
@@ -108,5 +108,5 @@ def within(deadline: Deadline, work: Callable[[], T]) -> T:
 
 def import_finish() -> None:
     """Import what only an answer needs: it takes 40 ms."""
+    from cleave import finish  # noqa: F401, PLC0415
     from cleave.ckks import figures  # noqa: F401, PLC0415
-    from cleave.sql import finish  # noqa: F401, PLC0415

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Options
     from cleave.ckks.secret_key import SecretKey
+    from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
     from cleave.transport.base import Transport
-    from cleave.transport.deadline import Deadline
 
 T = TypeVar("T")
 _MOST_PLANS = 32
@@ -104,7 +104,7 @@ class HereSource(Source):
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         """After an answer that fails a check another key is made."""
         from cleave.ask.here_sums import encrypted_sums  # noqa: PLC0415
-        from cleave.transport.deadline import Stopped  # noqa: PLC0415
+        from cleave.processes.deadline import Stopped  # noqa: PLC0415
         from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
         table = self.read(question.progress)
@@ -166,7 +166,7 @@ def grouped_here(table: Table, plan: QueryPlan, question: Question) -> GroupSums
     """The groups of a plan that asks no service, and what is computed here of each."""
     from cleave.ask.finish import within  # noqa: PLC0415
     from cleave.ask.result import Usage  # noqa: PLC0415
-    from cleave.split import Halves  # noqa: PLC0415
+    from cleave.sql.split import Halves  # noqa: PLC0415
     from cleave.table.asked import limited  # noqa: PLC0415
 
     def grouped() -> Halves:

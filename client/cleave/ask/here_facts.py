@@ -16,11 +16,11 @@ from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
 from cleave.ckks.packing import Packing, bytes_of_chunk
-from cleave.quantities import counted
-from cleave.split import Halves, split
 from cleave.sql.plan import Argument, LocalPlan, QueryPlan
+from cleave.sql.split import Halves, split
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
+from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.params import SUM60_PACK, Profile
 

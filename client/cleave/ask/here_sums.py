@@ -19,14 +19,14 @@ from cleave.ckks.encryptors import Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
-from cleave.split import Halves, PlainPart, split
+from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
+from cleave.sql.split import Halves, PlainPart, split
 from cleave.table.asked import limited
 from cleave.table.duck import connect_ahead
 from cleave.table.progress import Progress
 from cleave.table.table import Table
 from cleave.transport.base import Transport
-from cleave.transport.deadline import Deadline
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse

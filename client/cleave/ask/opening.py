@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleave.quantities import size_of
+from cleave.text.quantities import size_of
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.access import Access
     from cleave.ask.services import Embedded
     from cleave.ask.stored import StoredSource
-    from cleave.store.locate import Stores
-    from cleave.store.machine import Machine
+    from cleave.objects.locate import Stores
+    from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
 
 
@@ -42,7 +42,7 @@ class Store:
 
 def open_place(store: str | Path, profile: str | None = None, region: str | None = None) -> Stores:
     """Raises InputError for what names no store, ServiceError where there are no credentials."""
-    from cleave.store.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
+    from cleave.objects.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
 
     def session() -> object:
         from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
@@ -79,7 +79,7 @@ def open_stored(
 
 
 def _machine(asked: Store) -> Machine:
-    from cleave.store.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
+    from cleave.sums.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
     from cleave.transport.aws import open_session  # noqa: PLC0415
 
     return Machine(open_session(asked.profile, asked.region), asked.machine or "")

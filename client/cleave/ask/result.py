@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cleave.ckks.packing import DIGITS
-from cleave.quantities import counted
+from cleave.text.quantities import counted
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.sql.finish import ResultTable
+    from cleave.finish import ResultTable
 
 MOST_DIGITS = 17  # of a double
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cleave.store.remote import Remote
-from cleave.transport.deadline import Deadline
+from cleave.processes.deadline import Deadline
+from cleave.sums.remote import Remote
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.access import Access
-    from cleave.store.locate import Stores
+    from cleave.objects.locate import Stores
     from cleave.store.manifest import Manifest
     from cleave.transport.base import Transport
 

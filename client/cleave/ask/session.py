@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Options, Result
     from cleave.ask.source import Source
+    from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.schema import Schema
-    from cleave.transport.deadline import Deadline
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Session:
         return replace(asked, min_group=asked.min_group or self.source.min_group(plan))
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
-        from cleave.transport.deadline import Deadline  # noqa: PLC0415
+        from cleave.processes.deadline import Deadline  # noqa: PLC0415
 
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
         return self.source.run(lambda: work(deadline), deadline)

@@ -18,13 +18,13 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Clock, Options, Usage
+    from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.sql.rejoin import Groups, Texts
     from cleave.sql.sets import Members
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
-    from cleave.transport.deadline import Deadline
     from cleave_shared.wire import PlainResponse
 
 T = TypeVar("T")

@@ -18,19 +18,19 @@ from cleave.ask.source import GroupSums, Loaded, Question, Source
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
+from cleave.objects.cache import open_cache
+from cleave.objects.storage import StoreError
+from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.whole import tables_named
-from cleave.store.cache import open_cache
-from cleave.store.cellwise import StoredPlan
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
-from cleave.store.scan import CALLS_UNDER_WAY, ScanAnswer, scan
-from cleave.store.storage import StoreError
-from cleave.store.stored import Stored
 from cleave.store.tables import LostError, Opened, Tables
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
+from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
 from cleave.transport.base import QUERY_SECONDS
-from cleave.transport.deadline import Deadline, OutOfTime, Stopped
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Options
     from cleave.ckks.owner_key import OwnerKey
-    from cleave.store.job import Job
-    from cleave.store.locate import Stores
-    from cleave.store.machine import Machine
+    from cleave.objects.locate import Stores
+    from cleave.sums.job import Job
+    from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
@@ -220,7 +220,7 @@ class StoredSource(Source):
         return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
 
     def _job(self, plan: QueryPlan | LocalPlan) -> Job:
-        from cleave.store.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
+        from cleave.sums.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
 
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
             raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
@@ -315,7 +315,7 @@ class StoredSource(Source):
             if remote is None:
                 raise TypeError("a plan that asks the services, where there are none")
             if job is not None:
-                from cleave.store.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
+                from cleave.sums.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                 return scan_by_job(remote, self._stores.sensitive, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))

@@ -9,15 +9,15 @@ from cleave.ask.describe import UNASKED, Description, Fate, Leakage, Requests, d
 from cleave.ask.result import Options
 from cleave.ask.ways import Way
 from cleave.ask.works import Fetch, fetches
-from cleave.quantities import counted
-from cleave.sql.finish.result import FAULTS_ONLY
+from cleave.finish.result import FAULTS_ONLY
 from cleave.sql.plan import LocalPlan
-from cleave.store.cellwise import StoredPlan
 from cleave.store.manifest import Object
 from cleave.store.rows import Read
-from cleave.store.scan import plain_columns
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.scan import plain_columns
+from cleave.sums.stored import Stored
 from cleave.table.schema import Column
+from cleave.text.quantities import counted
 
 SCANNED = (
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "

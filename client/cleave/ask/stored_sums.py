@@ -12,14 +12,14 @@ from cleave.ask.finish import within
 from cleave.ask.result import Usage
 from cleave.ask.source import GroupSums, Question
 from cleave.ask.works import Fetch, fetches
-from cleave.split import Halves
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Texts, places_of
-from cleave.store.cellwise import Selection, StoredPlan, Sums, figures_of
+from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
-from cleave.store.scan import ScanAnswer
-from cleave.store.sources import Part
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import Selection, StoredPlan, Sums, figures_of
+from cleave.sums.scan import ScanAnswer
+from cleave.sums.sources import Part
+from cleave.sums.stored import Stored
 from cleave.table.asked import limited
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass

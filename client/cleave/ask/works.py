@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from cleave.ask.ways import Work
 from cleave.sql.plan import LocalPlan
-from cleave.store.cellwise import StoredPlan
-from cleave.store.pruning import cells_of, cells_of_whole
 from cleave.store.rows import Read
-from cleave.store.scan import answer_of_scan, lanes_of_parts
-from cleave.store.sources import Part
-from cleave.store.stored import Stored
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.pruning import cells_of, cells_of_whole
+from cleave.sums.scan import answer_of_scan, lanes_of_parts
+from cleave.sums.sources import Part
+from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass

@@ -37,7 +37,7 @@ _ROOM = 1 << 32  # bytes of the memory file for the ciphertexts of one part; wha
 
 
 class Deadline(Protocol):
-    """What is known of a query's (cleave.transport.deadline)."""
+    """What is known of a query's (cleave.processes.deadline)."""
 
     def left(self) -> float: ...  # seconds
 

@@ -47,7 +47,7 @@ class PublicKey:
 
     box: bytes
     signing: bytes
-    invitation: str | None = None  # JSON, of cleave.store.invitation
+    invitation: str | None = None  # JSON, of cleave.share.invitation
 
     @property
     def key_id(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleave.cli import console
 from cleave.cli.output import Format, write_answer
-from cleave.printable import printable
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
 from cleave.cli.stored import add_stored_commands
-from cleave.printable import printable
+from cleave.text.printable import printable
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded

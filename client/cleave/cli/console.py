@@ -1,6 +1,6 @@
 """All terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
 
-Names and texts of a CSV may hold anything (see cleave.printable). Nothing here interprets rich's markup.
+Names and texts of a CSV may hold anything (see cleave.text.printable). Nothing here interprets rich's markup.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from cleave.printable import printable
 from cleave.table.progress import Silent
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveWarning, InputError
 

@@ -12,8 +12,8 @@ from cleave.ask.access import IDENTITY_VARIABLE
 from cleave.ask.opening import open_place
 from cleave.cli import console
 from cleave.cli.group import Settings
-from cleave.printable import printable
-from cleave.quantities import counted
+from cleave.text.printable import printable
+from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
     from cleave.ckks.public_key import PublicKey
@@ -66,7 +66,7 @@ def contribute(
     replace: bool,
     again: bool,
 ) -> None:
-    from cleave.store.invited import read_invited  # noqa: PLC0415 - what `put` of one's own does without
+    from cleave.share.invited import read_invited  # noqa: PLC0415 - what `put` of one's own does without
     from cleave.table.lazy import of_files  # noqa: PLC0415
 
     invited = read_invited(table, public_key, identity, fingerprint)

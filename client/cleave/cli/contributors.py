@@ -14,8 +14,8 @@ from cleave.cli.console import Heading
 from cleave.cli.group import Settings
 from cleave.cli.key import Json
 from cleave.cli.options import Name, StoreOptions, Timeout, with_options
-from cleave.printable import printable
-from cleave.quantities import counted
+from cleave.text.printable import printable
+from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
     from cleave.store.manifest import Manifest
@@ -67,7 +67,7 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List the contributors of a table, and what of theirs waits to be taken in."""
-    from cleave.store.collect import news  # noqa: PLC0415
+    from cleave.share.collect import news  # noqa: PLC0415
 
     with at.opened() as (stores, tables, secret):
         manifest = tables.open(name).manifest
@@ -98,7 +98,7 @@ def collect(
     Every value is checked and sealed again. A contributor that is refused stops no other.
     """
     settings: Settings = ctx.obj
-    from cleave.store.collect import collect as take  # noqa: PLC0415
+    from cleave.share.collect import collect as take  # noqa: PLC0415
 
     with (
         at.opened(timeout) as (stores, tables, secret),

@@ -1,6 +1,6 @@
 """An answer as a table, CSV, JSON, NDJSON, Markdown or Parquet.
 
-The formats for programs hold what `cleave.records` makes of it, bounds and marks included.
+The formats for programs hold what `cleave.finish.records` makes of it, bounds and marks included.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cleave.cli import report
 from cleave.cli.output import Format
-from cleave.printable import printable
-from cleave.records import Form, Records, loaded, records
+from cleave.finish.records import Form, Records, loaded, records
+from cleave.text.printable import printable
 
 if TYPE_CHECKING:
     from cleave.ask.result import Result

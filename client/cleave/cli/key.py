@@ -11,7 +11,7 @@ import typer
 
 from cleave.ask.access import DEFAULT_KEY, KEY_VARIABLE
 from cleave.cli import console, passphrase
-from cleave.printable import printable
+from cleave.text.printable import printable
 from cleave_shared.errors import KeyFileError
 
 if TYPE_CHECKING:

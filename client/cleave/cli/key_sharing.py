@@ -11,8 +11,8 @@ from cleave.ask.access import DEFAULT_IDENTITY, DEFAULT_KEY
 from cleave.cli import console, passphrase
 from cleave.cli.key import KeyPath, PassphraseFd
 from cleave.cli.options import AwsProfile, Name, Region, Store, StoreOptions
-from cleave.printable import printable
-from cleave.quantities import counted
+from cleave.text.printable import printable
+from cleave.text.quantities import counted
 
 
 def export(
@@ -50,8 +50,8 @@ def export(
     else:
         if store is None:
             raise typer.BadParameter("--table goes with --store")
-        from cleave.store.collect import newest_versions  # noqa: PLC0415
-        from cleave.store.invitation import invite  # noqa: PLC0415
+        from cleave.share.collect import newest_versions  # noqa: PLC0415
+        from cleave.share.invitation import invite  # noqa: PLC0415
 
         with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (stores, tables, secret):
             manifest = tables.open(table).manifest
@@ -144,9 +144,9 @@ def rotate(
     Until that is done queries use the old key. The same command continues a rotation that was stopped.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
+    from cleave.maintain.rotate import Keyed  # noqa: PLC0415
+    from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.memory import Memory  # noqa: PLC0415
-    from cleave.store.rotate import Keyed  # noqa: PLC0415
-    from cleave.store.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
     describe_key(new_key)  # a missing one is told before anything is asked for

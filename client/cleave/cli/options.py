@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cleave.ask.result import Options
     from cleave.ask.session import Session
     from cleave.ckks.owner_key import OwnerKey
-    from cleave.store.locate import Stores
+    from cleave.objects.locate import Stores
     from cleave.store.tables import Tables
     from cleave.table.lazy import LazyTable
 
@@ -138,7 +138,7 @@ class StoreOptions:
             access = Access(self.key, passphrase.current(self.passphrase_fd) if given is None else given)
             tables, secret = open_tables(stores, access)
             if seconds is not None:
-                from cleave.transport.deadline import Deadline  # noqa: PLC0415
+                from cleave.processes.deadline import Deadline  # noqa: PLC0415
 
                 stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
             yield stores, tables, secret
@@ -309,7 +309,7 @@ class Asking:
 
 
 def _size_of(option: str, limit: str) -> int:
-    from cleave.quantities import size_of  # noqa: PLC0415
+    from cleave.text.quantities import size_of  # noqa: PLC0415
     from cleave_shared.errors import InputError  # noqa: PLC0415
 
     try:

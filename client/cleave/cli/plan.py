@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from cleave.cli.console import Heading, table
 from cleave.cli.report import dump
-from cleave.printable import printable
-from cleave.quantities import counted, sized
 from cleave.sql.plan import reasons_of
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 
 if TYPE_CHECKING:
     from cleave.ask.describe import ColumnFate, Description, EncryptedColumn

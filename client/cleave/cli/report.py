@@ -11,16 +11,16 @@ from fractions import Fraction
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from cleave import figures
 from cleave.cli.console import Heading, table
-from cleave.printable import printable
-from cleave.quantities import counted, sized
 from cleave.sql.plan import reasons_of
 from cleave.table.types import is_shown_as_it_is
+from cleave.text import figures
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 
 if TYPE_CHECKING:
     from cleave.ask.result import Result, Usage
-    from cleave.sql.finish import ResultTable
+    from cleave.finish import ResultTable
     from cleave.sql.plan import Output
 
 _WIDE = 120  # characters; about what a terminal shows in one line

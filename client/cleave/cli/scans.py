@@ -6,8 +6,8 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import Name, StoreOptions, with_options
-from cleave.printable import printable
-from cleave.quantities import sized
+from cleave.text.printable import printable
+from cleave.text.quantities import sized
 
 
 def scan_commands() -> typer.Typer:
@@ -27,7 +27,7 @@ def add(
     at: StoreOptions,
 ) -> None:
     """Encrypt the rows for scans, as `cleave put --scan` does: services then add up rows by any plain column."""
-    from cleave.store.scans import add_scan  # noqa: PLC0415
+    from cleave.maintain.scans import add_scan  # noqa: PLC0415
 
     with (
         at.opened() as (stores, tables, _),
@@ -44,7 +44,7 @@ def drop(
     at: StoreOptions,
 ) -> None:
     """Delete the rows for scans; the table keeps everything else."""
-    from cleave.store.scans import drop_scan  # noqa: PLC0415
+    from cleave.maintain.scans import drop_scan  # noqa: PLC0415
 
     with at.opened() as (_, tables, _):
         opened = drop_scan(tables, name)

@@ -14,7 +14,7 @@ from cleave.cli import console
 from cleave.cli.asked import Files
 from cleave.cli.console import Heading, table
 from cleave.cli.key import Json
-from cleave.printable import printable
+from cleave.text.printable import printable
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from cleave.cli.contributors import contributors_table
 from cleave.cli.group import Settings
 from cleave.cli.key import Json
 from cleave.cli.options import Contributor, Name, SchemaFile, StoreOptions, Timeout, with_options
-from cleave.printable import printable
-from cleave.quantities import counted, sized
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -221,8 +221,8 @@ def pull(
 ) -> None:
     """Write a stored table into a file, rows in the order they were put."""
     settings: Settings = ctx.obj
-    from cleave.store.pull import check_output, pull_into  # noqa: PLC0415
-    from cleave.store.stored import Stored  # noqa: PLC0415
+    from cleave.maintain.pull import check_output, pull_into  # noqa: PLC0415
+    from cleave.sums.stored import Stored  # noqa: PLC0415
 
     check_output(output)
     with (
@@ -244,7 +244,7 @@ def derive(
 ) -> None:
     """Store totals of an expression too: questions over it then need no rows."""
     settings: Settings = ctx.obj
-    from cleave.store.derive import derive as make  # noqa: PLC0415
+    from cleave.maintain.derive import derive as make  # noqa: PLC0415
 
     with (
         at.opened() as (stores, tables, secret),
@@ -264,9 +264,9 @@ def verify(
 ) -> None:
     """Read everything a stored table stands on and check it. Ends with 7 where something is lost or damaged."""
     settings: Settings = ctx.obj
-    from cleave.store.stored import Stored  # noqa: PLC0415
-    from cleave.store.verify import verify as check  # noqa: PLC0415
-    from cleave.store.verify import verify_heads  # noqa: PLC0415
+    from cleave.maintain.verify import verify as check  # noqa: PLC0415
+    from cleave.maintain.verify import verify_heads  # noqa: PLC0415
+    from cleave.sums.stored import Stored  # noqa: PLC0415
 
     with (
         at.opened(timeout) as (stores, tables, secret),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cleave import figures
-from cleave.printable import printable
+from cleave.finish import ResultTable
 from cleave.report.charts import is_numeric
-from cleave.sql.finish import ResultTable
+from cleave.text import figures
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 
 

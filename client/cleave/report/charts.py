@@ -13,9 +13,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
-from cleave import figures
-from cleave.printable import printable
-from cleave.sql.finish import ResultTable
+from cleave.finish import ResultTable
+from cleave.text import figures
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 
 MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them

@@ -12,9 +12,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from cleave.printable import printable
-from cleave.quantities import counted, sized
 from cleave.report.charts import Chart
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 
 _IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 DRAWING = ("vendor/plot.js", "draw.js")

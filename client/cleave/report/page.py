@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cleave.printable import printable
-from cleave.quantities import counted, sized
 from cleave.report.answer import cells_of, headings_of
 from cleave.report.charts import charts_of
 from cleave.report.inline import DRAWING, as_json, asset, policy, template
 from cleave.sql.plan import reasons_of
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:

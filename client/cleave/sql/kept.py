@@ -1,4 +1,4 @@
-"""What a stored table keeps beside its rows, as the cutter of a question asks for it (cleave.store.kept knows it)."""
+"""What a stored table keeps beside its rows, as the cutter of a question asks for it (cleave.sums.kept knows it)."""
 
 from __future__ import annotations
 

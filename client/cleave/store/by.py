@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cleave.ckks.packing import bytes_of_chunk
-from cleave.quantities import counted
 from cleave.store.cells import MOST_CELLS
 from cleave.store.lanes import Lanes
 from cleave.store.manifest import Manifest
@@ -15,6 +14,7 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Kind
 from cleave.table.stream import Stream, TooLargeError
 from cleave.table.types import FLOATS
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile

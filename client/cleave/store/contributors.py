@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cleave.quantities import counted
 from cleave.store.cells import Cells, load_cells
 from cleave.store.index import load_index
 from cleave.store.manifest import Contributor, Event, Manifest, Segment, new_id
 from cleave.store.tables import Opened, Tables, now
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 OWNER = "owner"  # whose rows are those of no contributor

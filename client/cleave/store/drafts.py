@@ -17,9 +17,9 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from cleave.store.locate import Stores
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError, NotStoredError, replaced
 from cleave.store.manifest import Count, Hex, Part
-from cleave.store.storage import ConflictError, NotStoredError, replaced
 from cleave.store.vault import Vault
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed

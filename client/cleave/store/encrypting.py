@@ -16,8 +16,8 @@ from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors
+from cleave.processes.deadline import Deadline
 from cleave.store.lanes import Lane, Lanes
-from cleave.transport.deadline import Deadline
 from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile

@@ -20,8 +20,8 @@ from cleave.aggregates.columns import Domain, Exact, Values, Words
 from cleave.aggregates.moments import Sum
 from cleave.aggregates.operand import operand
 from cleave.aggregates.powers import Square
-from cleave.split import units
 from cleave.sql.plan import Argument
+from cleave.sql.split import units
 from cleave.store.manifest import Measure
 from cleave.table.stream import Extent
 from cleave_shared.dataclass import dataclass

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.locate import Stores
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells, load_cells
 from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
 from cleave.store.halves import half_of
-from cleave.store.locate import Stores
 from cleave.store.manifest import FORMAT, Manifest, Measure, SealedColumn, new_id
 from cleave.store.names import ROW
 from cleave.store.putting import Putting, Say

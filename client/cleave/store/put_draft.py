@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cleave.objects.locate import Stores
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.index import load_index
-from cleave.store.locate import Stores
 from cleave.store.manifest import Count, Hex, Measure, Object, SealedColumn, Segment
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault

@@ -18,24 +18,24 @@ from typing import TypeVar
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey
-from cleave.quantities import counted
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ForeignError
 from cleave.sql.rejoin import Texts
 from cleave.store.by import too_many_cells
 from cleave.store.cells import MOST_CELLS, Cells
 from cleave.store.drafts import Step
-from cleave.store.locate import Stores
 from cleave.store.manifest import Event, Manifest, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.put_draft import PutDraft, PutStep, put_drafts
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import Begun, SegmentWriter, plain_by
 from cleave.store.slices import Slices, digest_of
-from cleave.store.storage import ForeignError
 from cleave.store.tables import Opened, Tables, now
 from cleave.store.vault import Vault
 from cleave.table.batches import Batch
 from cleave.table.progress import Progress
 from cleave.table.stream import Stream, Survey, changed
+from cleave.text.quantities import counted
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES

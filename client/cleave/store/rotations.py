@@ -8,8 +8,8 @@ end of the rotation.
 from __future__ import annotations
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.locate import Stores
 from cleave.store.heads import key_moved_to, parsed
-from cleave.store.locate import Stores
 from cleave.store.vault import Vault
 from cleave_shared.errors import CheckFailed
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.processes.deadline import Deadline
 from cleave.store.columns import Opened, blocks_of, plain_column, read_columns, value_of
 from cleave.store.index import Blocks, Index, load_index
 from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
@@ -27,7 +28,6 @@ from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table
-from cleave.transport.deadline import Deadline
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from cleave.objects.storage import Storage
 from cleave.store.columns import read_column
 from cleave.store.manifest import Sealed, SealedColumn, described, new_id
 from cleave.store.sealed import Place, seal_column
-from cleave.store.storage import Storage
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass
 

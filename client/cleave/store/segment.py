@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
+from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.chunks import joined
@@ -28,7 +29,6 @@ from cleave.store.lanes import Lane, Lanes
 from cleave.store.manifest import Manifest, Measure, Object, Scan, Segment, Totals, described, new_id
 from cleave.store.sealing import THREADS, Target
 from cleave.store.slices import sort
-from cleave.store.storage import Storage
 from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
 from cleave.store.sums import Summing
 from cleave.store.tables import now

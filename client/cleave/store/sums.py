@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
-from cleave.split import blame, computing
 from cleave.sql.plan import Argument
 from cleave.sql.rejoin import Texts
+from cleave.sql.split import blame, computing
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.store.measures import SEGMENT_ROWS

@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.store.cache import WHOLE, Cache
+from cleave.objects.cache import WHOLE, Cache
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.locate import Stores
 from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note
-from cleave.store.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
 from cleave.store.vault import Purpose, Vault
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass

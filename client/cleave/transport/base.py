@@ -15,8 +15,8 @@ import time
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from cleave.processes.deadline import Deadline
 from cleave.transport import responses, retry
-from cleave.transport.deadline import Deadline
 from cleave.transport.gate import Gate
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cleave.processes.deadline import Deadline
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.wire import FRAMES_TYPE, Body
 

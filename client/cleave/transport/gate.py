@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 
-from cleave.transport.deadline import Deadline
+from cleave.processes.deadline import Deadline
 
 WIDEST = 8  # more than the pipeline has under way for either half
 

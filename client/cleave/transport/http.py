@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from cleave.processes.deadline import Deadline
 from cleave.transport import retry
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.loop import Loop
 from cleave.transport.responses import Response, request_id

@@ -17,10 +17,10 @@ from urllib.parse import quote
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
+from cleave.processes.deadline import Deadline
 from cleave.transport import retry
 from cleave.transport.aws import find_credentials, region_of, sigv4_signer
 from cleave.transport.base import EnvelopeTransport, Service
-from cleave.transport.deadline import Deadline
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
 from cleave.transport.proxy_event import proxy_event

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from cleave.transport.deadline import Deadline, Stopped
+from cleave.processes.deadline import Deadline, Stopped
 
 T = TypeVar("T")
 

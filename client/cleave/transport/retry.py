@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from cleave.transport.deadline import Deadline
+from cleave.processes.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError

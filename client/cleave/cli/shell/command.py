@@ -12,8 +12,8 @@ from cleave.cli import console, process
 from cleave.cli.asked import Tables, read_tables
 from cleave.cli.group import Settings, tell
 from cleave.cli.options import Asking, with_options
-from cleave.printable import printable
-from cleave.quantities import counted
+from cleave.text.printable import printable
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from prompt_toolkit.document import Document
 
 from cleave.cli.output import Format
 from cleave.cli.shell.commands import COMMANDS
-from cleave.printable import printable
 from cleave.table.duck import identifier, private
 from cleave.table.schema import Schema
+from cleave.text.printable import printable
 
 _WORD = re.compile(r'"[^"]*$|[^\W\d]\w*$|$')
 # Within one of these nothing is a name: a text, a comment to the end of its line, and one that is still open.

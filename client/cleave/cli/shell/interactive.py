@@ -19,8 +19,8 @@ from prompt_toolkit.output import Output
 from cleave.cli import console
 from cleave.cli.shell.cancel import Cancelled
 from cleave.cli.shell.shell import Left, Shell
-from cleave.printable import printable
 from cleave.sql.statements import split_statements
+from cleave.text.printable import printable
 
 
 class Ended(BaseException):

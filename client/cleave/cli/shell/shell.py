@@ -16,7 +16,7 @@ from cleave.cli.answer import Shown, answer_content, print_content, tell_about, 
 from cleave.cli.console import Heading
 from cleave.cli.output import Format
 from cleave.cli.shell.commands import help_text, read_command
-from cleave.printable import printable
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 

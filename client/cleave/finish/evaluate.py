@@ -1,0 +1,285 @@
+"""Evaluates an expression over the table of groups, group by group, on certified numbers.
+
+Every node that reads no encrypted figure, or only exact ones in exact types, is DuckDB's own answer. Arithmetic and
+decisions over everything else are made here on rationals and balls; what is not known here is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from flint import arb
+
+from cleave.finish import compare, functions
+from cleave.finish.casts import FLOATS, INTEGERS, cast, in_range
+from cleave.finish.groups import GroupTable
+from cleave.finish.numbers import Special, exact
+from cleave.finish.shape import Shapes, name_of
+from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave.sql.nodes import Case, Cast, Column, Constant, Node
+from cleave.sql.write import write
+from cleave_shared import duckdb
+from cleave_shared.dataclass import dataclass
+
+_MOST_DIGITS = 400  # to round to
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is known of the columns of the table of groups; a column that is in neither is DuckDB's own value.
+
+    `certified`: of every group, its certified value. `exact`: of every group, whether DuckDB holds that very value.
+    """
+
+    certified: Mapping[str, Sequence[Value]]
+    exact: Mapping[str, Sequence[bool]]
+
+
+class Evaluator:
+    def __init__(self, table: GroupTable, columns: Columns, shapes: Shapes) -> None:
+        self._table = table
+        self._columns = columns
+        self._shapes = shapes
+        self._known: dict[str, dict[int, Value]] = {}
+
+    def values(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        """Of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps from it."""
+        known = self._known.setdefault(write(node), {})
+        missing = [row for row in rows if row not in known]
+        if missing:
+            known.update(zip(missing, self._fresh(node, missing), strict=True))
+        return [known[row] for row in rows]
+
+    def _fresh(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        if isinstance(node, Column):
+            return self._column(node, rows)
+        if self._shapes.is_plain_decision(node):
+            return self._of_duckdb(node, rows)
+        if self._shapes.is_exactly_typed(node):
+            settled = self._settled(node, rows)
+            found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
+            open_ = [row for row in rows if row not in found]
+            found |= zip(open_, self._computed(node, open_), strict=True)
+            return [found[row] for row in rows]
+        return self._computed(node, rows)
+
+    def _settled(self, node: Node, rows: Sequence[int]) -> list[int]:
+        """Those in which all that it reads is exact."""
+        exact = [self._columns.exact[name] for name in self._shapes.columns(node) if name in self._columns.exact]
+        return [row for row in rows if all(each[row] for each in exact)]
+
+    # what DuckDB answers
+
+    def _column(self, node: Column, rows: Sequence[int]) -> list[Value]:
+        certified = self._columns.certified.get(node.name)
+        return [certified[row] for row in rows] if certified is not None else self._of_duckdb(node, rows)
+
+    def _of_duckdb(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        if not rows:
+            return []
+        sql, type_ = write(node), self._shapes.type(node)
+        guessed = not self._shapes.is_exactly_typed(node)
+        try:
+            found = self._table.column(sql, type_, rows)
+        except duckdb.Error:
+            if len(rows) == 1:
+                return [known(Special.FAILED)]
+            return [value for row in rows for value in self._of_duckdb(node, [row])]
+        return [Value((_atom(value),), guessed=guessed) for value in found]
+
+    def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        """Of a function that is not known here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
+        names = self._shapes.columns(node)
+        if self._shapes.type(node) in FLOATS and names:
+            return [UNKNOWN] * len(rows)
+        settled = self._settled(node, rows)
+        found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
+        return [found.get(row, UNKNOWN) for row in rows]
+
+    # what is computed here
+
+    def _computed(self, node: Node, rows: Sequence[int]) -> list[Value]:
+        if not rows:
+            return []
+        if not self._shapes.is_known(node):
+            return self._opaque(node, rows)
+        if isinstance(node, Constant):
+            return [self._constant(node)] * len(rows)
+        if isinstance(node, Case):
+            return self._branches(node.branches, node.default, rows)
+        name, arguments = name_of(node), node.operands
+        if name == "coalesce":
+            return self._coalesce(arguments, rows)
+        if name == "if":
+            condition, result, default = arguments
+            return self._branches([(condition, result)], default, rows)
+        operands = [
+            self.values(argument, rows) for argument in (arguments[:1] if name in functions.ROUNDINGS else arguments)
+        ]
+        function = self._function(node, name, arguments)
+        return [combine(function, *values) for values in zip(*operands, strict=True)]
+
+    def _constant(self, node: Constant) -> Value:
+        if node.kind == "NULL_LITERAL":
+            return NULL
+        return known(node.text.lower() == "true" if node.kind == "BOOLEAN" else self._shapes.literal(node))
+
+    def _branches(self, branches: Iterable[tuple[Node, Node]], default: Node, rows: Sequence[int]) -> list[Value]:
+        made: dict[int, list[Value]] = {row: [] for row in rows}
+        still = list(rows)
+        for condition, result in branches:
+            conditions = dict(zip(still, self.values(condition, still), strict=True))
+            for row, value in conditions.items():
+                if Special.FAILED in value.atoms:
+                    made[row].append(known(Special.FAILED))
+            taken = [row for row, value in conditions.items() if _may_be(value, holds=True)]
+            for row, value in zip(taken, self.values(result, taken), strict=True):
+                made[row].append(value)
+            still = [row for row, value in conditions.items() if _may_be(value, holds=False)]
+        for row, value in zip(still, self.values(default, still), strict=True):
+            made[row].append(value)
+        return [either(*made[row]) for row in rows]
+
+    def _coalesce(self, arguments: Sequence[Node], rows: Sequence[int]) -> list[Value]:
+        made: dict[int, list[Value]] = {row: [] for row in rows}
+        still = list(rows)
+        for argument in arguments:
+            values = dict(zip(still, self.values(argument, still), strict=True))
+            for row, value in values.items():
+                present = [atom for atom in value.atoms if atom is not Special.NULL]
+                if present:
+                    made[row].append(gather(present, torn=value.torn, guessed=value.guessed))
+            still = [row for row, value in values.items() if Special.NULL in value.atoms]
+        for row in still:
+            made[row].append(NULL)
+        return [either(*made[row]) for row in rows]
+
+    def _function(self, node: Node, name: str, arguments: Sequence[Node]) -> Callable[..., Result]:
+        types = [self._shapes.type(argument) for argument in arguments]
+        floats = any(type_ in FLOATS for type_ in types)
+        checked = in_range(self._shapes.type(node))
+        sides = (types[0] not in FLOATS, len(types) > 1 and types[1] not in FLOATS)
+        if name in ("add", "subtract", "multiply", "negate"):
+            arithmetic = {
+                "add": functions.add,
+                "subtract": functions.subtract,
+                "multiply": functions.multiply,
+                "negate": functions.negate,
+            }[name]
+            return _then(arithmetic, checked)
+        if name == "divide" and self._shapes.type(node) in INTEGERS:
+            return _then(functions.divide_whole, checked)
+        if name in ("divide", "slash"):
+            return functions.divide(self._shapes.is_plus_zero(arguments[1]), whole=name == "divide")
+        if name == "mod":
+            return functions.modulo(self._shapes.type(node) in FLOATS)
+        if name in ("pow", "log_to", "atan2"):
+            return {"pow": functions.power, "log_to": functions.logarithm_to, "atan2": functions.angle}[name]
+        if name in functions.ROUNDINGS:
+            digits = self._digits(arguments)
+            return _then(functions.rounding(functions.ROUNDINGS[name], digits, floats=types[0] in FLOATS), checked)
+        if name in functions.UNARY:
+            return _then(functions.UNARY[name], checked)
+        if name in compare.OPERATORS:
+            return compare.comparison(name, floats=floats, exact_sides=sides)
+        if name in ("and", "or"):
+            logic = compare.both if name == "and" else compare.any_of
+            return lambda *atoms: _all(logic, atoms)
+        if name in ("same", "distinct"):
+            same = compare.same(floats=floats, exact_sides=sides)
+            return same if name == "same" else _then(same, compare.negation)
+        if name == "between":
+            least = compare.comparison(">=", floats=floats, exact_sides=sides)
+            most = compare.comparison("<=", floats=floats, exact_sides=(sides[0], types[2] not in FLOATS))
+            return lambda value, low, high: _all(compare.both, (least(value, low), most(value, high)))
+        if name == "in":
+            equal = compare.comparison("=", floats=floats, exact_sides=(sides[0], True))
+            return lambda value, *others: _all(compare.any_of, [equal(value, other) for other in others])
+        if name == "nullif":
+            equal = compare.comparison("=", floats=floats, exact_sides=sides)
+            return lambda one, other: _nullif(one, equal(one, other))
+        if name in ("greatest", "least"):
+            chosen = compare.extreme(greatest=name == "greatest", floats=floats)
+            return lambda *atoms: _all(chosen, atoms)
+        if name == "cast":
+            made = cast(types[0], self._shapes.type(node))
+            assert made is not None  # noqa: S101 - is_known has asked
+            return _then(made, _failed_to_null) if isinstance(node, Cast) and node.may_fail else made
+        return _OTHERS[name]
+
+    def _digits(self, arguments: Sequence[Node]) -> int:
+        if len(arguments) < 2:
+            return 0
+        return max(-_MOST_DIGITS, min(int(self._shapes.constant(arguments[1])), _MOST_DIGITS))
+
+
+def _atom(value: Any) -> Atom:
+    if value is None:
+        return Special.NULL
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return Text(value)
+    if math.isnan(value):
+        return Special.NAN
+    if math.isinf(value):
+        return Special.UP if value > 0 else Special.DOWN
+    return exact(value)
+
+
+def _may_be(condition: Value, *, holds: bool) -> bool:
+    """Whether a branch may be taken, or left out, on this condition."""
+    if Special.UNKNOWN in condition.atoms:
+        return True
+    return True in condition.atoms if holds else False in condition.atoms or Special.NULL in condition.atoms
+
+
+def _atoms(result: Result) -> tuple[Atom, ...]:
+    if isinstance(result, Value):
+        return result.atoms
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _then(first: Callable[..., Result], second: Callable[..., Result]) -> Callable[..., Result]:
+    def composed(*atoms: Atom) -> Result:
+        made = first(*atoms)
+        torn = isinstance(made, Value) and made.torn
+        return gather((each for atom in _atoms(made) for each in _atoms(second(atom))), torn=torn)
+
+    return composed
+
+
+def _all(function: Callable[..., Result], results: Sequence[Result]) -> Result:
+    return reduce(lambda one, other: combine(function, gather(_atoms(one)), gather(_atoms(other))), results)
+
+
+def _nullif(one: Atom, equal: Result) -> Result:
+    made: list[Atom] = []
+    for atom in _atoms(equal):
+        if atom is Special.FAILED:
+            made.append(atom)
+        elif atom is True:
+            made.append(Special.NULL)
+        elif atom is Special.UNKNOWN:
+            made += [Special.NULL, one]
+        else:  # not equal, or NULL on either side
+            made.append(one)
+    return tuple(made)
+
+
+def _failed_to_null(atom: Atom) -> Result:
+    return Special.NULL if atom is Special.FAILED else atom
+
+
+_OTHERS: dict[str, Callable[..., Result]] = {
+    "not": compare.negation,
+    "is_null": compare.is_null,
+    "is_not_null": _then(compare.is_null, compare.negation),
+    "pi": arb.pi,
+    "isnan": functions.is_special(Special.NAN),
+    "isinf": functions.is_special(Special.UP, Special.DOWN),
+    "isfinite": functions.is_special(Special.NAN, Special.UP, Special.DOWN, negated=True),
+}

@@ -1,0 +1,129 @@
+"""The rest of the query, over one row a group: arithmetic, HAVING, ORDER BY, LIMIT, and the bounds of it all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from cleave.aggregates.answers import Answers, Rows
+from cleave.aggregates.balls import precision
+from cleave.aggregates.base import Figure
+from cleave.finish import bare, order
+from cleave.finish.cells import Cell
+from cleave.finish.certify import published
+from cleave.finish.failed import failed
+from cleave.finish.groups import GroupTable
+from cleave.finish.overflow import check_sums
+from cleave.finish.result import ResultTable
+from cleave.sql.plan import QueryPlan
+from cleave.sql.rejoin import Groups
+from cleave.table.duck import private
+from cleave_shared import duckdb
+
+if TYPE_CHECKING:
+    from cleave.finish.expressions import Expressions
+
+_FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
+
+
+def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence[Figure]]) -> ResultTable:
+    """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`.
+
+    Raises QueryRefused where a sum overflows its type or the final arithmetic fails on these values, as a division or
+    cast may, ServiceError for plain figures that are not of their types.
+    """
+    with private() as connection, precision():
+        columns = Rows(answers) if isinstance(answers, Sequence) else answers
+        check_sums(plan, columns)
+        evaluated = bare.evaluated(plan)
+        table = GroupTable(connection)
+        table.load(plan, groups, {i: map(published, columns.column(i)) for i in evaluated})
+        try:
+            return _Finisher(plan, columns, evaluated, table).result()
+        except duckdb.Error as error:  # its message may quote values
+            raise failed(type(error).__name__) from None
+
+
+class _Finisher:
+    def __init__(self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable) -> None:
+        self._plan = plan
+        self._answers = answers
+        self._evaluated = evaluated
+        self._table = table
+
+    @cached_property
+    def _expressions(self) -> Expressions:
+        # most questions ask for groups and figures as they are
+        from cleave.finish.expressions import Expressions  # noqa: PLC0415
+
+        return Expressions(self._plan, self._answers, self._evaluated, self._table)
+
+    def result(self) -> ResultTable:
+        plan = self._plan
+        inside, doubtful = list(range(self._table.size)), frozenset[int]()
+        if plan.having is not None:
+            inside, doubtful = self._expressions.filtered(inside)
+        ties = self._table.ranks([f"k{i} ASC NULLS LAST" for i in range(len(plan.keys))])
+        terms = [self._term(number, inside) for number in range(len(plan.order_by))]
+        chosen, unsure = order.choose(inside, terms, ties, plan.limit, plan.offset, doubtful)
+        plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
+        columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
+        cells = [[column[row] for column in columns] for row in range(len(chosen))]
+        marks = {"HAVING": doubtful, "ORDER BY": order.unplaced(chosen, terms), "LIMIT": unsure}
+        doubts = [tuple(clause for clause, rows in marks.items() if row in rows) for row in chosen]
+        return ResultTable(
+            columns=list(plan.outputs),
+            types=[final.type for final in plan.finals],
+            rows=[[cell.value for cell in row] for row in cells],
+            bounds=[[cell.bound for cell in row] for row in cells],
+            exact=[[cell.exact for cell in row] for row in cells],
+            undecided=[[cell.undecided for cell in row] for row in cells],
+            doubts=doubts,
+            warnings=self._warnings(cells, doubts),
+        )
+
+    def _warnings(self, cells: Sequence[Sequence[Cell]], doubts: Sequence[tuple[str, ...]]) -> list[str]:
+        said = []
+        for clause, what in (
+            ("HAVING", "whether {} of the rows shown belong there"),
+            ("ORDER BY", "the order of {} of the rows shown"),
+            ("LIMIT", "which rows come first: others may belong in the place of {} of those shown"),
+        ):
+            if count := sum(clause in each for each in doubts):
+                said.append(f"{clause}: the error bounds do not decide {what.format(count)}")
+        for number, output in enumerate(self._plan.outputs):
+            if count := sum(row[number].undecided for row in cells):
+                said.append(
+                    f"SELECT item {number + 1} ({output.name}): the error bounds do not decide {count} of its values"
+                )
+        return said
+
+    def _term(self, number: int, rows: Sequence[int]) -> order.Term:
+        term = self._plan.order_by[number]
+        if _FIGURE.search(term) is None:
+            return order.settled(self._table.ranks([term]))
+        return self._expressions.term(number, rows)
+
+    def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
+        """Of one output, in the rows chosen."""
+        final = self._plan.finals[number]
+        if final.is_bare:
+            return bare.cells(self._answers, final.encrypted[0], final.type, rows)
+        return self._expressions.cells(number, rows)
+
+    def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
+        """By their numbers, the outputs in which no encrypted figure is: as DuckDB has them."""
+        if not numbers or not rows:
+            return {number: [] for number in numbers}
+        finals = [self._plan.finals[number] for number in numbers]
+        columns = self._table.columns([(each.sql, each.type) for each in finals], rows)
+        return {number: self._as_it_is(number, values) for number, values in zip(numbers, columns, strict=True)}
+
+    def _as_it_is(self, number: int, values: Sequence[Any]) -> list[Cell]:
+        final = self._plan.finals[number]
+        same = self._plan.outputs[number].source != "key" and all(
+            [*(self._plan.plain[i].exact for i in final.plain), *(self._plan.local[i].exact for i in final.local)]
+        )
+        return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]

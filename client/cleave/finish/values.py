@@ -1,0 +1,118 @@
+"""What an expression may come to for one group: the alternatives that the data's bounds leave open."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+from flint import arb, fmpq
+
+from cleave.finish.numbers import Number, Special, ball, hull, tidy
+from cleave_shared.dataclass import dataclass
+
+_MOST = 8  # alternatives kept apart
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """DuckDB's text of a value that is neither number nor boolean."""
+
+    text: str
+
+
+Atom = fmpq | arb | bool | Text | Special
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """At least one alternative. More than one: the bounds do not decide between them.
+
+    `torn`: the one ball stands for alternatives that a decision left open. `guessed`: the value is DuckDB's own, taken
+    as it is, and no certified one.
+    """
+
+    atoms: tuple[Atom, ...]
+    torn: bool = False
+    guessed: bool = False
+
+    @property
+    def single(self) -> Atom | None:
+        return self.atoms[0] if len(self.atoms) == 1 else None
+
+    @property
+    def is_decided(self) -> bool:
+        return len(self.atoms) == 1 and not self.torn
+
+    @property
+    def numbers(self) -> list[Number]:
+        return [atom for atom in self.atoms if isinstance(atom, fmpq | arb)]
+
+
+NULL = Value((Special.NULL,))
+UNKNOWN = Value((Special.UNKNOWN,))
+Result = Atom | tuple[Atom, ...] | Value
+
+
+def known(atom: Atom) -> Value:
+    return Value((atom,))
+
+
+def gather(atoms: Iterable[Atom], *, torn: bool = False, guessed: bool = False) -> Value:
+    """One value of all alternatives; equal ones once, too many numbers as one ball."""
+    kept: list[Atom] = []
+    for atom in atoms:
+        tidied = tidy(atom) if isinstance(atom, fmpq | arb) else atom
+        if not any(_same(tidied, other) for other in kept):
+            kept.append(tidied)
+    if len(kept) > _MOST:
+        numbers = [atom for atom in kept if isinstance(atom, fmpq | arb)]
+        others = [atom for atom in kept if not isinstance(atom, fmpq | arb)]
+        kept, torn = [*others, *([ball(hull(*numbers))] if numbers else [])], True
+        kept = kept if len(kept) <= _MOST else [Special.UNKNOWN]
+    torn = torn and any(isinstance(atom, arb) for atom in kept)
+    return Value(tuple(kept), torn, guessed)
+
+
+def _same(one: Atom, other: Atom) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, arb) and isinstance(other, arb):
+        return bool(one.mid() == other.mid() and one.rad() == other.rad())
+    return one == other
+
+
+def either(*values: Value) -> Value:
+    """One of these, nobody can say which."""
+    return gather(
+        itertools.chain.from_iterable(value.atoms for value in values),
+        torn=any(value.torn for value in values),
+        guessed=any(value.guessed for value in values),
+    )
+
+
+def combine(function: Callable[..., Result], *values: Value) -> Value:
+    """`function` of every combination of alternatives. It takes atoms and returns one, or several."""
+    made: list[Atom] = []
+    torn = False
+    for atoms in itertools.product(*(value.atoms for value in values)):
+        result = function(*atoms)
+        if isinstance(result, Value):
+            made.extend(result.atoms)
+            torn = torn or result.torn
+        else:
+            made.extend(result if isinstance(result, tuple) else (result,))
+    return gather(
+        made, torn=torn or any(value.torn for value in values), guessed=any(value.guessed for value in values)
+    )
+
+
+def strict(function: Callable[..., Result]) -> Callable[..., Result]:
+    """`function` for arguments that are there: an error, NULL, unknown goes through, in this order."""
+
+    def lifted(*atoms: Atom) -> Result:
+        for special in (Special.FAILED, Special.NULL, Special.UNKNOWN):
+            if special in atoms:
+                return special
+        return function(*atoms)
+
+    return lifted

@@ -1,0 +1,1 @@
+"""Pull, verify, derive, rotate; add or drop scan rows."""

@@ -1,0 +1,146 @@
+"""A stored table back into one file, a segment at a time, rows in the order they were put."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from cleave.files import atomically
+from cleave.store.halves import is_text_in_parquet
+from cleave.sums.stored import Stored
+from cleave.table.duck import connect_reading, identifier
+from cleave.table.progress import Progress
+from cleave.table.schema import Schema
+from cleave.table.table import Table
+from cleave_shared import duckdb
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENDINGS = (".csv", ".parquet")
+_TOGETHER = 128  # segments' files that are open at once
+_MEMORY = "512MB"
+_NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits after milliseconds, in DuckDB's text of an interval
+
+
+def check_output(output: Path) -> None:
+    """Raises InputError for what cannot be written, or is there already."""
+    if output.suffix.lower() not in _ENDINGS:
+        raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
+    if output.exists():
+        raise InputError(f"{output}: is there already", hint="name another file, or move this one away first")
+
+
+def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
+    """Write `output`, which is there at the end or not at all. Raises InputError, CheckFailed, StoreError."""
+    check_output(output)
+    with atomically(output, error=InputError) as file, closing(_tables(stored, progress)) as tables:
+        if output.suffix.lower() == ".csv":
+            for number, table in enumerate(tables):
+                table.append_csv(file, header=number == 0)
+            return
+        parts: list[BinaryIO] = []
+        try:
+            for table in tables:
+                parts.append(_part(table, stored.schema, output.parent))
+                if len(parts) == _TOGETHER:
+                    parts = [_joined(parts, output.parent)]
+            _join(parts, file, [each.name for each in stored.schema.columns if is_text_in_parquet(each)])
+        finally:
+            for part in parts:
+                part.close()
+
+
+def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
+    """All of it as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
+    import duckdb  # noqa: F401, PLC0415 - whole: relations, and what Arrow makes of them
+
+    names = [column.name for column in stored.schema.columns]
+    with stored.rows.table(names, ordered=True, progress=progress) as table:
+        return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()
+
+
+def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
+    """One after the other, and of a table of no segments one without rows."""
+    names = [column.name for column in stored.schema.columns]
+    advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
+    found = False
+    with closing(stored.rows.tables(names, ordered=True)) as tables:
+        for table in tables:
+            found = True
+            yield table
+            advance(table.rows)
+    if not found:
+        with stored.rows.table(names, segments=()) as table:
+            yield table
+
+
+def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
+    """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
+    file = _unnamed(folder)
+    file.write(table.parquet_of([each.name for each in schema.columns]))
+    file.flush()
+    return file
+
+
+def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:
+    file = _unnamed(folder)
+    _join(parts, file)
+    for part in parts:
+        part.close()
+    return file
+
+
+def _join(parts: Sequence[BinaryIO], file: BinaryIO, intervals: Sequence[str] = ()) -> None:
+    """Write the rows of `parts`, in order, into `file`, the texts of `intervals` as INTERVAL where Parquet can."""
+    with closing(connect_reading()) as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        paths = ", ".join(f"'{_path(part)}'" for part in parts)
+        rows = f"read_parquet([{paths}], hive_partitioning = false)"
+        casts = ", ".join(f"CAST({name} AS INTERVAL) AS {name}" for name in _held(connection, rows, intervals))
+        failure = None
+        try:
+            connection.execute(
+                f"COPY (SELECT *{f' REPLACE ({casts})' if casts else ''} FROM {rows}) TO '{_path(file)}' "
+                "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+            )
+        except duckdb.IOException as error:
+            failure = _reason(str(error))
+    if failure is not None:
+        raise failure
+    os.fsync(file.fileno())
+
+
+def _reason(message: str) -> OSError:
+    """The system's error that DuckDB words: a full disk, a quota, a limit of the file's size."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if os.strerror(code) in message:
+            return OSError(code, os.strerror(code))
+    return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _held(connection: duckdb.DuckDBPyConnection, rows: str, intervals: Sequence[str]) -> list[str]:
+    """Return, quoted, those of `intervals` that Parquet holds whole: it has no negative ones, and milliseconds only."""
+    names = [identifier(name) for name in intervals]
+    if not names:
+        return []
+    lost = ", ".join(f"count(*) FILTER (regexp_matches({name}, '{_NOT_IN_PARQUET}'))" for name in names)
+    counts = connection.execute(f"SELECT {lost} FROM {rows}").fetchall()[0]
+    return [name for name, count in zip(names, counts, strict=True) if not count]
+
+
+def _unnamed(folder: Path) -> BinaryIO:
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+
+
+def _path(file: BinaryIO) -> str:
+    return f"/proc/self/fd/{file.fileno()}"

@@ -1,0 +1,153 @@
+"""The local cache: objects of a store elsewhere, kept on this machine as they are stored there.
+
+    $XDG_CACHE_HOME/cleave/objects/TABLE/OBJECT-BLOCK
+
+TABLE is a keyed tag of the store and the table, OBJECT the random id of an object, BLOCK the number of a block of it or
+`all`. Entries are sealed, or were sealed for this place, and are opened and checked like what comes from the store. So
+an entry that is damaged, or that somebody put there, is as good as none. Whoever has the disk sees which objects were
+read, and when.
+
+Another process may evict what this one is about to write: the manifest of the version being read is an entry too, and
+what was written while it is gone is deleted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+from cleave.text.quantities import size_of
+from cleave_shared import folder_store
+from cleave_shared.errors import InputError
+from cleave_shared.folder_store import ForeignEntry
+
+LIMIT = 5_000_000_000  # bytes, where the environment says nothing else
+LIMIT_VARIABLE = "CLEAVE_CACHE_LIMIT"
+WHOLE = "all"
+_FOLDER = "cleave/objects"
+_TRIMMED = 20  # parts of the limit: after each that was written, entries beyond the limit go
+_FAULTS = (OSError, ForeignEntry)
+
+
+def cache_root() -> Path:
+    """The folder of this user's caches, which may be a link; nothing below it may."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+class Cache:
+    """Entries of all tables. Thread-safe, and safe beside other processes. Nothing raises: an entry is there or not."""
+
+    def __init__(self, root: Path | None = None, limit: int = LIMIT, *, used: bool = True) -> None:
+        """`used` False: nothing is read or written, but what has to go is deleted."""
+        self._root = str(root or cache_root())
+        self._limit = limit
+        self._used = used and limit > 0
+        self._is_private: bool | None = None  # not looked yet
+        self._manifests: dict[str, str] = {}  # by table: the entry of the version that is read
+        self._lock = threading.Lock()
+        self._written = 0  # bytes since the last look at the limit
+
+    def get(self, table: str, entry: str, most: int) -> bytes | None:
+        """An entry of at most `most` bytes; None where there is none."""
+        if not self._usable():
+            return None
+        try:
+            with folder_store.opened(self._root, _name(table, entry)) as (file, size):
+                if size > most:
+                    return None
+                os.utime(file.fileno())  # the entries used least recently go first
+                return file.read(size)
+        except _FAULTS:
+            return None
+
+    def has(self, table: str, entry: str) -> bool:
+        try:
+            return folder_store.exists(self._root, _name(table, entry))
+        except _FAULTS:
+            return False
+
+    def put(self, table: str, entry: str, content: bytes) -> None:
+        if not self._usable() or len(content) > self._limit:
+            return
+        with contextlib.suppress(*_FAULTS):  # a full disk, no permission, something else in its place
+            folder_store.write(self._root, _name(table, entry), content, overwrite=True, flush=False)
+        with self._lock:
+            manifest = self._manifests.get(table)
+            self._written += len(content)
+            due = self._written * _TRIMMED > self._limit
+        if manifest is not None and not self.has(table, manifest):
+            self._delete([_name(table, entry)])  # another version was opened meanwhile
+        if due:
+            self.trim()
+
+    def open_version(self, table: str, manifest: str, names: Collection[str]) -> None:
+        """Delete what the version of a table whose manifest is the entry `manifest` does not name, by objects' ids."""
+        with self._lock:
+            self._manifests[table] = manifest
+        for _ in range(2):  # once more for what another process wrote before the older manifest was gone
+            self._delete([each for each in self._listed(table) if _object(each) not in names])
+
+    def evict(self, table: str) -> None:
+        """Delete all entries of a table."""
+        with self._lock:
+            self._manifests.pop(table, None)
+        for _ in range(2):
+            self._delete(self._listed(table))
+
+    def trim(self) -> None:
+        """Delete the entries used least recently, down to the limit."""
+        with self._lock:
+            self._written = 0
+        with contextlib.suppress(*_FAULTS):
+            entries = folder_store.described(self._root, _FOLDER)
+            size = sum(each.st_size for _, each in entries)
+            gone = []
+            for name, each in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
+                if size <= self._limit:
+                    break
+                gone.append(name)
+                size -= each.st_size
+            self._delete(gone)
+
+    def close(self) -> None:
+        if self._written:
+            self.trim()
+
+    def _listed(self, table: str) -> list[str]:
+        with contextlib.suppress(*_FAULTS):
+            return folder_store.listed(self._root, f"{_FOLDER}/{table}")
+        return []
+
+    def _delete(self, names: list[str]) -> None:
+        with contextlib.suppress(*_FAULTS):
+            folder_store.delete(self._root, names)
+
+    def _usable(self) -> bool:
+        """Whether there is a cache, in a folder that is this user's alone. It is made where there is none."""
+        if self._used and self._is_private is None:
+            try:
+                folder_store.make(self._root, _FOLDER)
+                self._is_private = folder_store.is_private(self._root, _FOLDER)
+            except _FAULTS:
+                self._is_private = False
+        return self._used and bool(self._is_private)
+
+
+def open_cache(*, used: bool) -> Cache:
+    """The cache of this user; `used` as in Cache. Raises InputError for a limit that is not a size."""
+    given = os.environ.get(LIMIT_VARIABLE)
+    try:
+        return Cache(limit=LIMIT if given is None else size_of(given), used=used)
+    except InputError as error:
+        raise InputError(f"{LIMIT_VARIABLE}: {error.message}", hint=error.hint) from None
+
+
+def _name(table: str, entry: str) -> str:
+    return f"{_FOLDER}/{table}/{entry}"
+
+
+def _object(name: str) -> str:
+    return name.rpartition("/")[2].partition("-")[0]

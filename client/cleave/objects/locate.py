@@ -1,0 +1,88 @@
+"""`--store`: where a table's two halves lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleave.objects.bounded import Bounded
+from cleave.objects.folder import Folder
+from cleave.objects.storage import Storage
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+    from cleave.processes.deadline import Deadline
+
+_S3 = "s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The sensitive half's store and the plain half's, which may be one."""
+
+    sensitive: Storage
+    plain: Storage
+
+    def apart(self) -> list[Storage]:
+        """The stores, one where both halves lie in one."""
+        return list({id(each): each for each in (self.sensitive, self.plain)}.values())
+
+    def limit(self, deadline: Deadline | None) -> None:
+        """End every call to a store with `deadline`; None: with the store's own limit only."""
+        for store in (self.sensitive, self.plain):
+            if isinstance(store, Bounded):
+                store.limit(deadline)
+
+    def close(self) -> None:
+        self.sensitive.close()
+        self.plain.close()
+
+
+def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
+    """Open stores whose every call is bounded.
+
+    `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix; a path is one folder, whatever its name holds.
+    `endpoint`: an S3 that is not AWS's.
+
+    Raises InputError for what names no store, ServiceError where there are no credentials.
+    """
+    if isinstance(where, Path):
+        return _one_folder(where)
+    if not isinstance(where, str):
+        raise InputError(
+            f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
+        )
+    places = where.split(",")
+    if len(places) > 2 or not all(place.strip() for place in places):
+        raise InputError(
+            "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
+            hint="each is a folder or s3://bucket/prefix",
+        )
+    one = cache(session)  # what it reads of S3's own description takes 100 ms
+    opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
+    return Stores(opened[0], opened[-1])
+
+
+def _one_folder(folder: Path) -> Stores:
+    if folder.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
+        raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+    store = Bounded(Folder(folder.expanduser()))
+    return Stores(store, store)
+
+
+def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:
+    if "://" not in place:
+        return Folder(Path(place).expanduser())
+    bucket, _, prefix = place.removeprefix(_S3).partition("/")
+    if not place.startswith(_S3) or not bucket:
+        raise InputError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
+    if "results" in prefix.split("/"):
+        raise InputError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
+    from cleave.objects.s3 import Bucket  # noqa: PLC0415 - botocore takes 100 ms, and a folder needs none of it
+
+    return Bucket(session(), bucket, prefix, endpoint)

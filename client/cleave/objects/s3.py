@@ -1,0 +1,247 @@
+"""A store under a prefix of an S3 bucket. Heads change by conditional writes, objects go with their SHA-256."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+)
+from botocore.exceptions import ConnectionError as S3ConnectionError
+from botocore.parsers import ResponseParserError
+from botocore.session import Session
+from urllib3.exceptions import HTTPError
+
+from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
+from cleave.transport.aws import credentials_error, find_credentials, region_of
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed
+
+_DELETED_AT_ONCE = 1000  # by DeleteObjects
+_CONNECTIONS = 16
+_CONFIG = Config(
+    connect_timeout=10,
+    read_timeout=60,
+    retries={"mode": "standard", "total_max_attempts": 4},
+    max_pool_connections=_CONNECTIONS,
+    signature_version="s3v4",
+    s3={"us_east_1_regional_endpoint": "regional"},
+)
+_LOG_IN = "log in again (aws sso login), or renew the session's credentials"
+_NOT_ALLOWED = "these credentials may not read or write there"
+_AGAIN = "try again; if it stays so, the bucket's own logs and https://health.aws.amazon.com tell more"
+_HINTS = {
+    "NoSuchBucket": "make the bucket first; docs/deploy.md has one with versions and without public access",
+    "AccessDenied": _NOT_ALLOWED,
+    "403": _NOT_ALLOWED,
+    "InvalidAccessKeyId": _LOG_IN,
+    "ExpiredToken": _LOG_IN,
+    "InvalidToken": _LOG_IN,
+    "SignatureDoesNotMatch": _LOG_IN,
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "PermanentRedirect": "the bucket is in another region: name it with --region",
+    "AuthorizationHeaderMalformed": "the bucket is in another region: name it with --region",
+}
+_NETWORK = "check the network, and try again"
+_NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names another service that speaks S3"
+_LONGEST_CODE = 60
+_READS = 3
+_PART_BYTES = 8 << 20  # of an answer that are read at once
+_GONE = {"NoSuchKey", "404", "NotFound"}
+_TAKEN = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+
+Answer = TypeVar("Answer")
+
+
+class _BrokenError(StoreError):
+    """An answer that broke off."""
+
+
+class Bucket:
+    """See Storage."""
+
+    def __init__(self, session: Session, bucket: str, prefix: str, endpoint: str | None = None) -> None:
+        """`endpoint`: of a service that speaks S3 and is not AWS's. Raises ServiceError without credentials."""
+        find_credentials(session)
+        self.location = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._session = session
+        self._client: Any = session.create_client(
+            "s3", region_name=region_of(session), endpoint_url=endpoint, config=_CONFIG
+        )
+
+    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
+        wanted = {} if not start and stop is None else {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+        return self._content(name, most if stop is None else stop - start, wanted)[0]
+
+    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+        try:
+            return self._content(name, most, {})
+        except NotStoredError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        self._put(name, content, {"IfNoneMatch": "*"})
+
+    def copy(self, name: str, to: str, size: int, sha256: str) -> None:  # noqa: ARG002 - S3 copies what is not read
+        source = self._object(name)
+        if self._try(lambda: int(self._client.head_object(**source)["ContentLength"])) != size:
+            raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
+        self._try(lambda: self._client.copy_object(**self._object(to), CopySource=source))
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str:
+        return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})
+
+    def names(self, prefix: str) -> Iterator[str]:
+        wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
+        while True:
+            keys, following = self._try(partial(self._page, wanted))
+            for key in keys:
+                yield checked(key.removeprefix(self._prefix))
+            if following is None:
+                return
+            wanted["ContinuationToken"] = following
+
+    def _page(self, wanted: dict[str, str]) -> tuple[list[str], str | None]:
+        page = self._client.list_objects_v2(**wanted)
+        keys = [str(each["Key"]) for each in page.get("Contents", ())]
+        return keys, str(page["NextContinuationToken"]) if page.get("IsTruncated") else None
+
+    def delete(self, names: Iterable[str]) -> None:
+        for batch in _batched(names):
+            listed = {"Objects": [{"Key": self.key(name)} for name in batch], "Quiet": True}
+            answer = self._try(partial(self._client.delete_objects, Bucket=self._bucket, Delete=listed))
+            if errors := answer.get("Errors"):
+                raise StoreError(f"{self.location}: {len(errors)} objects could not be deleted", hint=_NOT_ALLOWED)
+
+    def link(self, name: str, seconds: int) -> str:
+        return self._link("get_object", self._object(name), seconds)
+
+    def put_link(self, name: str, seconds: int) -> str:
+        # who writes must send this header, which is signed: nothing is written over
+        return self._link("put_object", {**self._object(name), "IfNoneMatch": "*"}, seconds)
+
+    @property
+    def base(self) -> str:
+        """The bucket's URL: a service reads any prefix of its bucket that a link names."""
+        link = self.link("x", 60).partition("?")[0]
+        return link.removesuffix(quote(f"{self._prefix}x", safe="/~"))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _link(self, operation: str, parameters: dict[str, str], seconds: int) -> str:
+        url: str = self._try(
+            lambda: self._signer.generate_presigned_url(operation, Params=parameters, ExpiresIn=seconds)
+        )
+        return url
+
+    @cached_property
+    def _signer(self) -> Any:
+        """Links name the bucket's own host in its region, which AWS's client by itself leaves out of them."""
+        host = urlsplit(self._client.meta.endpoint_url).hostname or ""
+        if "." in self._bucket or not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+            return self._client  # no certificate fits a dot; a store elsewhere has one host for all buckets
+        virtual = _CONFIG.merge(Config(s3={**_CONFIG.s3, "addressing_style": "virtual"}))
+        return self._session.create_client("s3", region_name=self._client.meta.region_name, config=virtual)
+
+    def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        try:
+            return self._send(name, content, condition)
+        except NotStoredError as gone:  # what is to be written over
+            raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
+        except ConflictError:  # also where botocore said it twice, as the first answer was lost
+            found = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
+            if found is None or found[0] != content:
+                raise
+            return found[1]
+
+    def _send(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
+        return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
+
+    def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
+        """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""
+
+        def whole() -> tuple[bytes, str]:
+            answer = self._client.get_object(**self._object(name), **wanted)
+            with contextlib.closing(answer["Body"]) as body:
+                if answer["ContentLength"] > most:
+                    raise too_large(self.location, name, most)
+                return self._received(name, body, most), str(answer["ETag"])
+
+        for _ in range(_READS - 1):  # botocore repeats a request that fails, not an answer that breaks off
+            try:
+                return self._try(whole)
+            except _BrokenError:
+                pass
+        return self._try(whole)
+
+    def _received(self, name: str, body: Any, most: int) -> bytes:
+        parts, size = [], 0
+        while part := body.read(_PART_BYTES):  # to the end, where botocore compares length and checksum
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise too_large(self.location, name, most)
+        return b"".join(parts)
+
+    def _try(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except ClientError as error:
+            raise self._refused(error) from None
+        except S3ConnectionError:
+            raise StoreError(f"{self.location}: the store cannot be reached", hint=_NETWORK) from None
+        # urllib3's own: of the body of an error that breaks off
+        except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
+            name = type(error).__name__
+            raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
+        except BotoCoreError as error:
+            raise self._broken(error) from None
+        # botocore follows a redirect that leads to another without an end
+        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
+            name = type(error).__name__
+            raise StoreError(f"{self.location}: what answers there is not S3 ({name})", hint=_NOT_S3) from None
+
+    def _refused(self, error: ClientError) -> StoreError:
+        """Without S3's own text, which may quote credentials and names."""
+        code = str(error.response.get("Error", {}).get("Code"))
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if code in _GONE:
+            return NotStoredError(f"{self.location}: an object of the table is not there", status=status)
+        if code in _TAKEN:
+            return ConflictError(f"{self.location}: the table was changed by somebody else meanwhile", status=status)
+        word = code if code.isalnum() and len(code) < _LONGEST_CODE else "an error"
+        return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
+
+    def _broken(self, error: BotoCoreError) -> StoreError:
+        known = credentials_error(error)
+        return StoreError(f"{self.location}: {known.message}", hint=known.hint)
+
+    def key(self, name: str) -> str:
+        """Of an object in the bucket."""
+        return self._prefix + checked(name)
+
+    def _object(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self.key(name)}
+
+
+def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12
+    waiting = iter(names)
+    while batch := tuple(itertools.islice(waiting, _DELETED_AT_ONCE)):
+        yield batch

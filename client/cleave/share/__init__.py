@@ -1,0 +1,1 @@
+"""Contributors: invite, contribute, collect."""

@@ -1,0 +1,220 @@
+"""A contributor's rows into the store, without the secret key: new objects in a folder of its own, then its head."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cleave.ckks.public_key import PublicKey
+from cleave.objects.locate import Stores
+from cleave.objects.storage import NotStoredError, Storage
+from cleave.share.contribute_draft import ContributionDraft, begun, contribution_drafts
+from cleave.share.contribute_rows import Making
+from cleave.share.invitation import Invitation
+from cleave.store import measures as of_measures
+from cleave.store.by import count_cells
+from cleave.store.contribution import Entry, Head, PartManifest, context_of, dump_head, folder_of, names_of, read_head
+from cleave.store.identity import Identity
+from cleave.store.manifest import Object, described, new_id
+from cleave.store.memory import Memory
+from cleave.store.putting import Say, are_those, rows_together
+from cleave.store.schemas import check_fits, stored_schema
+from cleave.store.slices import Slices
+from cleave.table.progress import Progress
+from cleave.table.stream import Stream, Survey, changed
+from cleave_shared.errors import CheckFailed, InputError
+
+_Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
+
+
+class Contributions:
+    """What one contributor has in `stores` for one table."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        public: PublicKey,
+        invitation: Invitation,
+        identity: Identity,
+        memory: Memory,
+        say: Say = lambda _: None,
+    ) -> None:
+        """`say` gets what became of an earlier put that was stopped.
+
+        Raises InputError where the invitation does not name the contributor.
+        """
+        self._stores = stores
+        self._public = public
+        self._invitation = invitation
+        self._identity = identity
+        self._memory = memory
+        self._say = say
+        self._registration = invitation.registration_of(identity.public)
+        self.folder = folder_of(invitation.table_id, identity.public)
+        self._drafts = contribution_drafts(stores, self.folder, identity)
+
+    def head(self) -> tuple[Head | None, str | None]:
+        """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
+        seen = self._memory.newest(self._seen)
+        newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
+        found = self._stores.sensitive.read_versioned(f"{self.folder}/head")
+        if found is None:
+            if newest:
+                raise CheckFailed("stored", f"{self._stores.sensitive.location}: what was put here before is gone")
+            return None, None
+        head = read_head(found[0], self._identity.public, self._invitation.table_id, self._public.key_id)
+        if head.version < newest:
+            raise CheckFailed(
+                "stored",
+                f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {newest} was "
+                "here before",
+                hint="somebody put an old state back: restore the newest one",
+            )
+        self._memory.remember(self._seen, head.table_id, head.version)
+        return head, found[1]
+
+    def put(
+        self,
+        rows: Stream,
+        progress: Progress,
+        *,
+        replace: bool = False,
+        again: bool = False,
+        segment_rows: int = of_measures.SEGMENT_ROWS,
+    ) -> tuple[Head, int]:
+        """Add all `rows`, and return how many; in place of all that was put before where `replace`.
+
+        Nothing of it is seen until all of it is there. Where a put of the same rows was killed, its segments are kept.
+        Rows that the last put added are not added a second time unless `again`.
+        Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
+        """
+        there, version = self.head()
+        self._require_schema(rows)
+        survey = rows.survey(progress)
+        if not survey.rows:
+            raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
+        count_cells(rows, self._invitation.by)
+        asked = self._asked(replace=replace)
+        draft = self._drafts.left(asked)
+        if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
+            self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
+            if draft.is_open:  # it was killed before the end of its sweep
+                self._sweep(there, self._listed(), draft)
+            self._close(draft, replace=replace)
+            return there, survey.rows
+        draft = self._drafts.stands(draft, version)
+        advance = progress.stage("encrypt and store", survey.rows, "rows")
+        together = min(rows_together(survey, 0, segment_rows), survey.rows)
+        making = Making(self._stores.sensitive, self._invitation, self.folder, self._drafts, together)
+        made = making.run(rows, draft, advance, self._say) if draft is not None else None
+        made = made or making.run(rows, begun(asked, version, self._invitation.table_schema()), advance, self._say)
+        if made is None or made.rows != survey.rows:
+            raise changed(rows.name)
+        head, before = self._commit(made, there, version, replace=replace)
+        self._sweep(head, before, made)
+        self._close(made, replace=replace)
+        return head, survey.rows
+
+    def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
+        """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
+        if draft.part not in {each.id for each in there.parts} or draft.rows != survey.rows:
+            return False
+        with Slices(rows, self._invitation.table_schema()) as slices:
+            return are_those(slices, draft.steps, lambda _: None)
+
+    def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
+        """Change the draft last: until then a repeated put finishes the sweep."""
+        if replace:  # repeated, it replaces the rows by the same rows
+            self._drafts.delete(draft.without_key())
+        else:
+            self._drafts.finish(draft.without_key())
+
+    def _commit(
+        self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
+    ) -> tuple[Head, _Listed]:
+        """Show everything that was put, at once; and what was there before."""
+        part = PartManifest(
+            id=made.part,
+            table_id=self._invitation.table_id,
+            contributor=self._identity.public,
+            registration=self._registration,
+            terms=self._invitation.terms,
+            key=made.key,
+            columns=made.columns,
+            segments=made.segments,
+        )
+        names = [which.name.rpartition("/")[2] for each in made.segments for which in each.objects()]
+        content = part.model_dump_json().encode()
+        entry = Entry(
+            id=part.id,
+            manifest=self._write(
+                lambda name: self._public.seal(self._context(part, name), part.model_dump_json().encode())
+            ),
+            names=self._write(lambda _: json.dumps(names).encode()),
+        )
+        old = there.parts if there else ()
+        head = Head(
+            owner=self._public.key_id,
+            table_id=self._invitation.table_id,
+            contributor=self._identity.public,
+            version=there.version + 1 if there else 1,
+            parts=(entry,) if replace else (*old, entry),
+        )
+        before = self._listed()
+        content = dump_head(head, self._identity.sign(head.signed()))
+        self._stores.sensitive.replace(f"{self.folder}/head", content, version)
+        self._memory.remember(self._seen, head.table_id, head.version)
+        return head, before
+
+    def _context(self, part: PartManifest, name: str) -> str:
+        """What the sealing of `part` as the object `name` is bound to."""
+        return context_of(
+            self._public.fingerprint,
+            part.table_id,
+            part.contributor,
+            part.registration,
+            part.terms,
+            part.id,
+            name,
+        )
+
+    def _asked(self, *, replace: bool) -> str:
+        """Digest of what makes a second put the same as a first, but for the rows."""
+        asked = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def _listed(self) -> _Listed:
+        return [(store, list(store.names(self.folder))) for store in self._stores.apart()]
+
+    def _require_schema(self, rows: Stream) -> None:
+        name = self._invitation.table
+        if stored_schema(rows.schema, name).hash() != self._invitation.table_schema().hash():
+            raise InputError(
+                f"the schema is not the one that the owner of {name!r} invites to",
+                hint="leave --schema out, or let it differ in local columns alone",
+            )
+        check_fits(stored_schema(rows.schema, name), self._invitation.table_schema(), name)
+
+    def _write(self, content: Callable[[str], bytes]) -> Object:
+        name = f"{self.folder}/{new_id()}"
+        made = content(name)
+        self._stores.sensitive.write(name, made)
+        return described(name, made)
+
+    def _sweep(self, head: Head, before: _Listed, draft: ContributionDraft) -> None:
+        """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
+        kept = {f"{self.folder}/head", *self._drafts.names(draft)}
+        for entry in head.parts:
+            with contextlib.suppress(NotStoredError):  # its owner has taken it in
+                kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
+        for store, found in before:
+            store.delete([name for name in found if name not in kept])
+
+    @property
+    def _seen(self) -> str:
+        place = self._stores.sensitive.location
+        where = place if "://" in place else Path(place).resolve()
+        return hashlib.sha256(f"seen {self.folder} {where}".encode()).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""Sums of a stored table: totals of cells, scans, jobs."""

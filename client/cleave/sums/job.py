@@ -1,0 +1,393 @@
+"""A scan of more calls than a client makes itself: put into the store, asked by a state machine, taken up again.
+
+    results/SET/JOB   sealed: what was asked, and the names below; written before the machine is started
+    results/SET/...   a question and room for an answer of every step (`cleave_shared.jobs`), and the list of batches
+
+A job goes by a name that follows from the table's version and the question, so asking once more finds it, from another
+process or another machine under the same key. It is over when its answer was read: then all its objects are deleted.
+Links are signed when the job is started and count for LINK_SECONDS, or as long as the credentials that signed them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from cleave.objects.storage import ConflictError, NotStoredError, Storage
+from cleave.processes.deadline import Deadline
+from cleave.store.manifest import Part, new_id
+from cleave.store.vault import Vault
+from cleave.sums.machine import Execution, Machine
+from cleave.sums.masks import Cut
+from cleave.sums.reduced import Shape, Term, reduced, shape_of
+from cleave.sums.remote import read_kept
+from cleave.sums.scanned import Question
+from cleave_shared import limits, wire
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.scan import ScanRequest
+from cleave_shared.stored import Kept, Linked
+from cleave_shared.wire import Hex
+
+LINK_SECONDS = 12 * 3600
+CALLS_OF_A_BATCH = 40  # fewer where links are long, see `_of_one_state`
+_WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at an execution, the last for ever
+_WRITERS = 8
+_GOES_ON = "the job goes on: ask the same again to take it up, or end it with --stop-job"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored.
+
+    `layout`: the number of its segment's (`cleave.sums.reduced`).
+    """
+
+    segment: str
+    question: Question
+    request: Callable[[], ScanRequest]
+    layout: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.question, self.layout)
+
+
+class _Question(Part):
+    """A Question without its masks, which nothing but the service needs."""
+
+    segment: Hex
+    layout: int
+    label: Hex
+    weights: tuple[int, ...]
+    lanes: tuple[int, ...]
+    groups: tuple[int, ...]
+    chunks: tuple[int, ...]
+    cuts: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    @property
+    def question(self) -> Question:
+        return Question(Cut(self.lanes, self.groups, self.chunks, b"", self.cuts, self.rows), self.label, self.weights)
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.question, self.layout)
+
+
+class _Batch(Part):
+    """`results`: where its answer may be, by attempt. `mark`: of the question that this answers."""
+
+    calls: tuple[_Question, ...]
+    results: tuple[str, ...]
+    mark: str
+
+
+class _State(Part):
+    """`execution`: its name. `content`: what it is started with. `counts`: rows of each group. `results`: where the
+    answer of all may be; none where batches are not added up further. `objects`: all there is of the job.
+    """
+
+    execution: str
+    content: dict[str, Any]
+    window: int
+    counts: tuple[int, ...]
+    batches: tuple[_Batch, ...]
+    results: tuple[str, ...]
+    mark: str
+    objects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ciphertexts, what they are, and the calls they were made of."""
+
+    shape: Shape
+    files: list[bytes]
+    asked: list[tuple[str, Question]]  # with the segment
+
+
+class Job:
+    """One question to one version of a table. `bars`: told how many of how many batches are done."""
+
+    def __init__(
+        self, storage: Storage, folder: str, vault: Vault, machine: Machine, name: str, key_of: Callable[[str], str]
+    ) -> None:
+        """`folder`: of the table, tables/SET. `name`: 32 hex digits. `key_of`: an object's key in its bucket."""
+        self._storage = storage
+        self._key_of = key_of
+        self._set = folder.removeprefix("tables/")
+        self._vault = vault
+        self._machine = machine
+        self._state_name = f"results/{self._set}/{name}"
+        self._name = name
+
+    def run(
+        self,
+        calls: Callable[[], Iterable[Asked]],
+        counts: Sequence[int],
+        window: int,
+        key: tuple[str, str],
+        deadline: Deadline,
+        show: Callable[[int, int], None],
+    ) -> list[Answer]:
+        """The answers to `calls`, which are made only if the job is not there yet. `counts`: rows of each group.
+
+        `key`: profile and key id. Raises ServiceError for a job that failed, OutOfTime for one that goes on, InputError
+        where the table has changed its mind about the groups, CheckFailed for answers that are not the job's.
+        """
+        state = self._load() or self._begin(calls(), counts, window, key)
+        if list(state.counts) != list(counts):
+            raise InputError("the job was started for other groups", hint="end it with --stop-job and ask again")
+        self._machine.start(state.execution, state.content)
+        over = self._wait(state, deadline, show)
+        if over.status != "SUCCEEDED":
+            self._forget(state)
+            raise ServiceError(
+                f"the job ended as {over.status}" + (f": {over.error}" if over.error and over.error.isalnum() else ""),
+                hint="Step Functions shows which step failed, and its function's log why; ask again to start it anew",
+            )
+        answers = list(self._collect(state, over.output))
+        self._forget(state)
+        return answers
+
+    def stop(self) -> bool:
+        """End the job. False where there is none."""
+        state = self._load()
+        if state is None:
+            return False
+        self._machine.stop(state.execution)
+        self._forget(state)
+        return True
+
+    def _load(self) -> _State | None:
+        try:
+            sealed = self._storage.read(self._state_name, most=limits.MAX_MANIFEST_BYTES)
+        except NotStoredError:
+            return None
+        try:
+            return _State.model_validate_json(self._vault.open("job", self._state_name, sealed))
+        except ValidationError:
+            raise InputError("the job was started by another release", hint="end it with --stop-job") from None
+
+    def _begin(self, calls: Iterable[Asked], counts: Sequence[int], window: int, key: tuple[str, str]) -> _State:
+        written: list[str] = []
+        try:
+            state = self._written(calls, counts, window, key, written)
+            self._storage.write(
+                self._state_name, self._vault.seal("job", self._state_name, state.model_dump_json().encode())
+            )
+        except BaseException as error:
+            self._storage.delete(written)
+            if isinstance(error, ConflictError) and (there := self._load()):
+                return there  # another process asks the same
+            raise
+        return state
+
+    def _written(
+        self, calls: Iterable[Asked], counts: Sequence[int], window: int, key: tuple[str, str], written: list[str]
+    ) -> _State:
+        batches: list[_Batch] = []
+        listed, shapes = [], []
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for some in _batched(calls, window):
+                for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
+                    shape, terms = reduced([each.asked.shape for each in batch], window)
+                    reduce = self._reduce(len(batches), [each.results for each in batch], "scan", terms, key, written)
+                    steps = [each.step | {"number": number} for number, each in enumerate(batch)]
+                    listed.append({"calls": steps, "reduce": reduce.step})
+                    calls_of = tuple(_question(each.asked) for each in batch)
+                    batches.append(_Batch(calls=calls_of, results=reduce.results, mark=reduce.mark))
+                    shapes.append(shape)
+        if not batches:
+            raise InputError("the question selects no rows", hint="ask it without --job")
+        if len(batches) > limits.MAX_REDUCED:
+            raise InputError(
+                f"the job has {len(batches)} batches of calls, at most {limits.MAX_REDUCED:,} are possible"
+            )
+        shape, terms = reduced(shapes, window)
+        final = None
+        if shape.results <= limits.MAX_STORED_SUMS:
+            final = self._reduce(0, [each.results for each in batches], "reduced", terms, key, written)
+        batches_name = self._write(json.dumps(listed).encode(), written)
+        return _State(
+            execution=f"{self._name}-{new_id()[:8]}",
+            content={"batches": self._key_of(batches_name), "reduce": final.step if final else {}},
+            window=window,
+            counts=tuple(counts),
+            batches=tuple(batches),
+            results=final.results if final else (),
+            mark=final.mark if final else "",
+            objects=tuple(written),
+        )
+
+    def _call(self, asked: Asked, written: list[str]) -> _Calling:
+        results = self._room()
+        step = Call(
+            step="call",
+            set=self._set,
+            number=0,
+            question=self._put(wire.dump_frames(asked.request()), written),
+            results=[self._storage.put_link(name, LINK_SECONDS) for name in results],
+        )
+        written += results
+        return _Calling(asked, step.model_dump(), results)
+
+    def _reduce(
+        self,
+        number: int,
+        results: Sequence[Sequence[str]],
+        kind: Literal["scan", "reduced"],
+        terms: list[list[Term]],
+        key: tuple[str, str],
+        written: list[str],
+    ) -> _Reducing:
+        """Of steps whose answers lie in `results`."""
+        answers = [[self._storage.link(name, LINK_SECONDS) for name in each] for each in results]
+        request = ReduceRequest(profile=key[0], key_id=key[1], answers=answers, kind=kind, sums=terms)
+        content = wire.dump_frames(request)
+        own = self._room()
+        step = Reduce(
+            step="reduce",
+            set=self._set,
+            number=number,
+            question=self._put(content, written),
+            results=[self._storage.put_link(name, LINK_SECONDS) for name in own],
+            parts=[],
+        )
+        written += own
+        return _Reducing(step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex())
+
+    def _room(self) -> tuple[str, ...]:
+        """Names for a step's answer, by attempt."""
+        return tuple(f"results/{self._set}/{new_id()}" for _ in range(limits.MAX_STEP_ATTEMPTS))
+
+    def _put(self, content: bytes, written: list[str]) -> Linked:
+        name = self._write(content, written)
+        digest = hashlib.sha256(content).hexdigest()
+        return Linked(link=self._storage.link(name, LINK_SECONDS), bytes=len(content), sha256=digest)
+
+    def _write(self, content: bytes, written: list[str]) -> str:
+        name = f"results/{self._set}/{new_id()}"
+        self._storage.write(name, content)
+        written.append(name)
+        return name
+
+    def _wait(self, state: _State, deadline: Deadline, show: Callable[[int, int], None]) -> Execution:
+        waits = chain(_WAITS, repeat(_WAITS[-1]))
+        while True:
+            found = self._machine.find(state.execution)
+            if found is not None and found.is_over:
+                return found
+            try:
+                deadline.sleep(next(waits))
+            except ServiceError as error:
+                raise type(error)(f"{error.message}; {_GOES_ON}", hint=error.hint) from None
+            done, batches = self._machine.progress(state.execution)
+            show(done, batches or len(state.batches))
+
+    def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
+        """Raises CheckFailed for an answer that is not the one the machine speaks of."""
+        shapes = [reduced([each.shape for each in batch.calls], state.window)[0] for batch in state.batches]
+        try:
+            if state.results:
+                told = Answered.model_validate(output)
+                asked = [(each.segment, each.question) for batch in state.batches for each in batch.calls]
+                shape = reduced(shapes, state.window)[0]
+                yield Answer(shape, self._read(state.results, state.mark, told, shape), asked)
+                return
+            parts = {part.number: part for part in map(Answered.model_validate, output["reduce"]["parts"])}
+            for number, (batch, shape) in enumerate(zip(state.batches, shapes, strict=True)):
+                asked = [(each.segment, each.question) for each in batch.calls]
+                yield Answer(shape, self._read(batch.results, batch.mark, parts[number], shape), asked)
+        except (ValidationError, KeyError, TypeError, IndexError):
+            raise _foreign() from None
+
+    def _read(self, names: Sequence[str], mark: str, told: Answered, shape: Shape) -> list[bytes]:
+        kept = Kept(bytes=told.bytes, sha256=told.sha256)
+        found = read_kept(self._storage, names[told.attempt], kept, Reduced, bytes.fromhex(mark))
+        files = [blob for each in found.totals for blob in each] if found is not None else []
+        if len(files) != shape.results:
+            raise _foreign()
+        return files
+
+    def _forget(self, state: _State) -> None:
+        """The state last: whoever dies in between finds what is left, and deletes it."""
+        self._storage.delete(state.objects)
+        self._storage.delete([self._state_name])
+
+
+@dataclass(frozen=True, slots=True)
+class _Calling:
+    """A call, its step and where its answer may be. The step gets its number in its batch later."""
+
+    asked: Asked
+    step: dict[str, Any]
+    results: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of a state: the step, and what it answers with."""
+        return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Reducing:
+    step: dict[str, Any]
+    results: tuple[str, ...]
+    mark: str
+
+
+def _question(asked: Asked) -> _Question:
+    question, cut = asked.question, asked.question.cut
+    return _Question(
+        segment=asked.segment,
+        layout=asked.layout,
+        label=question.label,
+        weights=question.weights,
+        lanes=cut.lanes,
+        groups=cut.groups,
+        chunks=cut.chunks,
+        cuts=cut.cuts,
+        rows=cut.rows,
+    )
+
+
+def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
+    """Calls whose answers one step adds up: so many at most, and so many ciphertexts that are left of them."""
+    batch: list[Asked] = []
+    for call in calls:
+        longer = [*batch, call]
+        fits = reduced([each.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
+        if batch and not (fits and len(longer) <= CALLS_OF_A_BATCH):
+            yield batch
+            longer = [call]
+        batch = longer
+    if batch:
+        yield batch
+
+
+def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
+    """The calls in order, in batches that a state holds together with the step that adds them up."""
+    batch: list[_Calling] = []
+    size = most = max(each.bytes for each in calls)  # the adding step has as many links as a call
+    for call in calls:
+        if batch and size + call.bytes > limits.MAX_STATE_BYTES:
+            yield batch
+            batch, size = [], most
+        batch.append(call)
+        size += call.bytes
+    yield batch
+
+
+def _foreign() -> CheckFailed:
+    return CheckFailed(
+        "scan", "what lies in the store is not the answer to this job", hint="end it with --stop-job and ask again"
+    )

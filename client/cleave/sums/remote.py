@@ -1,0 +1,264 @@
+"""The services, asked about stored objects: they get links to what a question takes, and nothing else.
+
+Answers that Lambda cannot return come through the store: the service puts them under results/, by a link that writes
+one new object; what lies there is read, compared with what the service said of it, and deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from cleave.objects.locate import Stores
+from cleave.objects.storage import NotStoredError, Storage, StoreError
+from cleave.sql.plan import QueryPlan
+from cleave.store.manifest import Manifest, Object, new_id
+from cleave.transport.base import Service, Transport
+from cleave_shared import limits, wire
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import DISTRUST, CheckFailed, WireError
+from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.stored import (
+    Kept,
+    Lane,
+    Linked,
+    StoredPlainRequest,
+    StoredPlainResponse,
+    SumsRequest,
+    SumsResponse,
+)
+from cleave_shared.wire import Envelope, PlainResponse
+
+REQUESTS_UNDER_WAY = 4
+LINK_SECONDS = 900  # a request, its repetitions and a clock that is off
+DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES  # in an answer that Lambda returns
+_LINKS_BYTES = 3_000_000  # of links in one request
+_LINK_EXTRA = 200  # characters of an object besides its link
+
+Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse, SelectResponse)
+Model = TypeVar("Model", bound=Envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What is asked for: of each object of `objects` ciphertexts `start`..`stop`, added up by number."""
+
+    objects: tuple[Object, ...]
+    start: int
+    stop: int
+
+
+def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> list[tuple[Object, ...]]:
+    """`objects` in runs of at most `most` that one sum, or one request, may be of.
+
+    Raises StoreError for an object that no service reads.
+    """
+    runs: list[list[Object]] = []
+    size = 0
+    for each in objects:
+        if each.bytes > limits.MAX_LINKED_BYTES:
+            raise StoreError("an object of the table is larger than a service reads", hint="put it by fewer columns")
+        if not runs or len(runs[-1]) == most or size + each.bytes > limits.MAX_LINKED_BYTES:
+            runs.append([])
+            size = 0
+        runs[-1].append(each)
+        size += each.bytes
+    return [tuple(run) for run in runs]
+
+
+class Remote:
+    """Of one table, for one question. A failure of one request ends all."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Transport],
+        stop: Callable[[], None],
+        stores: Stores,
+        folder: str,
+        manifest: Manifest,
+    ) -> None:
+        """`connect` opens the question's transport, when something is first asked; `stop` ends every wait for it.
+
+        `folder`: where the table's objects lie, tables/SET.
+        """
+        self.stop = stop
+        self.transport: Transport | None = None  # once something was asked
+        self.sums_asked = 0  # and scans
+        self._counting = threading.Lock()
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._stores = stores
+        self._set = folder.removeprefix("tables/")
+        self._manifest = manifest
+
+    def sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
+        """The ciphertexts of each, stop - start of them; `divided` makes what may be asked.
+
+        Raises ServiceError, StoreError; CheckFailed for an answer of another shape.
+        """
+        requests = list(_packed(wanted))
+        self.sums_asked += len(requests)
+        with ThreadPoolExecutor(REQUESTS_UNDER_WAY, "sums") as pool:
+            return [lane for lanes in pool.map(self._sums, requests) for lane in lanes]
+
+    def aggregate(self, plan: QueryPlan) -> list[PlainResponse]:
+        """What the plain service says of all rows. Raises ServiceError, StoreError, CheckFailed."""
+        segments = self._manifest.segments
+        objects = [each.plain for each in segments]
+        linked = [self._linked(self._stores.plain, each) for each in objects if each is not None]
+        if len(linked) != len(segments):
+            raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
+        with self._answer_of(self._stores.plain) as answers:
+            asked = StoredPlainRequest(
+                objects=linked,
+                rows=[each.rows for each in segments],
+                columns=list(plan.plain_columns),
+                where=plan.where,
+                keys=list(plan.keys),
+                aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+                result=answers.link,
+            )
+            path = f"/v1/plain/tables/{self._set}/aggregate"
+            found, mark = self._asked().ask(Service.PLAIN, path, asked, StoredPlainResponse)
+            found = answers.whole(found, mark)
+        if found.rows != self._manifest.rows:
+            raise CheckFailed("plain groups", "the plain service's answer is to another request")
+        counted = sum(found.counts)
+        if counted > found.rows or (plan.where is None and counted != found.rows):
+            raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
+        return [
+            PlainResponse(
+                schema_hash=self._set,
+                rows=found.rows,
+                counts=found.counts,
+                keys=found.keys,
+                aggregates=found.aggregates,
+                timings=found.timings,
+            )
+        ]
+
+    def select(self, request: SelectRequest) -> SelectResponse:
+        """Which rows are in which group. Raises ServiceError, StoreError, CheckFailed."""
+        with self._answer_of(self._stores.plain) as answers:
+            asked = request.model_copy(update={"result": answers.link})
+            path = f"/v1/plain/tables/{self._set}/select"
+            return answers.whole(*self._asked().ask(Service.PLAIN, path, asked, SelectResponse))
+
+    def scan(self, request: ScanRequest) -> ScanResponse:
+        """Sums of rows. Raises ServiceError; CheckFailed for the answer to another request."""
+        with self._counting:
+            self.sums_asked += 1
+        path = f"/v1/sensitive/tables/{self._set}/scan"
+        found, _ = self._asked().ask(Service.SENSITIVE, path, request, ScanResponse)
+        if (found.profile, found.key_id, found.label) != (request.profile, request.key_id, request.label):
+            raise CheckFailed("envelope", "the sensitive service's answer is to another request", hint=DISTRUST)
+        return found
+
+    def linked(self, which: Object, *, plain: bool = False) -> Linked:
+        return self._linked(self._stores.plain if plain else self._stores.sensitive, which)
+
+    def _sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
+        large = sum(each.stop - each.start for each in wanted) > DIRECT_SUMS
+        with self._answer_of(self._stores.sensitive, used=large) as answers:
+            lanes = [
+                Lane(
+                    objects=[self._linked(self._stores.sensitive, which) for which in each.objects],
+                    start=each.start,
+                    stop=each.stop,
+                )
+                for each in wanted
+            ]
+            asked = SumsRequest(
+                profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes, result=answers.link
+            )
+            path = f"/v1/sensitive/tables/{self._set}/sums"
+            found, mark = self._asked().ask(Service.SENSITIVE, path, asked, SumsResponse)
+            found = answers.whole(found, mark)
+        shape = [each.stop - each.start for each in wanted]
+        if (found.profile, found.key_id) != (asked.profile, asked.key_id) or [*map(len, found.totals)] != shape:
+            raise CheckFailed("stored", "the sensitive service's answer is to another request", hint=DISTRUST)
+        return found.totals
+
+    def _asked(self) -> Transport:
+        with self._lock:
+            if self.transport is None:
+                self.transport = self._connect()
+            return self.transport
+
+    def _linked(self, store: Storage, which: Object) -> Linked:
+        return Linked(link=store.link(which.name, LINK_SECONDS), bytes=which.bytes, sha256=which.sha256)
+
+    @contextlib.contextmanager
+    def _answer_of(self, store: Storage, *, used: bool = True) -> Iterator[_Answers]:
+        """A place in `store` for an answer that is too large, empty again afterwards."""
+        name = f"results/{self._set}/{new_id()}"
+        answers = _Answers(store, name, store.put_link(name, LINK_SECONDS) if used else None)
+        try:
+            yield answers
+        finally:
+            if answers.put:
+                with contextlib.suppress(StoreError):  # the bucket's own rule deletes it then
+                    store.delete([name])
+
+
+class _Answers:
+    """Where an answer may be put; `link` None: it is small."""
+
+    def __init__(self, store: Storage, name: str, link: str | None) -> None:
+        self.link = link
+        self.put = link is not None
+        self._store = store
+        self._name = name
+
+    def whole(self, found: Answer, mark: bytes) -> Answer:
+        """`found`, from the store where the service put it there. Raises CheckFailed where that is not it."""
+        told: Kept | None = found.stored
+        if told is None:
+            self.put = False  # unless the service says otherwise than it did
+            return found
+        wrong = CheckFailed("stored", "an answer in the store is not what the service said it put there", hint=DISTRUST)
+        answer = read_kept(self._store, self._name, told, type(found), mark) if self.link is not None else None
+        if answer is None or answer.stored is not None:
+            raise wrong
+        return answer
+
+
+def read_kept(store: Storage, name: str, told: Kept, model: type[Model], mark: bytes) -> Model | None:
+    """The answer to the question of that mark, from where a service says that it put it; None: it is not that."""
+    if told.bytes > limits.MAX_RESULT_BYTES:
+        return None
+    try:
+        content = store.read(name, 0, told.bytes + 1)
+        if len(content) != told.bytes or hashlib.sha256(content).hexdigest() != told.sha256:
+            return None
+        answer = wire.load(model, content, wire.FRAMES_TYPE)
+    except (NotStoredError, WireError):
+        return None
+    return answer if wire.answers(content, wire.FRAMES_TYPE) == mark else None
+
+
+def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
+    """In requests: small sums together as far as an answer holds them, large ones each by itself."""
+    request: list[Sum] = []
+    sums = size = links = 0
+    for each in wanted:
+        length = each.stop - each.start
+        more = sum(which.bytes for which in each.objects)
+        chars = len(each.objects) * (limits.MAX_LINK_CHARS // 2 + _LINK_EXTRA)
+        full = (
+            sums + length > DIRECT_SUMS
+            or size + more > limits.MAX_LINKED_BYTES
+            or links + chars > _LINKS_BYTES
+            or len(request) == limits.MAX_LANES
+        )
+        if request and full:
+            yield request
+            request, sums, size, links = [], 0, 0, 0
+        request.append(each)
+        sums, size, links = sums + length, size + more, links + chars
+    if request:
+        yield request

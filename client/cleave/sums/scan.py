@@ -1,0 +1,445 @@
+"""A scan: sums of rows that plain columns select, made by the services, of a stored table.
+
+    plain service      which group is each row of the plain half in?       WHERE, keys, filters: as over files
+    here               where does each row stand among the ciphertexts?    the sealed order, read once
+    sensitive service  what do these positions add up to?                  links to lanes, numbers of groups
+
+The plain service reads so many segments for one request; groups of several requests are put together here. Each
+segment takes as many calls of the sensitive one as its results do; several are under way at once. That service learns
+which positions are in one group together, of as many questions as are asked: `--no-scan` has rows fetched instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from itertools import groupby, islice
+from typing import Protocol
+
+import numpy as np
+
+from cleave.sql.rejoin import Texts, keys_of, merge, places_of
+from cleave.store.manifest import Object, Segment
+from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
+from cleave.sums.cellwise import StoredPlan, Sums
+from cleave.sums.masks import cut, stored_order
+from cleave.sums.remote import divided
+from cleave.sums.rowwise import parts_of
+from cleave.sums.scanned import Question, question
+from cleave.sums.sources import Part
+from cleave.sums.stored import Stored
+from cleave.table.progress import Progress
+from cleave.text.quantities import counted
+from cleave_shared import limits, rowsets
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, QueryRefused, WireError
+from cleave_shared.rowsets import Numbers
+from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.stored import Linked
+from cleave_shared.wire import PlainResponse
+
+MOST_RESULTS = 4_000  # of one question: 270 MB
+MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
+MOST_ROW_SETS = 1 << 30  # bytes of one question that are held here
+CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
+
+
+class Asking(Protocol):
+    """How services are asked about a stored table (cleave.sums.remote)."""
+
+    def linked(self, which: Object, *, plain: bool = False) -> Linked: ...
+
+    def select(self, request: SelectRequest) -> SelectResponse: ...
+
+    def scan(self, request: ScanRequest) -> ScanResponse: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RowSets:
+    """Row sets of one segment, as they were answered. `places`: by a group's number in them, that among all groups."""
+
+    rows: int
+    numbers: bytes
+    filters: dict[str, bytes]
+    places: Numbers
+
+    @property
+    def size(self) -> int:
+        return len(self.numbers) + sum(map(len, self.filters.values()))
+
+    def of(self, filter_: str | None) -> Numbers:
+        """The group of each row, from 1; 0 for a row of none, or for which the filter does not hold."""
+        found = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
+        return found if filter_ is None else found * rowsets.unpack(self.filters[filter_], self.rows, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What the plain service answers. `keys` and `counts`: of all groups; `responses`: by request."""
+
+    responses: tuple[PlainResponse, ...]
+    keys: list[Texts]
+    counts: list[int]
+    sets: tuple[_RowSets, ...]  # by segment
+
+    def numbers_of(self, filter_: str | None, segment: int) -> Numbers:
+        return self.sets[segment].of(filter_)
+
+    def rows_of(self, filter_: str | None) -> list[int]:
+        """Of each group, where the filter holds."""
+        return self.counts if filter_ is None else _counted(self.sets, len(self.counts), filter_)
+
+
+def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) -> list[int]:
+    found = np.zeros(groups, np.int64)
+    for each in sets:
+        found += np.bincount(each.of(filter_), minlength=groups + 1)[1:]
+    return [int(count) for count in found]
+
+
+def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+    """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
+
+    Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
+    bytes of row sets than are kept.
+    """
+    answers: list[tuple[PlainResponse, list[_RowSets]]] = []
+    kept = 0
+    with ThreadPoolExecutor(side_by_side, "select") as pool:
+        for answer in pool.map(lambda run: _selected(asking, stored, plan, run), runs_of(stored)):
+            kept += sum(each.size for each in answer[1])
+            if kept > MOST_ROW_SETS:
+                raise ManyGroupsError(
+                    f"row sets of more than {MOST_ROW_SETS:,} bytes are too many for a scan",
+                    hint="group by something coarser, ask with fewer FILTERs, or raise --fetch-limit",
+                )
+            answers.append(answer)
+    responses = tuple(response for response, _ in answers)
+    merged = merge(plan, responses)
+    sets: list[_RowSets] = []
+    for response, mine in answers:
+        places = places_of(plan.key_types, keys_of(response), merged.keys)
+        if -1 in places:
+            raise CheckFailed("plain groups", "a group of one request is not among the groups of all")
+        numbers = np.array([0, *(place + 1 for place in places)], np.int32)
+        sets += [replace(each, places=numbers) for each in mine]
+    return Selected(responses, merged.keys, merged.counts, tuple(sets))
+
+
+def _selected(
+    asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
+) -> tuple[PlainResponse, list[_RowSets]]:
+    """The answer about the segments of `run`, checked, with the groups' numbers in it."""
+    request = select_request(asking, stored, plan, run)
+    answer = asking.select(request)
+    groups = len(answer.counts)
+    shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
+    if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
+        len(run) for _ in request.filters
+    ]:
+        raise CheckFailed("plain groups", "the plain service's answer is to another request")
+    places = np.arange(groups + 1, dtype=np.int32)
+    sets = [
+        _RowSets(segment.rows, numbers, dict(zip(request.filters, filters, strict=True)), places)
+        for segment, numbers, *filters in zip(run, answer.numbers, *answer.filters, strict=True)
+    ]
+    try:
+        counts = _counted(sets, groups)
+        for filter_ in request.filters:
+            _counted(sets, groups, filter_)
+    except WireError as error:
+        raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
+    if counts != answer.counts:
+        raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
+    response = PlainResponse(
+        schema_hash=stored.manifest.table_id,
+        rows=answer.rows,
+        counts=answer.counts,
+        keys=answer.keys,
+        aggregates=answer.aggregates,
+        timings=answer.timings,
+    )
+    return response, sets
+
+
+def runs_of(stored: Stored) -> list[list[Segment]]:
+    """The segments by request of the plain service: as many as it reads for one. Raises StoreError."""
+    segments = iter(stored.manifest.segments)
+    plain = [each.plain for each in stored.manifest.segments if each.plain is not None]
+    return [list(islice(segments, len(run))) for run in divided(plain, limits.MAX_PLAIN_OBJECTS)]
+
+
+def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
+    """Those the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
+    read = {*plan.selecting, *plan.plain_columns, *(name for each in plan.arguments for name in each.columns)}
+    return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
+
+
+def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> SelectRequest:
+    return SelectRequest(
+        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
+        rows=[each.rows for each in run],
+        columns=plain_columns(stored, plan),
+        where=plan.where,
+        keys=list(plan.keys),
+        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        filters=list(dict.fromkeys(source.filter for source in plan.sources if source.filter is not None)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAnswer:
+    """`sums`: by argument of the plan, in the order of `keys`, those of the groups of all `responses`."""
+
+    responses: tuple[PlainResponse, ...]
+    keys: list[Texts]
+    sums: list[Sums]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the sensitive service: what is asked about one segment, where `filter` holds."""
+
+    segment: Segment
+    filter: str | None
+    question: Question
+
+
+Totals = list[list[bytes]]
+Send = Callable[[Iterable[Call]], Iterator[tuple[Call, Totals]]]  # every call with its answer, in order
+
+
+def scan(
+    asking: Asking,
+    stored: Stored,
+    plan: StoredPlan,
+    progress: Progress,
+    side_by_side: int = CALLS_UNDER_WAY,
+) -> ScanAnswer:
+    """`side_by_side`: calls under way at once.
+
+    Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
+    """
+    require_few(stored, plan, 1)
+    selected = select(asking, stored, plan, side_by_side)
+    require_few(stored, plan, len(selected.counts))
+    found = Scan(stored, plan, selected)
+    advance = progress.stage("scan", stored.manifest.rows, "rows")
+    sums = found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance)
+    return ScanAnswer(selected.responses, selected.keys, sums)
+
+
+class ManyGroupsError(QueryRefused):
+    """Sums of so many groups are too many for a scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """Bound of what a scan answers: `results` ciphertexts in `calls` calls of the sensitive service, and row sets in
+    `selects` requests of the plain one, `largest` bytes in one of them. `bytes`: of all.
+    """
+
+    results: int
+    calls: int
+    bytes: int
+    selects: int
+    largest: int
+    groups: int
+
+
+def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
+    """Bound the answer of a scan of `groups` groups."""
+    each = [results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments]
+    filters = 1 + len({source.filter for source in plan.sources if source.filter is not None})
+    row_sets = [
+        filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in runs_of(stored)
+    ]
+    calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
+    size = sum(each) * limits.MASKED_RESULT_BYTES + sum(row_sets)
+    return AnswerSize(sum(each), calls, size, len(row_sets), max(row_sets, default=0), groups)
+
+
+def most_groups(stored: Stored, plan: StoredPlan) -> int:
+    """Most groups that a scan answers; 0 where it answers none."""
+    few, many = 0, MOST_RESULTS
+    while few < many:
+        middle = (few + many + 1) // 2
+        few, many = (middle, many) if too_large(answer_of_scan(stored, plan, middle)) == "" else (few, middle - 1)
+    return few
+
+
+def too_large(answer: AnswerSize) -> str:
+    """What of an answer is too large; "" where nothing is."""
+    most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
+    if answer.results > most:
+        return f"{answer.results:,} sums, at most {most:,} are asked for in one question"
+    if answer.largest > limits.MAX_RESULT_BYTES:
+        return f"{answer.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
+    return ""
+
+
+def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
+    """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
+    if reason := too_large(answer_of_scan(stored, plan, max(1, groups))):
+        most = most_groups(stored, plan)
+        coarser = (
+            f"a scan of this question answers up to {most:,} groups: group by something coarser, or " if most else ""
+        )
+        many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")
+        raise ManyGroupsError(
+            f"{many} are too many for a scan: {reason}",
+            hint=f"{coarser if most else ''}raise --fetch-limit so that rows are fetched",
+        )
+
+
+def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
+    """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
+    filters = len(parts_of(plan.sources, plan.parts))
+    return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
+
+
+def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
+    """The lanes of rows that hold what `plan` adds up."""
+    lanes, kept = stored.row_lanes, enumerate(columns_of_rows(stored.manifest))
+    return {lane for at, each in kept if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
+
+
+class Scan:
+    """Of the rows that `selected` tells."""
+
+    def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
+        self._stored = stored
+        self._plan = plan
+        self._selected = selected
+        kept = enumerate(columns_of_rows(stored.manifest))
+        self.columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
+        self.wanted = {filter_: parts for filter_, parts in parts_of(plan.sources, plan.parts).items() if parts}
+
+    @property
+    def groups(self) -> int:
+        return len(self._selected.counts)
+
+    def calls(self) -> Iterator[Call]:
+        """All there are, segment after segment, whose order is read when its calls are taken."""
+        lanes = self._stored.row_lanes
+        for number, segment in enumerate(self._stored.manifest.segments):
+            order = None  # megabytes, for which nothing is read where no row is selected
+            for filter_, parts in self.wanted.items():
+                needed = sorted({lane for part in parts for lane in lanes.of(self.columns[part])})
+                numbers = self._selected.numbers_of(filter_, number)
+                if not numbers.any():
+                    continue
+                order = self._stored.order(segment) if order is None else order
+                placed = stored_order(numbers, order, lanes.capacity)
+                yield from self._cut(segment, filter_, placed, needed)
+
+    def _cut(self, segment: Segment, filter_: str | None, placed: Numbers, lanes: list[int]) -> Iterator[Call]:
+        window = SCAN_ROWS
+        yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
+
+    def sums(self, send: Send, advance: Callable[[int], None] = lambda _: None) -> list[Sums]:
+        """By argument and group, in the order of the plain service's groups. Raises what `send` does, CheckFailed."""
+        left = {segment.id: segment.rows for segment in self._stored.manifest.segments}  # rows nothing came of yet
+        totals = {(filter_, part): [0] * self.groups for filter_, parts in self.wanted.items() for part in parts}
+        for _, answers in groupby(send(self.calls()), key=lambda each: (each[0].segment.id, each[0].filter)):
+            about = list(answers)
+            self._add(totals, about)
+            advance(left.pop(about[0][0].segment.id, 0))
+        advance(sum(left.values()))
+        return self.by_argument(totals)
+
+    def by_argument(self, totals: Mapping[tuple[str | None, Part], list[int]]) -> list[Sums]:
+        """`totals`: of each group, by filter and part. Raises CheckFailed where a group has more values than rows."""
+        rows = {filter_: self._selected.rows_of(filter_) for filter_ in {each.filter for each in self._plan.sources}}
+        return [self._of_argument(place, totals, rows) for place in range(len(self._plan.arguments))]
+
+    def _add(self, totals: dict[tuple[str | None, Part], list[int]], answers: Sequence[tuple[Call, Totals]]) -> None:
+        """All answers about one segment and filter."""
+        first = answers[0][0]
+        scanned = self._stored.scanned(first.segment)
+        seen: set[int] = set()
+        for call, results in answers:
+            scanned.accept(call.question, results)
+            seen.update(call.question.cut.groups)
+        for part in self.wanted[first.filter]:
+            for group in seen:
+                totals[first.filter, part][group] += scanned.total(self.columns[part], group)
+
+    def _of_argument(
+        self,
+        place: int,
+        totals: Mapping[tuple[str | None, Part], list[int]],
+        selected: Mapping[str | None, list[int]],
+    ) -> Sums:
+        source, measures = self._plan.sources[place], self._stored.manifest.measures
+        of = {number for number, _ in source.terms}
+        found: Sums = {
+            part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
+        }
+        counted = source.counted(measures)
+        rows = selected[source.filter]
+        if counted is not None and any(count > most for count, most in zip(found[counted, "count"], rows, strict=True)):
+            raise CheckFailed("range", "a group has more values than rows")
+        found[None] = rows if counted is None else found[counted, "count"]
+        return found
+
+
+def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
+    """With links, which expire: made when it is sent."""
+    cut_, segment = call.question.cut, call.segment
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.rowwise)
+    objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
+    return ScanRequest(
+        profile=stored.manifest.profile,
+        key_id=stored.manifest.table_id,
+        label=call.question.label,
+        lanes=[
+            [
+                ScanObject(**linked(segment.scan.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
+                for place in objects
+            ]
+            for lane in cut_.lanes
+        ],
+        chunks=list(cut_.chunks),
+        numbers=cut_.numbers,
+        cuts=[list(each) for each in cut_.cuts],
+        weights=list(call.question.weights),
+    )
+
+
+def sent(
+    asking: Asking, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
+) -> Iterator[tuple[Call, Totals]]:
+    """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
+    CheckFailed.
+    """
+
+    def ask(call: Call) -> Totals:
+        return asking.scan(request_of(call, asking.linked, stored)).totals
+
+    under_way: deque[tuple[Call, Future[Totals]]] = deque()
+    pool = ThreadPoolExecutor(side_by_side, "scan")
+    try:
+        for call in calls:
+            under_way.append((call, pool.submit(ask, call)))
+            if len(under_way) > side_by_side:
+                yield _first(under_way)
+        while under_way:
+            yield _first(under_way)
+    except BaseException:  # Ctrl-C as well: calls under way end with the question, and are not waited for here
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _first(under_way: deque[tuple[Call, Future[Totals]]]) -> tuple[Call, Totals]:
+    """The answer to the first, once it is there. Raises what any of them raises meanwhile."""
+    waiting = {future for _, future in under_way}
+    call, first = under_way.popleft()
+    while not first.done():
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    return call, first.result()

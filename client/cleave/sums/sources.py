@@ -1,0 +1,117 @@
+"""What an argument of a question is made of, where the totals of cells give its sums: measures times numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment, Reading
+from cleave.sql.canonical import canonical
+from cleave.sql.kept import Types
+from cleave.sql.nodes import NULL, Case, Node
+from cleave.sql.plan import Argument
+from cleave.store import measures as of_measures
+from cleave.store.manifest import Measure
+from cleave.sums.linear import linear
+from cleave_shared.dataclass import dataclass
+
+Part = tuple[int, str]  # of a measure: its number and count, sum or square
+ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`terms`: measures by number, and what each is multiplied with; `constant` is added. In the cells where `filter`
+    holds. `each`: what DuckDB's own arithmetic may round a value of it by.
+
+    NULL where a term is, so of several terms none may be. No terms: a constant, or what is only counted.
+    """
+
+    terms: tuple[tuple[int, Fraction], ...] = ()
+    constant: Fraction = Fraction(0)
+    filter: str | None = None  # SQL over by columns
+    each: Fraction = Fraction(0)
+
+    def counted(self, measures: Sequence[Measure]) -> int | None:
+        """The measure whose values are as many as this has; None: as many as there are rows."""
+        return next((number for number, _ in self.terms if measures[number].nullable), None)
+
+    def needs(self, aggregate: Aggregate, measures: Sequence[Measure]) -> list[Part] | str:
+        """The totals that `aggregate` of this takes, or why there are none."""
+        counted = self.counted(measures)
+        parts: list[Part] = [] if counted is None else [(counted, "count")]
+        for moment in aggregate.moments:
+            part = of_measures.part_of(moment)
+            if part is None or (part == "square" and len(self.terms) > 1):
+                return "sums and squares of single columns do not give it"
+            for number, _ in self.terms:
+                parts.append((number, part))
+        return parts
+
+    def facts(self, argument: Argument, measures: Sequence[Measure]) -> Facts:
+        centre = self.constant
+        for number, factor in self.terms:
+            centre += factor * of_measures.facts(measures[number]).centre
+        return Facts(argument.domain, centre)
+
+    def moments(self, aggregate: Aggregate, measures: Sequence[Measure]) -> ReadMoments:
+        """How its moments follow from totals."""
+        readings = {}
+        for moment in aggregate.moments:
+            part = of_measures.part_of(moment) or ""
+            terms = tuple(
+                (
+                    (number, part),
+                    of_measures.reading(measures[number], part),
+                    factor if part == "sum" else factor**2,
+                )
+                for number, factor in self.terms
+            )
+            constant = self.constant if part == "sum" else Fraction(0)
+            readings[moment] = _Reading(terms, constant, self._rounded(part, measures))
+        return lambda total, count: {moment: each.estimate(total, count) for moment, each in readings.items()}
+
+    def _rounded(self, part: str, measures: Sequence[Measure]) -> Fraction:
+        """How far DuckDB's rounding of a single value may lead."""
+        if not self.each or part == "sum":
+            return self.each
+        reach = sum((abs(factor) * of_measures.reach(measures[number]) for number, factor in self.terms), Fraction(0))
+        return (2 * reach + self.each) * self.each
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Of one moment: totals, how each is read and what it is multiplied with; `constant`, `rounded` of each value."""
+
+    terms: tuple[tuple[Part, Reading, Fraction], ...]
+    constant: Fraction
+    rounded: Fraction
+
+    def estimate(self, total: Mapping[Part, int], count: int) -> Estimate:
+        """Fractions are slow, and most of these are 1 or 0."""
+        value = bound = Fraction(0)
+        for place, (part, reading, scale) in enumerate(self.terms):
+            taken = reading.estimate(Estimate(Fraction(total[part])), count)
+            if scale != 1:
+                taken = Estimate(scale * taken.value, abs(scale) * taken.bound)
+            value, bound = (value + taken.value, bound + taken.bound) if place else (taken.value, taken.bound)
+        if self.constant:
+            value += self.constant * count
+        return Estimate(value, bound + self.rounded * count if self.rounded else bound)
+
+
+def source_of(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
+    """A measure, or measures times numbers added up. `known`: measures by their canonical spelling."""
+    measure = known.get(canonical(node))
+    if measure is not None:
+        return Source(((measure, Fraction(1)),))
+    found = linear(node, known, measures, types)
+    return Source(tuple(found.terms.items()), found.constant) if found else None
+
+
+def filtered(node: Node) -> tuple[Node, Node] | None:
+    """The value and the condition of `CASE WHEN condition THEN value END`, as which the planner writes a filter."""
+    if not isinstance(node, Case) or node.default != NULL or len(node.branches) != 1:
+        return None
+    ((condition, value),) = node.branches
+    return value, condition

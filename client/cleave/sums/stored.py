@@ -1,0 +1,204 @@
+"""A stored table that is asked: its cells, its totals and its rows, each fetched when a question needs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.owner_key import OwnerKey
+from cleave.store import measures as of_measures
+from cleave.store.cells import Cells, load_cells
+from cleave.store.contributors import only
+from cleave.store.lanes import Integers, Lanes
+from cleave.store.manifest import Object, Segment
+from cleave.store.names import NUMBER
+from cleave.store.rows import Rows
+from cleave.store.schemas import load_stored_schema
+from cleave.store.stored_lanes import row_lanes
+from cleave.store.tables import Opened, Tables
+from cleave.store.vault import Vault
+from cleave.sums.remote import Remote
+from cleave.sums.scanned import Scanned
+from cleave.sums.sources import Part
+from cleave.sums.totals import TotalsReader
+from cleave.table.schema import Schema
+from cleave.table.table import Table, no_table
+from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.params import PROFILES, Profile
+
+
+class Stored:
+    """One version of one table, or what of it is one `contributor`'s.
+
+    What a question made it read is kept for the next: cells, totals, indexes. To be closed once a question was asked of
+    its cells.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        opened: Opened,
+        key: OwnerKey,
+        contributor: str | None = None,
+        memory: int | None = None,
+    ) -> None:
+        """`memory`: bytes that a question over its rows may take; None: as DuckDB decides."""
+        self._cells: Cells | None = None
+        if contributor is not None:
+            opened, self._cells = only(tables, opened, contributor)
+        self.opened = opened
+        self.manifest = opened.manifest
+        self.schema: Schema = load_stored_schema(opened.manifest)
+        self.tables = tables
+        self._vault = opened.vault
+        self._key = key
+        self._memory = memory
+        self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
+        self._cell_table: Table | None = None
+        self._cell_columns: set[str] = set()  # of by columns, those that it has
+        self.remote: Remote | None = None  # the services, for the question under way
+
+    @property
+    def key_id(self) -> str:
+        return self._key.key_id
+
+    @property
+    def profile(self) -> Profile:
+        return PROFILES[self.manifest.profile]
+
+    @cached_property
+    def _cipher(self) -> Cipher:
+        return Cipher(self.tables.secret(self.manifest))
+
+    @property
+    def secret_to_read(self) -> list[Object]:
+        """The object of the table's CKKS secret, unless it was read already."""
+        return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
+
+    @cached_property
+    def _totals(self) -> TotalsReader:
+        return TotalsReader(self.tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
+
+    @property
+    def cells(self) -> Cells:
+        if self._cells is None:
+            self._cells = load_cells(self.tables.unseal(self._vault, "cells", self.manifest.cells))
+        return self._cells
+
+    @cached_property
+    def rows(self) -> Rows:
+        return Rows(self.tables, self._vault, self.manifest, self.schema, self._memory)
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where the sensitive and the plain half rest."""
+        return self.tables.places
+
+    def order(self, segment: Segment) -> NDArray[np.uint32]:
+        """The row of the plain half that each row of a segment's ciphertexts is."""
+        if segment.scan is None:
+            raise CheckFailed("stored", "a segment has no rows for scans")
+        order = np.frombuffer(self.tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
+        if len(order) != segment.rows:
+            raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
+        return order
+
+    @cached_property
+    def row_lanes(self) -> Lanes:
+        """Where the rows for scans are in their ciphertexts."""
+        return row_lanes(self.manifest, self.profile)
+
+    def scanned(self, segment: Segment) -> Scanned:
+        """What takes in the sums that a service makes of rows of `segment`."""
+        label = bytes.fromhex(segment.id)
+        return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
+
+    @property
+    def vault(self) -> Vault:
+        return self._vault
+
+    def name_of_job(self, sql: str) -> str:
+        """32 hex digits that only the owner can tell `sql`, over these segments, by."""
+        of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
+        return self._vault.pseudorandom(f"job/{of}", 16).hex()
+
+    @property
+    def modulus(self) -> int:
+        return self._cipher.ring.modulus
+
+    def values_of(self, files: Sequence[bytes]) -> list[int]:
+        """What sums of rows that a service made decrypt to. Raises CheckFailed for what is no ciphertext."""
+        try:
+            return [int(value) for value in self._cipher.constants(files)]
+        except WireError as error:
+            raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
+
+    def stop(self) -> None:
+        """End every wait for a service."""
+        if self.remote is not None:
+            self.remote.stop()
+
+    def columns(self) -> list[of_measures.Column]:
+        """All totals that are kept."""
+        return of_measures.columns_of(self.manifest.measures)
+
+    def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
+        """Of every cell (cells,), over all segments: added up by the sensitive service where `remote` is there to ask
+        it, else all read here.
+        """
+        if unknown := [part for part in parts if part not in self._known]:
+            read = self._totals.read(unknown, len(self.cells), self.remote)
+            self._known |= {part: _compact(entries) for part, entries in read.items()}
+        return {part: self._known[part] for part in parts}
+
+    def sums_asked(self, parts: Sequence[Part]) -> int:
+        """Ciphertexts that the sensitive service is asked for, where there is one."""
+        return self._totals.sums(parts)
+
+    def total_objects(self, parts: Sequence[Part]) -> list[Object]:
+        """All that `totals` stands on."""
+        return self._totals.objects(parts)
+
+    def cell_table(self, names: Collection[str]) -> Table:
+        """The cells as rows: their numbers, and the values of the by columns `names` and of those asked for before.
+
+        It is kept, and closed with this. Raises CheckFailed.
+        """
+        if self._cell_table is None:
+            self._cell_table = self._new_cell_table()
+        table = self._cell_table
+        more = [
+            (place, self.schema.column(name))
+            for place, name in enumerate(self.manifest.by)
+            if name in names and name not in self._cell_columns
+        ]
+        if more:
+            self.cells.extend(table.connection, table.relation, more)
+            self._cell_columns |= {column.name for _, column in more}
+        return table
+
+    def close(self) -> None:
+        table, self._cell_table, self._cell_columns = self._cell_table, None, set()
+        if table is not None:
+            table.__exit__(None, None, None)
+        if "rows" in self.__dict__:
+            self.rows.close()
+
+    def _new_cell_table(self) -> Table:
+        table = no_table(self.manifest.table, self.schema, len(self.cells))
+        try:
+            self.cells.create(table.connection, table.relation, NUMBER)
+        except BaseException:
+            table.__exit__(None, None, None)
+            raise
+        return table
+
+
+def _compact(totals: Integers) -> Integers:
+    """`totals`, none of which is negative, in 8 bytes each where the sum of any of them fits."""
+    return totals.astype(np.int64) if int(totals.sum()) < 1 << 62 else totals

@@ -1,0 +1,189 @@
+"""The totals of all segments, cell by cell: read and decrypted here, or added up by the sensitive service first.
+
+A segment alone is read directly. Of several the service adds the ciphertexts, so that what comes back does not grow
+with their number. What comes back is believed where three things hold of it, none of which the service knows: the sum
+of the segments' sentinels in every ciphertext; of every lane the sum of its entries; and their sum by secret weights,
+which an offset moved from one cell to another changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.ckks.cipher import Cipher
+from cleave.ckks.layout import noise
+from cleave.store import measures as of_measures
+from cleave.store.chunks import split
+from cleave.store.encrypting import sentinels
+from cleave.store.lanes import Integers, Lane, Lanes
+from cleave.store.manifest import Manifest, Object, Segment, Totals
+from cleave.store.segment import lane_checks
+from cleave.store.stored_lanes import total_label, total_lanes
+from cleave.store.tables import Tables
+from cleave.store.vault import Vault
+from cleave.sums.opening import open_lane
+from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
+from cleave_shared import limits
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.moments import SENTINELS
+from cleave_shared.params import Profile
+
+Part = tuple[int, str]  # of a measure: its number and count, sum or square
+Kept = tuple[Segment, Totals]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the totals of measures `first`..`stop` lie, and which of their lanes hold what is wanted."""
+
+    columns: list[of_measures.Column]
+    lanes: Lanes
+    needed: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Segments whose totals are added up at once, all of them laid out alike; one alone is read."""
+
+    layout: _Layout
+    kept: list[Kept]
+
+    @property
+    def cells(self) -> int:
+        return max(segment.cells for segment, _ in self.kept)
+
+    def sums(self) -> Iterator[Sum]:
+        """What the service is asked for, lane after lane."""
+        chunks = self.layout.lanes.chunks(self.cells)
+        step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
+        for lane in self.layout.needed:
+            objects = tuple(totals.lanes[lane] for _, totals in self.kept)
+            for start in range(0, chunks, step):
+                yield Sum(objects, start, min(start + step, chunks))
+
+
+class TotalsReader:
+    """Of one version of one table."""
+
+    def __init__(
+        self, tables: Tables, vault: Vault, cipher: Callable[[], Cipher], profile: Profile, manifest: Manifest
+    ) -> None:
+        """`cipher`: opens the table's CKKS secret when it is first needed."""
+        self._tables = tables
+        self._vault = vault
+        self._cipher = cipher
+        self._profile = profile
+        self._manifest = manifest
+
+    def read(self, parts: Sequence[Part], cells: int, remote: Remote | None = None) -> dict[Part, Integers]:
+        """Of every cell (cells,), over all segments; without `remote` every segment's are read here.
+
+        Raises CheckFailed for what is not as it was written or added up, ServiceError, StoreError.
+        """
+        found: dict[Part, Integers] = {part: np.zeros(cells, object) for part in parts}
+        runs = list(self._runs(parts, together=remote is not None))
+        added = [run for run in runs if len(run.kept) > 1]
+        sums = remote.sums([each for run in added for each in run.sums()]) if remote and added else []
+        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.verdict
+        for run in runs:
+            planes = self._opened(run, waiting) if len(run.kept) > 1 else self._read(run)
+            for at, column in enumerate(run.layout.columns):
+                if (column.measure, column.part) in parts:
+                    of = {lane: planes[lane] for lane in run.layout.lanes.of(at)}
+                    if of:  # else its limit is 0, and so is it
+                        found[column.measure, column.part][: run.cells] += run.layout.lanes.decode(
+                            at, of, len(run.kept)
+                        )
+        return found
+
+    def objects(self, parts: Sequence[Part]) -> list[Object]:
+        """All that stands behind an answer."""
+        return [
+            totals.lanes[lane]
+            for run in self._runs(parts, together=False)
+            for _, totals in run.kept
+            for lane in run.layout.needed
+        ]
+
+    def sums(self, parts: Sequence[Part]) -> int:
+        """Ciphertexts that the service is asked for, where there is one."""
+        runs = (run for run in self._runs(parts, together=True) if len(run.kept) > 1)
+        return sum(each.stop - each.start for run in runs for each in run.sums())
+
+    def _runs(self, parts: Sequence[Part], *, together: bool) -> Iterator[_Run]:
+        alike: dict[tuple[int, int], list[Kept]] = {}
+        for segment in self._manifest.segments:
+            for totals in segment.totals:
+                alike.setdefault((totals.first, totals.stop), []).append((segment, totals))
+        for (first, stop), kept in alike.items():
+            layout = self._layout(first, stop, parts)
+            if any(len(totals.lanes) != layout.lanes.count for _, totals in kept):
+                raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
+            if not layout.needed:
+                continue
+            largest = [
+                max((totals.lanes[lane] for lane in layout.needed), key=lambda each: each.bytes) for _, totals in kept
+            ]
+            place = 0
+            for run in divided(largest) if together else [(each,) for each in largest]:
+                yield _Run(layout, kept[place : place + len(run)])
+                place += len(run)
+
+    def _layout(self, first: int, stop: int, parts: Sequence[Part]) -> _Layout:
+        measures = self._manifest.measures[first:stop]
+        columns = of_measures.columns_of(measures, first)
+        lanes = total_lanes(measures, self._profile)
+        wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
+        return _Layout(columns, lanes, sorted({lane for at in wanted for lane in lanes.of(at)}))
+
+    def _read(self, run: _Run) -> dict[int, Lane]:
+        ((segment, totals),) = run.kept
+        label = total_label(segment.id, totals.first)
+        lanes = run.layout.lanes
+        return {
+            lane: open_lane(self._cipher(), lanes, label, lane, split(self._tables.read(totals.lanes[lane])))[
+                : segment.cells
+            ]
+            for lane in run.layout.needed
+        }
+
+    def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
+        """The lanes (cells,) of the next `sums`, which are of `run`. Raises CheckFailed for any that is not."""
+        files: dict[int, list[bytes]] = {lane: [] for lane in run.layout.needed}
+        chunks = run.layout.lanes.chunks(run.cells)
+        for lane in run.layout.needed:
+            while len(files[lane]) < chunks:
+                files[lane] += next(sums)
+        return {lane: self._checked(run, lane, files[lane]) for lane in run.layout.needed}
+
+    def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
+        lanes = run.layout.lanes
+        try:
+            coefficients = self._cipher().decrypt(files)
+        except WireError:
+            raise CheckFailed("sentinel", "the sensitive service answered what is no ciphertext") from None
+        limit = noise(len(run.kept))
+        if (np.abs(coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))) > limit).any():
+            raise CheckFailed("sentinel", "a sum is not of the segments it was asked of")
+        plane: Lane = coefficients[:, : lanes.capacity].reshape(-1)[: run.cells]
+        guard = lanes.layout.guard
+        rounded = (plane + (1 << (guard - 1))) >> guard << guard
+        wanted = (
+            sum(totals.sums[lane] for _, totals in run.kept),
+            sum(totals.weighted[lane] for _, totals in run.kept),
+        )
+        if lane_checks(self._vault, lanes, rounded, lane) != wanted:
+            raise CheckFailed("totals", "the segments' totals do not add up to what the sensitive service answered")
+        return plane
+
+    def _sentinels(self, run: _Run, lane: int, chunks: int) -> NDArray[np.int64]:
+        total = np.zeros((chunks, SENTINELS), np.int64)
+        for segment, totals in run.kept:
+            label = total_label(segment.id, totals.first)
+            for number in range(run.layout.lanes.chunks(segment.cells)):
+                total[number] += sentinels(self._cipher(), label, lane, number)
+        return total

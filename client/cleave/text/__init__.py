@@ -1,0 +1,1 @@
+"""Printable text, counts, values with bounds."""
