@@ -75,7 +75,7 @@ def collect(
     """
     from cleave.share.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
 
-    with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret), bars(progress)() as shown:
-        opened, _ = take(tables, stores, secret, name, shown, contributors)
+    with tables_in(store, key, passphrase, profile, region) as (tables, _, _), bars(progress)() as shown:
+        opened, _ = take(tables, name, shown, contributors)
         tables.sweep(opened)
         return told(opened)

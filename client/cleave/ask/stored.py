@@ -208,7 +208,7 @@ class StoredSource(Source):
 
     def _hold(self, name: str, opened: Opened) -> None:
         whose = self._contributor if name == self.name else None
-        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose, self._memory_limit)
+        self._held[name.lower()] = Stored(self._tables, opened, whose, self._memory_limit)
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
@@ -317,7 +317,7 @@ class StoredSource(Source):
             if job is not None:
                 from cleave.sums.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
-                return scan_by_job(remote, self._stores.sensitive, stored, plan, job, question.progress, deadline)
+                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
             return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
 

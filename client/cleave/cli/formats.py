@@ -5,14 +5,13 @@ The formats for programs hold what `cleave.finish.records` makes of it, bounds a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cleave.cli import report
 from cleave.cli.output import Format
-from cleave.finish.records import Form, Records, loaded, records
+from cleave.finish.records import Records, copied, csv_of, records
 from cleave.text.printable import printable
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
         case Format.NDJSON:
             return _ndjson(records(answer.result, raw=raw)).encode()
         case Format.CSV:
-            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", "text")
+            return csv_of(answer.result, raw=raw)
         case Format.PARQUET:
-            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
+            return copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
 
 
 def _ndjson(held: Records) -> str:
@@ -57,14 +56,3 @@ def _markdown(answer: Result) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"\\{found[0]}")
-
-
-def _copied(held: Records, options: str, form: Form) -> bytes:
-    """What DuckDB writes, into a memory file. CSV takes every value as text, so that decimals keep their digits."""
-    memory = os.memfd_create("answer")
-    try:
-        with loaded(held, form) as connection:
-            connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
-        return os.pread(memory, os.fstat(memory).st_size, 0)
-    finally:
-        os.close(memory)

@@ -56,6 +56,8 @@ def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, r
     for path in (output, report):
         if path is not None and path.exists():
             raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+    if report is not None:
+        import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in _ENDINGS:
