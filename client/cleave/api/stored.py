@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cleave.objects.locate import Stores
-    from cleave.store.tables import Opened, Tables
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
