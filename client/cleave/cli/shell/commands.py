@@ -6,7 +6,7 @@ from cleave_shared.errors import InputError
 
 # Name -> what it does, and how its argument is called, in brackets where it may be left out.
 COMMANDS = {
-    ".plan": ("show what a question would send where; asks nobody", "SQL"),
+    ".plan": ("show what a query would send where; send nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
     ".timer": ("seconds by stage after each answer", "[on|off]"),
