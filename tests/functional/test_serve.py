@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,9 +17,11 @@ import httpx
 import pytest
 
 from aws.serving import served
-from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Deaths
+from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Deaths, problem
+from cleave.local.pages import Pages
 from cleave.local.serve import Named, Switch
 from cleave_shared import limits, wire
+from cleave_shared.version import VERSION
 from tests.functional.gateway import call
 from tests.functional.processes import HANGS, descendants, have_ended, is_alive, met
 
@@ -202,6 +205,44 @@ def test_a_caller_who_leaves_midway_costs_nothing(service: str) -> None:
             )
             connection.sendall(f"{head}\r\n\r\n{{".encode())
     assert httpx.post(f"{service}/v1/plain", json=SUM, trust_env=False, timeout=120).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_for_people_load_nothing(service: str, path: str) -> None:
+    answer = httpx.get(f"{service}{path}", trust_env=False)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not re.search(r"<script|<link|<img|<iframe|src=|http-equiv", answer.text)
+    assert all(link.startswith(("/", "#")) for link in re.findall(r'href="([^"]*)"', answer.text))
+    head = httpx.head(f"{service}{path}", trust_env=False)
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_the_docs_name_every_operation(service: str) -> None:
+    page = httpx.get(f"{service}/docs", trust_env=False).text
+    for half in ("sensitive", "plain"):
+        document = httpx.get(f"{service}/{half}/openapi.json", trust_env=False).json()
+        for path, methods in document["paths"].items():
+            assert all(f"<h2>{method.upper()} {path}</h2>" in page for method in methods)
+
+
+def test_health_is_of_both_halves(service: str) -> None:
+    answer = httpx.get(f"{service}/health", trust_env=False)
+    assert (answer.status_code, answer.json()) == (200, {"version": VERSION, "sensitive": "ok", "plain": "ok"})
+
+    async def dead(scope: object, receive: object, send: object) -> None:
+        await problem(502, "this half does not answer", "ask again")(scope, receive, send)  # type: ignore[arg-type]
+
+    pages = Pages(dead, {"sensitive": dead, "plain": dead})
+    assert call(pages, "GET", "/health").status_code == 503  # type: ignore[arg-type]
+    assert call(pages, "GET", "/docs").status_code == 502  # type: ignore[arg-type]
+    assert call(pages, "POST", "/health").status_code == 502  # type: ignore[arg-type]  # handed on
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/docs"])
+def test_pages_are_for_this_machines_names_alone(service: str, path: str) -> None:
+    assert httpx.get(f"{service}{path}", headers={"host": "evil.example"}, trust_env=False).status_code == 421
 
 
 def test_the_switch_goes_by_whole_names() -> None:

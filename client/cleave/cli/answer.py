@@ -53,10 +53,17 @@ def tell_about(answer: Result, shown: Shown, seconds: float) -> None:
 
 
 def write_page(
-    path: Path, answer: Result, description: Description | None, sql: str, table: str, seconds: float
+    path: Path,
+    answer: Result,
+    description: Description | None,
+    sql: str,
+    table: str,
+    seconds: float,
+    *,
+    force: bool = False,
 ) -> None:
-    """Raises InputError if the file is there or cannot be written."""
+    """Raises InputError if the file is there, unless `force` is set, or cannot be written."""
     from cleave.report.page import Facts, page  # noqa: PLC0415 - templates
 
     facts = Facts(sql, table, datetime.now(UTC), seconds)
-    write_answer(path, page(answer, facts, description).encode())
+    write_answer(path, page(answer, facts, description).encode(), force=force)

@@ -22,7 +22,7 @@ from cleave.cli.key import Json, key_commands
 from cleave.cli.key_sharing import contributor as new_contributor
 from cleave.cli.key_sharing import copy, export, rotate
 from cleave.cli.options import Asking, with_options
-from cleave.cli.output import Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
+from cleave.cli.output import Force, Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
 from cleave.cli.scans import scan_commands
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
@@ -137,6 +137,7 @@ def query(
     written: FormatOption = None,
     output: OutputOption = None,
     report: ReportOption = None,
+    force: Force = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
     ] = False,
@@ -150,7 +151,7 @@ def query(
     The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
     bounds do not decide a HAVING, ORDER BY, LIMIT, CASE, comparison or rounding, rows and values are marked undecided.
     """
-    chosen = chosen_format(written, output, as_json=as_json, report=report)
+    chosen = chosen_format(written, output, as_json=as_json, report=report, force=force)
     if raw and chosen in (Format.TABLE, Format.MARKDOWN):
         raise typer.BadParameter("--raw goes with --json and the other formats for programs")
     if stop_job and job is None:
@@ -174,9 +175,9 @@ def query(
         description = session.describe(question, asking.options()) if report is not None else None
     content = answer_content(answer, shown)
     if report is not None:
-        write_page(report, answer, description, sql, question.table, seconds)
+        write_page(report, answer, description, sql, question.table, seconds, force=force)
     if output is not None:
-        write_answer(output, content)
+        write_answer(output, content, force=force)
     else:
         print_content(content, shown.written)
     tell_about(answer, shown, seconds)

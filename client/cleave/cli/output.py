@@ -53,15 +53,17 @@ ReportOption = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that are there already.")]
 
 
-def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None) -> Format:
+def chosen_format(
+    given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None, force: bool = False
+) -> Format:
     """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
     if as_json and given not in (None, Format.JSON):
         raise typer.BadParameter("--json and --format exclude each other")
     if output is not None and report is not None and output.resolve() == report.resolve():
         raise typer.BadParameter("-o and --report name the same file")
     for path in (output, report):
-        if path is not None and path.exists():
-            raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+        if path is not None and path.exists() and not force:
+            raise InputError(f"{path}: is there already", hint="name another file, or replace this one with --force")
     if report is not None:
         import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
     if as_json:
@@ -77,6 +79,6 @@ def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, r
     return chosen
 
 
-def write_answer(output: Path, content: bytes) -> None:
-    """Raises InputError if the file is there or cannot be written; nothing is left half-written."""
-    write_atomically(output, content, error=InputError)
+def write_answer(output: Path, content: bytes, *, force: bool = False) -> None:
+    """Write a file whole or not at all. Raises InputError if that fails, or it is there and `force` is not set."""
+    write_atomically(output, content, error=InputError, overwrite=force)

@@ -2,6 +2,7 @@
 
 /v1/sensitive/...  /v1/plain/...            the services, as API Gateway shows them
 /sensitive/...     /plain/...               each whole, with its own /openapi.json and /v1/health
+/  /health  /docs                           for people, see `pages`
 
 This process only hands requests on (see `halves`). It answers those alone whose Host is a loopback name or one that was
 given, since a web page can point a name of its own at this machine (DNS rebinding); and it says nothing of CORS unless
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave.local.door import Connection, Door
 from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Halves, problem
+from cleave.local.pages import Pages
 from cleave_shared.errors import InputError, ServiceError
 
 _STOP_SECONDS = 5
@@ -46,7 +48,8 @@ def serve(
     with Halves(log=log, stores=stores) as halves:  # forked first, while there is no thread and no listener yet
         listener = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
-        application: ASGIApp = Door(Named(Switch(halves.applications), {host, *names}))
+        shown_to_people = Pages(Switch(halves.applications), halves.applications)
+        application: ASGIApp = Door(Named(shown_to_people, {host, *names}))
         if origins:
             application = CORSMiddleware(
                 application, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
