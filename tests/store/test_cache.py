@@ -21,7 +21,7 @@ from cleave.objects.bounded import Bounded
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
-from cleave.store import columns, index, rows, sealed
+from cleave.store import index, rows, sealed
 from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
@@ -99,7 +99,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for module in (columns, index, rows, sealed):
+    for module in (index, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
     return World(tmp_path, key, key_file)
 

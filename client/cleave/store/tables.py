@@ -19,6 +19,7 @@ from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
 from cleave.store.contribution import folder_of
+from cleave.store.decoded import DecodedColumns
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
@@ -96,6 +97,7 @@ class Tables:
         self._counting = threading.Lock()  # objects are read side by side
         self.objects_read = 0
         self.bytes_read = 0
+        self.decoded = DecodedColumns()
 
     @property
     def places(self) -> tuple[str, str]:

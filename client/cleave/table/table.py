@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
+from cleave.table.arrow_stream import counted
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
 from cleave.table.derived import Derived
@@ -116,7 +117,7 @@ class Table:
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._streams: dict[str, Stream] = {}  # by name, of joined tables too
-        self._views: dict[str, tuple[str, str]] = {}  # relation -> name of a stream, and SQL over it
+        self._views: dict[str, tuple[str, str, int]] = {}  # relation -> name of a stream, SQL over it, its rows
 
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both. Raises QueryRefused."""
@@ -144,7 +145,7 @@ class Table:
     def show(self, name: str, stream: Stream, view: str) -> None:
         """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
         self._streams[name] = stream
-        self._views[self.relation] = name, view
+        self._views[self.relation] = name, view, self.rows
         self._prepare(self.connection, self.relation)
 
     def fill(self, name: str, stream: Stream, select: str) -> None:
@@ -167,7 +168,7 @@ class Table:
         """Open all rows now, once for several scans, in up to half of the memory. Raises QueryRefused."""
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
-        for name, _ in self._views.values():
+        for name, *_ in self._views.values():
             size = self._streams[name].hold(left)
             if size is None:
                 raise self.engine.refusal()
@@ -181,8 +182,8 @@ class Table:
             self._prepare(connection, relation)
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, relation: str) -> None:
-        name, view = self._views[relation]
-        connection.register(name, self._streams[name])
+        name, view, rows = self._views[relation]
+        connection.register(name, counted(self._streams[name], rows))
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {view}")
 
     def qualified(self, relation: str) -> str:
