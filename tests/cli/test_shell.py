@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from cleave.ask.access import Access
 from cleave.ask.here import HereSource
@@ -17,10 +18,10 @@ from cleave.cli.shell.piped import run_lines
 from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
 from cleave.table.lazy import LazyTable, of_files
-from cleave.table.reading import Progress
+from cleave.table.progress import Progress
 from cleave.table.table import Table
 from cleave_shared.errors import InputError, QueryRefused
-from tests.cli.runner import Cli, Result
+from tests.cli.runner import Cli
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 AGES = "SELECT ward, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"

@@ -14,11 +14,11 @@ import duckdb
 import httpx
 import pytest
 
-from aws.events import rest_event
+from aws.events import http_event, rest_event
 from cleave_services.plain.app import app, handler
 from cleave_shared import limits, wire
 from cleave_shared.wire import PlainRequest, PlainResponse
-from tests.functional.gateway import CANARY, CONTEXT, call, http_event
+from tests.functional.gateway import CANARY, CONTEXT, call
 
 AGGREGATE = "/v1/plain/aggregate"
 HASH = "0123456789abcdef" * 2
@@ -184,7 +184,7 @@ def test_lambda_needs_no_numpy_and_says_one_line(table: bytes, tmp_path: Path) -
 
 def test_openapi_describes_both_calls() -> None:
     document = call(app, "GET", "/openapi.json").json()
-    tables = {"/v1/plain/tables/{set}/aggregate", "/v1/plain/tables/{set}/select"}
+    tables = {"/v1/plain/tables/{set}/aggregate"}
     assert set(document["paths"]) == {"/v1/health", "/v1/plain", AGGREGATE, *tables}
     simple = document["paths"]["/v1/plain"]["post"]["requestBody"]["content"][wire.JSON_TYPE]["schema"]
     examples = document["components"]["schemas"][simple["$ref"].rsplit("/", 1)[1]]["examples"]

@@ -72,7 +72,7 @@ def test_a_bare_key_that_others_may_read_is_not_used(tmp_path: Path, mode: int) 
     assert opens(path, b"wrapped by now")
 
 
-DAMAGE = {
+DAMAGE: dict[str, dict[str, object]] = {
     "memory beyond any": {"kdf.memory_cost": 1 << 40},
     "negative memory": {"kdf.memory_cost": -1},
     "passes beyond any": {"kdf.iterations": 1 << 40},

@@ -19,6 +19,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from aws.serving import served
 from cleave.ask import here_sums
 from cleave.ckks import encryptors
 from cleave.transport.base import Service
@@ -26,7 +27,6 @@ from cleave_services.sensitive import workers
 from cleave_shared import wire
 from cleave_shared.wire import MomentsRequest, PlainRequest
 from tests.cli.runner import Cli
-from tests.functional.serving import served
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, QUESTION, Canaries, canaries, traces
 from tests.security.conftest import Places, WrappedKey
 from tests.security.ways import WAYS, Record, recorded
@@ -147,7 +147,7 @@ def _not_utf8(_: pytest.MonkeyPatch, path: Path) -> None:
 def _kill_evaluating_workers(patch: pytest.MonkeyPatch, _: Path) -> None:
     patch.setattr(workers, "MIN_WORK", 1)
     patch.setattr(workers, "processors", lambda: 4)
-    patch.setattr(workers, "_working", lambda *_: _die)
+    patch.setattr(workers, "_evaluate", _die)
 
 
 def _kill_encrypting_processes(patch: pytest.MonkeyPatch, _: Path) -> None:

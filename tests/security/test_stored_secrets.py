@@ -19,8 +19,9 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.segment import _secret_order
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import read_schema
 from cleave.table.table import open_table
@@ -263,7 +264,7 @@ def stored(root: Path, key: OwnerKey, cells: str, by: list[str], scan: bool = Tr
     sensitive, plain = Folder(root / "s"), Folder(root / "p")
     tables = Tables(Stores(sensitive, plain), key, Memory(root / "tables.json"))
     with open_table([path], schema) as table:
-        return tables, putting.put(tables, Stores(sensitive, plain), key, table, "t", by, Silent(), scan=scan)
+        return tables, putting.put(tables, table, "t", by, Silent(), scan=scan)
 
 
 @pytest.mark.parametrize("by", [[], ["cell"]])

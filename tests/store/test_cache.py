@@ -17,12 +17,12 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.objects.bounded import Bounded
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
-from cleave.store import index, rows, sealed
+from cleave.objects.locate import Bounded, Stores
+from cleave.store import cells as of_cells
 from cleave.store import put as putting
+from cleave.store import rows, sealed
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
@@ -74,9 +74,9 @@ class World:
         tables = self.tables(used=False)
         with of_files([self.root / "t.csv"], self.root / "t.schema.toml", "t").read(None) as table:
             if append:
-                putting.append(tables, self.stores, self.key, table, "t", Silent(), again=True)
+                putting.append(tables, table, "t", Silent(), again=True)
             else:
-                opened = putting.put(tables, self.stores, self.key, table, "t", ("p",), Silent(), replace=replace)
+                opened = putting.put(tables, table, "t", ("p",), Silent(), replace=replace)
                 tables.sweep(opened)
 
     def tables(self, *, used: bool) -> Tables:
@@ -99,7 +99,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for module in (index, rows, sealed):
+    for module in (of_cells, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
     return World(tmp_path, key, key_file)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aws.events import rest_event
+from aws.runtime_api import Function
 from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
@@ -29,7 +30,6 @@ from cleave_services.links import VARIABLE
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 from tests.conftest import no_passphrase
-from tests.functional.runtime_api import Function
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.test_services import SOURCES, Two, totals_come_first, twice
 from tests.store.trial import check, truth
@@ -123,7 +123,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
     (tmp_path / "trial.csv").write_text("\n".join(["canary_ward,canary_day,canary_bill", *lines, ""]))
     tables = Tables(stores, key, Memory(tmp_path / "tables.json"))
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml")) as table:
-        putting.put(tables, stores, key, table, "trial", [], Silent(), scan=True)
+        putting.put(tables, table, "trial", [], Silent(), scan=True)
         truth = table.connection.execute(SCANNED.replace("trial", table.relation)).fetchall()
     environment = {VARIABLE: stores.sensitive.base}
     with (
@@ -145,7 +145,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
                 assert [tuple(row) for row in answer.result.rows] == truth
         logs = json.dumps([function.log() for function in (sensitive, plain)])
     assert [json.loads(line)["route"] for line in sensitive.log()] == ["/v1/sensitive/tables/{set}/scan"] * 2
-    assert [json.loads(line)["route"] for line in plain.log()] == ["/v1/plain/tables/{set}/select"] * 2
+    assert [json.loads(line)["route"] for line in plain.log()] == ["/v1/plain/tables/{set}/aggregate"] * 2
     seen = [logs.encode(), *carrier.bodies[Service.SENSITIVE]]
     seen += [stores.sensitive.read(name) for name in stores.sensitive.names("")]
     sums = [str(row[2]).encode() for row in truth]

@@ -13,13 +13,14 @@ import cleave
 from cleave.ask import choice
 from cleave.ask.access import Access
 from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.result import Options
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
-from cleave.store.columns import Opened
+from cleave.store.columns import Batches
 from cleave.store.memory import Memory
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
@@ -61,7 +62,7 @@ class Place:
         for name, sql in MADE.items():
             self.oracle.execute(f"CREATE TABLE {name} AS {sql}")
             with self.file(name).read(None) as table:
-                putting.put(world.tables, world.stores, world.key, table, name, BY[name], Silent())
+                putting.put(world.tables, table, name, BY[name], Silent())
 
     def file(self, name: str, of: str | None = None) -> LazyTable:
         path = self.folder / f"{name}.csv"
@@ -203,6 +204,58 @@ def test_totals_answer_a_question_over_one_of_the_tables(place: Place) -> None:
         check(answer.result.rows, answer.result.bounds, expected)
 
 
+INNER = [
+    "WITH a AS (SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward) "
+    "SELECT region, SUM(s) FROM a JOIN wards USING (ward) GROUP BY region ORDER BY region",
+    "SELECT region, beds / (SELECT SUM(bill) FROM visits WHERE ward > 'w2') AS share FROM wards ORDER BY ward",
+    "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward UNION ALL SELECT 'all', SUM(bill) FROM visits ORDER BY 1",
+    "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward UNION SELECT ward, beds FROM wards ORDER BY ALL",
+    "SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits GROUP BY ward HAVING SUM(bill) > 30000) ORDER BY 1",
+    "SELECT ward, SUM(c) FROM (SELECT ward, SUM(bill), SUM(bill * 2) AS ward FROM visits GROUP BY 1) AS t(ward, b, c) "
+    "GROUP BY ward ORDER BY ward",
+    "WITH a AS (SELECT ward, SUM(bill) AS s FROM visits GROUP BY 1), b AS (SELECT MAX(s) AS s FROM a) "
+    "SELECT ward, s FROM a JOIN b USING (s)",
+]
+
+
+@pytest.mark.usefixtures("totals")
+@pytest.mark.parametrize("sql", INNER)
+def test_aggregates_inside_a_statement_are_answered_from_totals(place: Place, sql: str) -> None:
+    """No row of `visits` is fetched for them."""
+    with place.session() as session:
+        plan = session.plan(sql)
+        assert isinstance(plan, LocalPlan)
+        assert plan.inner.values()
+        assert not plan.reads.get("visits")
+        fates = {each.name: each.fate for each in session.describe(plan).columns}
+        assert "answered from its totals" in fates.values()
+        assert not {"visits.bill", "bill"} & {name for name, fate in fates.items() if "fetched" in fate}
+        if sql == INNER[0]:
+            assert plan.reads == {"visits": (), "wards": ("ward", "region")}
+        answer = session.ask(plan)
+        check(answer.result.rows, answer.result.bounds, place.oracle.execute(sql).fetchall())
+        rows = next(each for each in session.ways(sql) if not isinstance(each, LocalPlan) or not each.inner)
+        assert session.ask(rows).result.rows == answer.result.rows
+        with pytest.raises(QueryRefused, match="a minimum group size"):
+            session.ask(plan, Options(min_group=5))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ward, (SELECT SUM(bill) FROM visits v WHERE v.ward = w.ward) FROM wards w",
+        "SELECT ward, (SELECT SUM(bill) FROM visits WHERE ward > region) FROM wards w",
+        "SELECT (SELECT COUNT(*) FROM visits), x FROM "
+        "(WITH visits AS (SELECT 1 AS bill) SELECT (SELECT COUNT(bill) FROM visits) AS x), wards",
+        "SELECT ward, a FROM wards JOIN (SELECT ward, AVG(bill) AS a FROM visits GROUP BY ward) USING (ward)",
+        "SELECT COUNT(*) FROM (SELECT doctor, SUM(bill) AS s FROM visits GROUP BY doctor), wards",
+    ],
+)
+def test_what_is_not_exact_or_not_by_itself_is_not_taken_out(place: Place, sql: str) -> None:
+    with place.session() as session:
+        assert [each.inner for each in session.ways(sql) if isinstance(each, LocalPlan)] == [{}]
+
+
 def test_files_join_stored_tables(place: Place) -> None:
     place.oracle.execute("CREATE TABLE people AS FROM doctors")
     with place.session(None, place.file("people", of="doctors")) as session:
@@ -258,11 +311,11 @@ def test_one_version_of_each_table_answers_a_statement(place: Place) -> None:
     with place.session() as session:
         plan = session.plan(sql)
         with place.file("visits").read(None) as rows:
-            opened = putting.append(world.tables, world.stores, world.key, rows, "visits", Silent(), again=True)
+            opened = putting.append(world.tables, rows, "visits", Silent(), again=True)
         before = session.ask(plan).result.rows
         assert before == [list(place.oracle.execute(sql).fetchone() or ())]  # the version it was opened at
         with place.file("wards").read(None) as rows:
-            wards = putting.put(world.tables, world.stores, world.key, rows, "wards", [], Silent(), replace=True)
+            wards = putting.put(world.tables, rows, "wards", [], Silent(), replace=True)
         for each in (opened, wards):
             world.tables.sweep(each)
         assert session.ask(plan).result.rows == [[2 * int(value) for value in before[0]]]
@@ -340,13 +393,13 @@ def test_rows_are_held_where_a_table_is_read_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch, sql: str, times: int
 ) -> None:
     held: list[int | None] = []
-    hold = Opened.hold
+    hold = Batches.hold
 
-    def counted(opened: Opened, most: int | None) -> int | None:
+    def counted(opened: Batches, most: int | None) -> int | None:
         held.append(hold(opened, most))
         return held[-1]
 
-    monkeypatch.setattr(Opened, "hold", counted)
+    monkeypatch.setattr(Batches, "hold", counted)
     with place.session() as session:
         plan = session.plan(sql)
         described = session.describe(plan)

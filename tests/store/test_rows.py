@@ -18,13 +18,15 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
-from cleave.store import columns, index, put, rows, sealed
+from cleave.store import cells as of_cells
+from cleave.store import columns, put, rows, sealed
+from cleave.store.cells import Index
 from cleave.store.columns import PlainColumn
 from cleave.store.decoded import DecodedColumns
-from cleave.store.index import Index
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.asked import run_select
 from cleave.table.batches import batches
@@ -92,18 +94,18 @@ class World:
         for append in (False, True):
             with open_table([folder / "t.parquet"], schema) as table:
                 if append:
-                    put.append(self.tables, self.stores, key, table, "t", Silent())
+                    put.append(self.tables, table, "t", Silent())
                 else:
-                    put.put(self.tables, self.stores, key, table, "t", ("ward", "day"), Silent())
+                    put.put(self.tables, table, "t", ("ward", "day"), Silent())
         self.opened: Opened = self.tables.open("t")
         self.truth.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
 
     def rows(self) -> Rows:
-        return Stored(self.tables, self.opened, self.key).rows
+        return Stored(self.tables, self.opened).rows
 
     def select(self, where: str) -> np.ndarray:
         """The cells whose keys `where` holds for."""
-        cells = Stored(self.tables, self.opened, self.key).cells
+        cells = Stored(self.tables, self.opened).cells
         keys = [(number, *key) for number, key in enumerate(cells.keys)]
         self.truth.execute("CREATE OR REPLACE TABLE cells(c BIGINT, ward VARCHAR, day DATE)")
         self.truth.executemany("INSERT INTO cells VALUES (?, ?, ?)", keys)
@@ -115,7 +117,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index, rows, sealed):
+        for module in (of_cells, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 
@@ -278,7 +280,7 @@ def test_progress_comes_to_its_end(world: World) -> None:
 
 
 def stored(world: World, memory: int | None = None) -> Stored:
-    return Stored(world.tables, world.opened, world.key, None, memory)
+    return Stored(world.tables, world.opened, None, memory)
 
 
 def select(table: Table, sql: str, columns: int) -> list[list[object]]:

@@ -22,9 +22,8 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects import s3
-from cleave.objects.bounded import Bounded
 from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Bounded, Stores
 from cleave.objects.storage import Storage
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
@@ -78,9 +77,9 @@ class World:
             with open_table([folder / "trial.csv"], load_schema(folder / "trial.schema.toml")) as table:
                 tables = Tables(stores, key, Memory(folder / "tables.json"))
                 if append:
-                    putting.append(tables, stores, key, table, "trial", Silent())
+                    putting.append(tables, table, "trial", Silent())
                 else:
-                    putting.put(tables, stores, key, table, "trial", [], Silent(), scan=True)
+                    putting.put(tables, table, "trial", [], Silent(), scan=True)
 
     def ask(
         self, stores: Stores, carry: Callable[[Any], Any] = lambda carrier: carrier, seconds: float = SECONDS

@@ -21,8 +21,9 @@ from cleave.local.embedded import embedded_services
 from cleave.maintain.pull import pull_into
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
-from cleave.store import index, rows, sealed
+from cleave.store import cells as of_cells
 from cleave.store import put as putting
+from cleave.store import rows, sealed
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
@@ -66,8 +67,8 @@ class Place:
             made = duckdb.sql(f"{made} FROM range({ROWS}) r(i)").to_arrow_table()
         pq.write_table(made, self.file)
         with of_files([self.file], self.schema, "t").read(None) as table:
-            putting.put(self.tables, self.stores, self.key, table, "t", by, Silent(), segment_rows=800)
-        return Stored(self.tables, self.tables.open("t"), self.key)
+            putting.put(self.tables, table, "t", by, Silent(), segment_rows=800)
+        return Stored(self.tables, self.tables.open("t"))
 
     def session(self, key_file: Path) -> Session:
         access = Access(key_file, no_passphrase)
@@ -76,7 +77,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (index, rows, sealed):
+    for module in (of_cells, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
 
 

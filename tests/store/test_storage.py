@@ -14,9 +14,8 @@ import httpx
 import pytest
 from botocore.session import Session
 
-from cleave.objects.bounded import Bounded
 from cleave.objects.folder import Folder
-from cleave.objects.locate import open_store, open_stores
+from cleave.objects.locate import Bounded, open_store, open_stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError
@@ -71,16 +70,6 @@ def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str,
     assert write.startswith(base)
     assert "if-none-match" in write
     opened.close()
-
-
-def test_an_object_is_copied(storage: Storage, open_again: Callable[[], Storage]) -> None:
-    storage.write("t/o/one", CONTENT)
-    storage.copy("t/o/one", "u/o/two", len(CONTENT), DIGEST)
-    storage.delete(["t/o/one"])
-    assert open_again().read("u/o/two") == CONTENT
-    with pytest.raises(NotStoredError):
-        storage.copy("t/o/one", "u/o/three", len(CONTENT), DIGEST)
-    assert list(storage.names("u")) == ["u/o/two"]
 
 
 def test_what_is_not_there_is_said(storage: Storage) -> None:

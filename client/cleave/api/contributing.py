@@ -48,13 +48,13 @@ def contribute(
 
     Raises InputError, KeyFileError, ServiceError, CheckFailed. No message holds a value of the table.
     """
-    from cleave.share.invited import read_invited  # noqa: PLC0415 - as `put`
+    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as `put`
 
     who = Path(identity or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
     invited = read_invited(name, Path(public_key), who, fingerprint)
     unread = lazy(data, invited.schema if schema is None else schema, name)
     with stores_at(store, profile, region) as stores, unread.stream() as rows, bars(progress)() as shown:
-        head, count = invited.contributions(stores, warn).put(rows, shown, replace=replace, again=again)
+        head, count = Contributions(stores, invited, warn).put(rows, shown, replace=replace, again=again)
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
 
 
@@ -75,7 +75,7 @@ def collect(
     """
     from cleave.share.collect import collect as take  # noqa: PLC0415 - what a question over a file does without
 
-    with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret), bars(progress)() as shown:
-        opened, _ = take(tables, stores, secret, name, shown, contributors)
+    with tables_in(store, key, passphrase, profile, region) as (tables, _, _), bars(progress)() as shown:
+        opened, _ = take(tables, name, shown, contributors)
         tables.sweep(opened)
         return told(opened)

@@ -129,7 +129,9 @@ class Result:
         try:
             import pandas as pd  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave[pandas]'") from None
+            raise InputError(
+                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
+            ) from None
         held = records(self._table, raw=self.raw, bounds=bounds)
         table = self.arrow(bounds=bounds)
         series = {}
@@ -154,7 +156,7 @@ class Result:
             import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
         except ImportError:
             raise InputError(
-                "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave[arrow]'"
+                "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave-sql[arrow]'"
             ) from None
         with loaded(records(self._table, raw=self.raw, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()

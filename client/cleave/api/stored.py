@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cleave.objects.locate import Stores
-    from cleave.store.tables import Opened, Tables
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,9 @@ class Pulled:
         try:
             import pandas as pd  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave[pandas]'") from None
+            raise InputError(
+                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
+            ) from None
         import pyarrow as pa  # noqa: PLC0415 - there if there is a table
 
         series = {}
@@ -103,13 +106,11 @@ def put(
     """
     from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
 
-    with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret):
+    with tables_in(store, key, passphrase, profile, region) as (tables, _, _):
         unread = lazy(data, schema, name)
         with unread.stream() as rows, bars(progress)() as shown:
             opened = putting.put(
                 tables,
-                stores,
-                secret,
                 rows,
                 name,
                 None if by is None else list(by),
@@ -148,10 +149,10 @@ def append(
     """
     from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
 
-    with tables_in(store, key, passphrase, profile, region) as (tables, stores, secret):
+    with tables_in(store, key, passphrase, profile, region) as (tables, _, _):
         unread = lazy(data, schema, name)
         with unread.stream() as rows, bars(progress)() as shown:
-            opened = putting.append(tables, stores, secret, rows, name, shown, again=again, say=warn)
+            opened = putting.append(tables, rows, name, shown, again=again, say=warn)
         tables.sweep(opened)
         return told(opened)
 
@@ -191,10 +192,10 @@ def pull(
     elif find_spec("pyarrow") is None:
         raise InputError(
             "a table in memory needs pyarrow, which is not installed",
-            hint="pip install 'cleave[arrow]' or 'cleave[pandas]', or name a file to write",
+            hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
-    with tables_in(store, key, passphrase, profile, region) as (tables, _, secret), bars(progress)() as shown:
-        stored = Stored(tables, tables.open(name), secret, contributor)
+    with tables_in(store, key, passphrase, profile, region) as (tables, _, _), bars(progress)() as shown:
+        stored = Stored(tables, tables.open(name), contributor)
         if output is None:
             return Pulled(pull_arrow(stored, shown))
         pull_into(stored, Path(output), shown)

@@ -79,7 +79,9 @@ def open_stored(
 
 
 def _machine(asked: Store) -> Machine:
-    from cleave.sums.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
-    from cleave.transport.aws import open_session  # noqa: PLC0415
+    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms
 
-    return Machine(open_session(asked.profile, asked.region), asked.machine or "")
+    session = open_session(asked.profile, asked.region)  # first: it says so where botocore is not installed
+    from cleave.sums.machine import Machine  # noqa: PLC0415
+
+    return Machine(session, asked.machine or "")

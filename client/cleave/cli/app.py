@@ -29,6 +29,7 @@ from cleave.cli.shell.command import shell
 from cleave.cli.sql_file import SqlFile
 from cleave.cli.stored import add_stored_commands
 from cleave.text.printable import printable
+from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
@@ -219,7 +220,5 @@ def serve(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - 20 ms
-
-        console.out(f"cleave {version('cleave')}")
+        console.out(f"cleave {VERSION}")
         raise typer.Exit

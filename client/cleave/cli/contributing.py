@@ -66,7 +66,7 @@ def contribute(
     replace: bool,
     again: bool,
 ) -> None:
-    from cleave.share.invited import read_invited  # noqa: PLC0415 - what `put` of one's own does without
+    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - what `put` of one's own does without
     from cleave.table.lazy import of_files  # noqa: PLC0415
 
     invited = read_invited(table, public_key, identity, fingerprint)
@@ -78,7 +78,7 @@ def contribute(
     stores = open_place(store, profile, region)
     try:
         with console.progress(quiet=settings.quiet) as progress, unread.stream() as stream:
-            head, rows = invited.contributions(stores, say).put(stream, progress, replace=replace, again=again)
+            head, rows = Contributions(stores, invited, say).put(stream, progress, replace=replace, again=again)
     finally:
         stores.close()
     if not settings.quiet:

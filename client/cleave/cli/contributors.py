@@ -69,9 +69,9 @@ def ls(
     """List the contributors of a table, and what of theirs waits to be taken in."""
     from cleave.share.collect import news  # noqa: PLC0415
 
-    with at.opened() as (stores, tables, secret):
+    with at.opened() as (_, tables, _):
         manifest = tables.open(name).manifest
-        waiting = {each.name: len(news(stores, secret, manifest, each).added) for each in manifest.contributors}
+        waiting = {each.name: len(news(tables, manifest, each).added) for each in manifest.contributors}
     if as_json:
         facts = [
             {"name": each.name, "key": each.key, "added": each.added, "version": each.version}
@@ -101,10 +101,10 @@ def collect(
     from cleave.share.collect import collect as take  # noqa: PLC0415
 
     with (
-        at.opened(timeout) as (stores, tables, secret),
+        at.opened(timeout) as (_, tables, _),
         console.progress(quiet=settings.quiet) as progress,
     ):
-        opened, found = take(tables, stores, secret, name, progress, contributors or ())
+        opened, found = take(tables, name, progress, contributors or ())
         tables.sweep(opened)
     if not settings.quiet:
         for each in found:

@@ -1,23 +1,29 @@
-"""An answer as a table, CSV, JSON, NDJSON, Markdown or Parquet.
+"""An answer as a table, CSV, JSON, NDJSON, Markdown, Parquet or an Excel workbook.
 
 The formats for programs hold what `cleave.finish.records` makes of it, bounds and marks included.
 """
 
 from __future__ import annotations
 
-import os
+import io
+import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from cleave.cli import report
 from cleave.cli.output import Format
-from cleave.finish.records import Form, Records, loaded, records
+from cleave.finish.records import Records, copied, csv_of, records
+from cleave.text import figures
 from cleave.text.printable import printable
+from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.ask.result import Result
 
+_MOST_ROWS = 1 << 20  # of a sheet, the names included
 # Of Markdown what ends a cell, or makes HTML, a link, an image or code of a value.
 _MARKUP = re.compile(r"[\\|&<>`\[\]]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -35,13 +41,47 @@ def answer_bytes(answer: Result, chosen: Format, *, raw: bool = False) -> bytes:
         case Format.NDJSON:
             return _ndjson(records(answer.result, raw=raw)).encode()
         case Format.CSV:
-            return _copied(records(answer.result, raw=raw), "FORMAT csv, HEADER true", "text")
+            return csv_of(answer.result, raw=raw)
         case Format.PARQUET:
-            return _copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
+            return copied(records(answer.result, raw=raw), "FORMAT parquet, COMPRESSION zstd", "parquet")
+        case Format.XLSX:
+            return _workbook(records(answer.result, raw=raw))
 
 
 def _ndjson(held: Records) -> str:
     return "".join(f"{report.dump(dict(zip(held.names, row, strict=True)))}\n" for row in held.rows)
+
+
+def _workbook(held: Records) -> bytes:
+    """One sheet. Excel's numbers have 15 digits: what has more is written as text, and no text is a formula."""
+    with extra("excel", "Excel files"):
+        from openpyxl import Workbook  # noqa: PLC0415 - 0.2 s
+        from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415
+
+    if len(held.rows) >= _MOST_ROWS:
+        raise InputError(f"an Excel sheet has {_MOST_ROWS:,} rows at most", hint="write .parquet or .csv instead")
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("answer")
+
+    def cell(value: Any) -> Any:
+        if value is None or isinstance(value, bool) or _is_held(value):
+            return value
+        text = WriteOnlyCell(sheet, printable(figures.plain(value)))
+        text.data_type = "s"
+        return text
+
+    for row in (held.names, *held.rows):
+        sheet.append([cell(value) for value in row])
+    written = io.BytesIO()
+    book.save(written)
+    return written.getvalue()
+
+
+def _is_held(value: Any) -> bool:
+    """Whether Excel shows a number with all its digits."""
+    if not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+        return False
+    return abs(float(value)) < 1e300 and Decimal(f"{value:.15g}") == Decimal(str(value))
 
 
 def _markdown(answer: Result) -> str:
@@ -57,14 +97,3 @@ def _markdown(answer: Result) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"\\{found[0]}")
-
-
-def _copied(held: Records, options: str, form: Form) -> bytes:
-    """What DuckDB writes, into a memory file. CSV takes every value as text, so that decimals keep their digits."""
-    memory = os.memfd_create("answer")
-    try:
-        with loaded(held, form) as connection:
-            connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
-        return os.pread(memory, os.fstat(memory).st_size, 0)
-    finally:
-        os.close(memory)

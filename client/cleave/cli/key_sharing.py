@@ -53,9 +53,9 @@ def export(
         from cleave.share.collect import newest_versions  # noqa: PLC0415
         from cleave.share.invitation import invite  # noqa: PLC0415
 
-        with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (stores, tables, secret):
+        with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (_, tables, secret):
             manifest = tables.open(table).manifest
-            invitation = invite(manifest, newest_versions(stores, secret, manifest)).model_dump_json()
+            invitation = invite(manifest, newest_versions(tables, manifest)).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
     if not ctx.obj.quiet:
@@ -144,16 +144,14 @@ def rotate(
     Until that is done queries use the old key. The same command continues a rotation that was stopped.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415
-    from cleave.maintain.rotate import Keyed  # noqa: PLC0415
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.memory import Memory  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
     describe_key(new_key)  # a missing one is told before anything is asked for
-    with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (stores, tables, secret):
+    with StoreOptions(store, key, passphrase_fd, profile, region).opened() as (stores, tables, _):
         other = open_key(new_key, passphrase.current_new(new_passphrase_fd))
-        new = Keyed(Tables(stores, other, Memory()), other)
         with console.progress(quiet=ctx.obj.quiet) as progress:
-            opened = put_under(stores, Keyed(tables, secret), new, name, progress)
+            opened = put_under(tables, Tables(stores, other, Memory()), name, progress)
     if not ctx.obj.quiet:
         console.say(f"{printable(name)}: version {opened.manifest.version}, under key {other.key_id}")

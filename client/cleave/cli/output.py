@@ -10,6 +10,7 @@ import typer
 
 from cleave.files import write_atomically
 from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
 
 
 class Format(StrEnum):
@@ -18,7 +19,8 @@ class Format(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     MARKDOWN = "markdown"
-    PARQUET = "parquet"  # into a file only
+    PARQUET = "parquet"  # these two into a file only
+    XLSX = "xlsx"
 
 
 _ENDINGS = {
@@ -29,6 +31,7 @@ _ENDINGS = {
     ".jsonl": Format.NDJSON,
     ".md": Format.MARKDOWN,
     ".parquet": Format.PARQUET,
+    ".xlsx": Format.XLSX,
 }
 FormatOption = Annotated[
     Format | None,
@@ -56,13 +59,18 @@ def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, r
     for path in (output, report):
         if path is not None and path.exists():
             raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+    if report is not None:
+        import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in _ENDINGS:
         raise typer.BadParameter(f"-o: the ending says no format, known are {', '.join(_ENDINGS)}; or use --format")
     chosen = given or (_ENDINGS[output.suffix.lower()] if output is not None else Format.TABLE)
-    if chosen is Format.PARQUET and output is None:
-        raise typer.BadParameter("Parquet is no text: name a file with -o")
+    if chosen in (Format.PARQUET, Format.XLSX) and output is None:
+        raise typer.BadParameter(f"{chosen} is no text: name a file with -o")
+    if chosen is Format.XLSX:
+        with extra("excel", "Excel files"):
+            import openpyxl  # noqa: F401, PLC0415 - as above
     return chosen
 
 

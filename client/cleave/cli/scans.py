@@ -30,10 +30,10 @@ def add(
     from cleave.maintain.scans import add_scan  # noqa: PLC0415
 
     with (
-        at.opened() as (stores, tables, _),
+        at.opened() as (_, tables, _),
         console.progress(quiet=ctx.obj.quiet) as progress,
     ):
-        opened = add_scan(tables, stores, name, progress)
+        opened = add_scan(tables, name, progress)
         tables.sweep(opened)
     _say(ctx, name, opened.manifest.bytes)
 

@@ -98,18 +98,16 @@ def put(
     say = console.saying(quiet=settings.quiet)
     unread = of_files(files, schema, table)
     with (
-        at.opened() as (stores, tables, secret),
+        at.opened() as (_, tables, _),
         unread.stream() as rows,
         console.progress(quiet=settings.quiet) as progress,
     ):
         if append:
-            opened = putting.append(tables, stores, secret, rows, table, progress, again=again, say=say)
+            opened = putting.append(tables, rows, table, progress, again=again, say=say)
         else:
             columns = None if by is None else [word.strip() for word in by.split(",") if word.strip()]
             opened = putting.put(
                 tables,
-                stores,
-                secret,
                 rows,
                 table,
                 columns,
@@ -166,12 +164,11 @@ def show(
     timeout: Timeout = 600.0,
 ) -> None:
     """Show what a stored table consists of, and what each party can see of it."""
-    from cleave.store.cells import load_cells  # noqa: PLC0415
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
 
     with at.opened(timeout) as (stores, tables, secret):
         opened = tables.open(name)
-        cells = sum(rows > 0 for rows in load_cells(tables.unseal(opened.vault, "cells", opened.manifest.cells)).rows)
+        cells = sum(rows > 0 for rows in tables.cells(opened).rows)
         places = (stores.sensitive.location, stores.plain.location)
         table_set = tables.folder(name).removeprefix("tables/")
     manifest = opened.manifest
@@ -226,10 +223,10 @@ def pull(
 
     check_output(output)
     with (
-        at.opened() as (_, tables, secret),
+        at.opened() as (_, tables, _),
         console.progress(quiet=settings.quiet) as progress,
     ):
-        stored = Stored(tables, tables.open(name), secret, contributor)
+        stored = Stored(tables, tables.open(name), contributor)
         pull_into(stored, output, progress)
     if not settings.quiet:
         console.say(f"wrote {printable(str(output))}: {counted(stored.manifest.rows, 'row')}")
@@ -247,10 +244,10 @@ def derive(
     from cleave.maintain.derive import derive as make  # noqa: PLC0415
 
     with (
-        at.opened() as (stores, tables, secret),
+        at.opened() as (_, tables, _),
         console.progress(quiet=settings.quiet) as progress,
     ):
-        opened = make(tables, stores, secret, name, expression, alias, progress)
+        opened = make(tables, name, expression, alias, progress)
         tables.sweep(opened)
     if not settings.quiet:
         console.say(f"{printable(name)}: version {opened.manifest.version}, with totals of {printable(alias)}")
@@ -265,23 +262,20 @@ def verify(
     """Read everything a stored table stands on and check it. Ends with 7 where something is lost or damaged."""
     settings: Settings = ctx.obj
     from cleave.maintain.verify import verify as check  # noqa: PLC0415
-    from cleave.maintain.verify import verify_heads  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
     with (
-        at.opened(timeout) as (stores, tables, secret),
+        at.opened(timeout) as (_, tables, _),
         console.progress(quiet=settings.quiet) as progress,
     ):
-        opened = tables.open(name)
-        stored = Stored(tables, opened, secret)
-        damages = check(tables, opened, stored, progress)
-        damages += verify_heads(stores, secret, opened.manifest)
+        stored = Stored(tables, tables.open(name))
+        damages = check(stored, progress)
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:
         told = f"{counted(len(damages), 'object')} of table {name!r} lost or damaged"
         raise CheckFailed("stored", told, hint="restore the store from a backup or an older version")
-    console.out(f"{printable(name)}: {counted(len(opened.manifest.objects()), 'object')} as they were written")
+    console.out(f"{printable(name)}: {counted(len(stored.manifest.objects()), 'object')} as they were written")
 
 
 def drop(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.columns import Opened, sealed_column, value_of
+from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
 from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
@@ -24,7 +24,7 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table
-from cleave.table.types import FLOATS, decimals_of, range_of
+from cleave.table.types import FLOATS, decimals_of
 from cleave_shared import duckdb, limits
 from cleave_shared.errors import CheckFailed
 
@@ -79,7 +79,9 @@ class ContributedRows:
         with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
             blocks = [self._blocks(segment, number) for number in range(len(columns))]
-            opened = Opened(columns, connection, lambda make: chain.from_iterable(map(make, zip(*blocks, strict=True))))
+            opened = Batches(
+                columns, connection, lambda make: chain.from_iterable(map(make, zip(*blocks, strict=True)))
+            )
             connection.register("opened", opened)
             try:
                 for each in columns:
@@ -142,7 +144,8 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         if (low is not None and (values < low).any()) or (high is not None and (values > high).any()):
             raise _wrong("a value is beyond its column's bounds")
         return
-    low_, high_ = _range(declared)
+    of_type = _RANGES.get(declared.type, _MOMENTS)
+    low_, high_ = of_type if decimals_of(declared.type) is None else bounds_of(declared)
     if column.width == 16:
         words = raw.reshape(-1).view("<i8").reshape(-1, 2)[valid]
         whole = [(int(high) << 64) | (int(low) & (1 << 64) - 1) for low, high in words]
@@ -154,19 +157,6 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         outside = bool(len(integers)) and not low_ <= int(integers.min()) <= int(integers.max()) <= high_
     if outside:
         raise _wrong("a value is beyond its column's bounds")
-
-
-def _range(column: Column) -> tuple[int, int]:
-    """The least and largest value of an exact type or a time, as it is stored."""
-    if decimals_of(column.type) is None:
-        return _RANGES.get(column.type, _MOMENTS)
-    low, high = range_of(column.type)
-    unit = 10 ** (column.decimals or 0)
-    if column.lower is not None:
-        low = max(low, int(column.lower * unit))
-    if column.upper is not None:
-        high = min(high, int(column.upper * unit))
-    return low, high
 
 
 def _require_utf8(block: Block) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nanoarrow.c_schema import CSchema
 
     class Make(Protocol):
-        """See `Opened.make`."""
+        """See `Batches.make`."""
 
         def __call__(
             self, blocks: Sequence[Block], plain: Sequence[PlainColumn] = (), rows: range | None = None
@@ -64,14 +64,20 @@ def _width(column: Column) -> Width:
         return 1
     if decimals_of(column.type) is None:
         return _WIDTHS.get(column.type, 8)
-    unit = 10 ** (column.decimals or 0)
-    least, most = range_of(column.type)
-    if column.lower is not None:
-        least = max(least, int(column.lower * unit))
-    if column.upper is not None:
-        most = min(most, int(column.upper * unit))
+    least, most = bounds_of(column)
     reach = max(most, -least - 1, 0).bit_length() + 1
     return next(width for width in cast(tuple[Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
+
+
+def bounds_of(column: Column) -> tuple[int, int]:
+    """The least and largest value of an exact column, as it is stored."""
+    low, high = range_of(column.type)
+    unit = 10 ** (column.decimals or 0)
+    if column.lower is not None:
+        low = max(low, int(column.lower * unit))
+    if column.upper is not None:
+        high = min(high, int(column.upper * unit))
+    return low, high
 
 
 def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, relation: str) -> Values:
@@ -83,7 +89,7 @@ def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, rel
 
 @dataclass(frozen=True, slots=True)
 class PlainColumn:
-    """A plain column of a segment in arrays as `Opened` hands them to DuckDB: the first row of each, and all bytes."""
+    """A plain column of a segment in arrays as `Batches` hands them to DuckDB: the first row of each, and all bytes."""
 
     arrays: Sequence[CArray]
     starts: Sequence[int]
@@ -177,7 +183,7 @@ def _native(type_: str) -> int:
     return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
 
 
-class Opened:
+class Batches:
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
     DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
@@ -254,7 +260,7 @@ class Opened:
 
 
 def value_of(column: SealedColumn | Column, name: str) -> str:
-    """SQL of a column of `Opened` in its own type."""
+    """SQL of a column of `Batches` in its own type."""
     return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
 
 
@@ -294,7 +300,7 @@ def _buffers(column: SealedColumn, block: Block) -> list[Any]:
 
 
 def _opened_width(type_: str) -> int:
-    """Bytes of a value in the arrays of `Opened`."""
+    """Bytes of a value in the arrays of `Batches`."""
     digits = digits_of(type_)
     if digits is None:
         return _native(type_)

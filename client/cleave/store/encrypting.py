@@ -7,20 +7,18 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
-from cleave.ckks.cipher import Sentinels
+from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors
 from cleave.processes.deadline import Deadline
-from cleave.store.lanes import Lane, Lanes
+from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
 from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
-from cleave_shared.params import Profile
 
 _UNDER_WAY = 4  # objects being written
 _SECONDS = 3600.0  # for one segment, the store's waits included
@@ -36,25 +34,18 @@ class Span:
     stop: int
 
 
-class Encrypting(Protocol):
-    """What ciphertexts are made with: the secret key (Cipher), or a contributor's copy of the public key."""
+def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane: int, first: int = 0) -> list[bytes]:
+    """The ciphertexts of a lane's `entries`, which are number `first` and following of it.
 
-    def encrypt(self, polynomials: NDArray[np.int64], /) -> list[bytes]: ...
-
-    def sentinels(self, job: bytes, index: int, /) -> NDArray[np.int64]: ...
-
-
-def encrypt_span(
-    lanes: Lanes, lane: Lane, span: Span, cipher: Encrypting, profile: Profile, label: bytes
-) -> list[bytes]:
-    """The ciphertexts of a span, `lane` being its entries. `label` makes their sentinels their own."""
-    polynomials = lanes.polynomials(lane, 0, span.stop - span.start, profile.degree)
-    for number, polynomial in enumerate(polynomials, span.start):
-        polynomial[-SENTINELS:] = sentinels(cipher, label, span.lane, number)
+    `label` makes their sentinels their own.
+    """
+    polynomials = lanes.polynomials(entries)
+    for number, polynomial in enumerate(polynomials, first):
+        polynomial[-SENTINELS:] = sentinels(cipher, label, lane, number)
     return cipher.encrypt(polynomials)
 
 
-def sentinels(cipher: Encrypting | Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
+def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
     """What stands in the last coefficients of ciphertext `number` of a lane."""
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
@@ -66,17 +57,16 @@ class RowEncryptors:
     a segment would stay in memory, twice, while the next is made.
     """
 
-    def __init__(self, lanes: Lanes, rows: int, together: int, cipher: Encrypting, profile: Profile) -> None:
-        """For segments of at most `rows` rows, `together` ciphertexts in an object."""
+    def __init__(self, lanes: Lanes, rows: int, cipher: Cipher) -> None:
+        """For segments of at most `rows` rows."""
         self.lanes = lanes
         self._rows = rows
         self._cipher = cipher
-        self._profile = profile
         chunks = lanes.chunks(rows)
         self._spans = [
-            Span(lane, start, min(start + together, chunks))
+            Span(lane, start, min(start + OBJECT_CHUNKS, chunks))
             for lane in range(lanes.count)
-            for start in range(0, chunks, together)
+            for start in range(0, chunks, OBJECT_CHUNKS)
         ]
         self._memory = os.memfd_create("rows")
         self._encryptors = Encryptors(self, self._spans)
@@ -111,8 +101,7 @@ class RowEncryptors:
         capacity = self.lanes.capacity
         start, stop = span.start * capacity, min(span.stop * capacity, rows)
         lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
-        there = Span(span.lane, span.start, span.start + self.lanes.chunks(len(lane)))
-        return encrypt_span(self.lanes, lane, there, self._cipher, self._profile, label)
+        return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
 
     def _place(self, lane: int) -> int:
         return _SHARED.size + 8 * self._rows * lane

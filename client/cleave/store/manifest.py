@@ -17,15 +17,22 @@ table as it was or as it is.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import secrets
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 2
 WINDOW = 64  # segments whose totals may be added up, position by position
+
+# Columns that DuckDB's tables have here beside the stored table's own, which no schema's may have: a row number, say,
+# would be read in the place of a value.
+NUMBER: Final = "number of the cell"  # of the cells
+ROW: Final = "row of the segment"  # of rows that are put, and of those stored in another order
+RESERVED = frozenset({NUMBER, ROW, "file_row_number"})  # the last is DuckDB's, of a Parquet file
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -182,6 +189,11 @@ class Manifest(Part):
         """Of everything it stands on, in either store."""
         return sum(each.bytes for each in self._parts())
 
+    def next(self, what: str, rows: int) -> Manifest:
+        """The next version, in which `what` added so many rows."""
+        event = Event(version=self.version + 1, at=now(), what=what, rows=rows)
+        return self.model_copy(update={"version": event.version, "history": (*self.history, event)})
+
     def objects(self) -> set[str]:
         """The names of all it stands on, in either store."""
         return {each.name for each in self._parts()}
@@ -191,6 +203,10 @@ class Manifest(Part):
         yield self.cells
         for segment in self.segments:
             yield from segment.parts()
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def new_id() -> str:

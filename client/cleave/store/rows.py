@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
-from cleave.store.columns import Opened, PlainColumn, decoded, value_of
-from cleave.store.index import Blocks, Index, load_index
-from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
-from cleave.store.names import ROW
+from cleave.store.cells import Blocks, Index
+from cleave.store.columns import Batches, PlainColumn, decoded, value_of
+from cleave.store.manifest import ROW, Object, SealedColumn, Segment
+from cleave.store.reader import Opened
+from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
 from cleave.store.tables import Tables
-from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table
@@ -101,14 +101,13 @@ class _Coming:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(
-        self, tables: Tables, vault: Vault, manifest: Manifest, schema: Schema, memory: int | None = None
-    ) -> None:
+    def __init__(self, tables: Tables, opened: Opened, memory: int | None = None) -> None:
         """`memory`: bytes that a question over them may take; None: as DuckDB decides."""
         self._tables = tables
-        self._vault = vault
-        self._manifest = manifest
-        self._schema = schema
+        self._version = opened
+        self._vault = opened.vault
+        self._manifest = opened.manifest
+        self._schema = load_stored_schema(opened.manifest)
         self._memory = memory
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None
@@ -173,7 +172,7 @@ class Rows:
             def batches(make: Make) -> Generator[CArray, None, None]:
                 yield from self._batches(table, needed, runs, make, progress, deadline)
 
-            opened = Opened([*needed.plain, *sealed], table.connection, batches)
+            opened = Batches([*needed.plain, *sealed], table.connection, batches)
             held = {each.name: each for each in opened.columns}
             values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
             selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
@@ -208,8 +207,7 @@ class Rows:
 
     def index(self, segment: Segment) -> Index:
         if segment.id not in self._indexes:
-            content = self._tables.unseal(self._vault, "cells", segment.index)
-            self._indexes[segment.id] = load_index(content, segment)
+            self._indexes[segment.id] = self._tables.index(self._version, segment)
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[Block]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from typing import TypeVar
 
 import numpy as np
 import zstandard
@@ -37,10 +36,6 @@ _MOST_CONTENT = 1 << 32  # bytes of a block
 _FRAME_HEAD = 18  # bytes of a zstd frame header, at most
 _SMALLEST = 512  # bytes of an object of variable values, at least
 
-T = TypeVar("T")
-U = TypeVar("U")
-Mapped = Callable[[Callable[[T], U], Iterable[T]], Iterator[U]]
-
 
 @dataclass(frozen=True, slots=True)
 class Values:
@@ -58,10 +53,26 @@ class Values:
     def rows(self) -> int:
         return len(self.data) if self.lengths is None else len(self.lengths)
 
+    def blocks(self, numbers: Iterable[int]) -> list[Block]:
+        """The blocks with these numbers."""
+        ends = None if self.lengths is None else np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        found = []
+        for number in numbers:
+            start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.rows)
+            bitmap = None
+            if self.valid is not None and not self.valid[start:stop].all():
+                bitmap = memoryview(np.packbits(self.valid[start:stop], bitorder="little").tobytes())
+            if ends is None or self.lengths is None:
+                found.append(Block(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
+            else:
+                data = self.data[ends[start] : ends[stop]].data
+                found.append(Block(stop - start, bitmap, data, self.lengths[start:stop]))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An opened block: `bitmap` of its valid rows (least bit first; None: all are valid), and its values.
+    """`bitmap` of its valid rows (least bit first; None: all are valid), and its values.
 
     `data`: the values' bytes one after the other; `lengths` of each where they vary.
     """
@@ -70,6 +81,13 @@ class Block:
     bitmap: memoryview | None
     data: memoryview
     lengths: NDArray[np.uint32] | None
+
+    def content(self, *, nullable: bool) -> bytes:
+        """What is sealed of it, but for compression."""
+        valid = self.bitmap or np.packbits(np.ones(self.rows, np.bool_), bitorder="little").data
+        return b"".join(
+            [valid if nullable else b"", b"" if self.lengths is None else self.lengths.tobytes(), self.data]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,46 +145,36 @@ def key_of_object(secret: bytes, name: str) -> bytes:
     return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
-def seal_column(key: bytes, place: Place, values: Values, each: Mapped[int, bytes] = map) -> list[bytes]:
-    """The sealed blocks of a column. `each` maps a function over the blocks' numbers, perhaps in threads."""
-    cipher = AESGCM(key)
-    if place.column.width:
-
-        def seal(block: int) -> bytes:
-            return _sealed(cipher, place, block, _fixed(values, block, nullable=place.column.nullable))
-
-        return list(each(seal, range(place.blocks)))
-    assert values.lengths is not None  # noqa: S101 - a column without a width has lengths
-    contents = list(each(lambda block: _variable(values, block, nullable=place.column.nullable), range(place.blocks)))
-    if contents:
-        extra = _padding(values, [len(content) for content in contents])
-        contents[-1] += bytes(extra)
-    return list(each(lambda block: _sealed(cipher, place, block, contents[block]), range(place.blocks)))
+def seal_column(key: bytes, place: Place, values: Values) -> list[bytes]:
+    """The sealed blocks of a column."""
+    cipher, column = AESGCM(key), place.column
+    contents = [each.content(nullable=column.nullable) for each in values.blocks(range(place.blocks))]
+    if contents and not column.width:
+        compress = zstandard.ZstdCompressor(level=1).compress if values.rows >= SMALL_ROWS else bytes
+        contents = [_SIZE.pack(len(each)) + compress(each) for each in contents]
+        contents[-1] += bytes(_padding(values, list(map(len, contents))))
+    nonces = [os.urandom(_NONCE) for _ in contents]
+    return [
+        nonce + cipher.encrypt(nonce, content, place.bound(block))
+        for block, (nonce, content) in enumerate(zip(nonces, contents, strict=True))
+    ]
 
 
 def open_blocks(
-    key: bytes,
-    place: Place,
-    first: int,
-    sealed: Iterable[memoryview],
-    each: Mapped[tuple[int, memoryview], Block] = map,
-    most: int = _MOST_CONTENT,
+    key: bytes, place: Place, first: int, sealed: Iterable[memoryview], most: int = _MOST_CONTENT
 ) -> list[Block]:
     """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place.
 
     `most`: bytes of a block's content, once it is no longer compressed.
     """
-    cipher = AESGCM(key)
-
-    def opened(numbered: tuple[int, memoryview]) -> Block:
-        block, content = numbered
+    cipher, found = AESGCM(key), []
+    for block, content in enumerate(sealed, first):
         try:
             plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
         except InvalidTag:
             raise _damaged() from None
-        return _parsed(place, block, plain, most)
-
-    return list(each(opened, enumerate(sealed, first)))
+        found.append(_parsed(place, block, plain, most))
+    return found
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
@@ -176,36 +184,6 @@ def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
         raise _damaged()
     view = memoryview(content)
     return [view[start:stop] for start, stop in pairwise(ends)]
-
-
-def _sealed(cipher: AESGCM, place: Place, block: int, content: bytes) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + cipher.encrypt(nonce, content, place.bound(block))
-
-
-def _part(rows: int, block: int) -> slice:
-    return slice(block * BLOCK_ROWS, min(rows, (block + 1) * BLOCK_ROWS))
-
-
-def _bitmap(values: Values, part: slice) -> bytes:
-    valid = np.ones(part.stop - part.start, np.bool_) if values.valid is None else values.valid[part]
-    return np.packbits(valid, bitorder="little").tobytes()
-
-
-def _fixed(values: Values, block: int, *, nullable: bool) -> bytes:
-    part = _part(values.rows, block)
-    return (_bitmap(values, part) if nullable else b"") + values.data[part].tobytes()
-
-
-def _variable(values: Values, block: int, *, nullable: bool) -> bytes:
-    assert values.lengths is not None  # noqa: S101 - as above
-    part = _part(values.rows, block)
-    start = int(values.lengths[: part.start].sum(dtype=np.uint64))
-    stop = start + int(values.lengths[part].sum(dtype=np.uint64))
-    content = (_bitmap(values, part) if nullable else b"") + values.lengths[part].tobytes()
-    content += values.data[start:stop].tobytes()
-    packed = content if values.rows < SMALL_ROWS else zstandard.ZstdCompressor(level=1).compress(content)
-    return _SIZE.pack(len(content)) + packed
 
 
 def _padding(values: Values, sizes: list[int]) -> int:

@@ -16,19 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import groupby, islice
-from typing import Protocol
 
 import numpy as np
 
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
+from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.store.manifest import Object, Segment
-from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.sums.cellwise import StoredPlan, Sums
 from cleave.sums.masks import cut, stored_order
-from cleave.sums.remote import divided
-from cleave.sums.rowwise import parts_of
-from cleave.sums.scanned import Question, question
-from cleave.sums.sources import Part
+from cleave.sums.remote import Remote, divided, groups_of
+from cleave.sums.scanned import Question, Scanned, question
+from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave.text.quantities import counted
@@ -36,24 +34,14 @@ from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanObject, ScanRequest
+from cleave_shared.stored import Linked, StoredPlainRequest
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
 MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
 MOST_ROW_SETS = 1 << 30  # bytes of one question that are held here
 CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
-
-
-class Asking(Protocol):
-    """How services are asked about a stored table (cleave.sums.remote)."""
-
-    def linked(self, which: Object, *, plain: bool = False) -> Linked: ...
-
-    def select(self, request: SelectRequest) -> SelectResponse: ...
-
-    def scan(self, request: ScanRequest) -> ScanResponse: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +72,6 @@ class Selected:
     counts: list[int]
     sets: tuple[_RowSets, ...]  # by segment
 
-    def numbers_of(self, filter_: str | None, segment: int) -> Numbers:
-        return self.sets[segment].of(filter_)
-
     def rows_of(self, filter_: str | None) -> list[int]:
         """Of each group, where the filter holds."""
         return self.counts if filter_ is None else _counted(self.sets, len(self.counts), filter_)
@@ -99,7 +84,7 @@ def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) 
     return [int(count) for count in found]
 
 
-def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
     """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
 
     Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
@@ -129,11 +114,20 @@ def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int =
 
 
 def _selected(
-    asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
+    asking: Remote, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
 ) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
-    request = select_request(asking, stored, plan, run)
-    answer = asking.select(request)
+    request = StoredPlainRequest(
+        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
+        rows=[each.rows for each in run],
+        columns=plain_columns(stored, plan),
+        where=plan.where,
+        keys=list(plan.keys),
+        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        members=True,
+        filters=plan.filters,
+    )
+    answer = asking.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
     if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
@@ -153,15 +147,7 @@ def _selected(
         raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
     if counts != answer.counts:
         raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
-    response = PlainResponse(
-        schema_hash=stored.manifest.table_id,
-        rows=answer.rows,
-        counts=answer.counts,
-        keys=answer.keys,
-        aggregates=answer.aggregates,
-        timings=answer.timings,
-    )
-    return response, sets
+    return groups_of(answer, stored.manifest.table_id), sets
 
 
 def runs_of(stored: Stored) -> list[list[Segment]]:
@@ -177,18 +163,6 @@ def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
 
 
-def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> SelectRequest:
-    return SelectRequest(
-        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
-        rows=[each.rows for each in run],
-        columns=plain_columns(stored, plan),
-        where=plan.where,
-        keys=list(plan.keys),
-        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
-        filters=list(dict.fromkeys(source.filter for source in plan.sources if source.filter is not None)),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ScanAnswer:
     """`sums`: by argument of the plan, in the order of `keys`, those of the groups of all `responses`."""
@@ -200,19 +174,17 @@ class ScanAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the sensitive service: what is asked about one segment, where `filter` holds."""
+    """One call of the sensitive service: what is asked about one segment."""
 
     segment: Segment
-    filter: str | None
     question: Question
 
 
 Totals = list[list[bytes]]
-Send = Callable[[Iterable[Call]], Iterator[tuple[Call, Totals]]]  # every call with its answer, in order
 
 
 def scan(
-    asking: Asking,
+    asking: Remote,
     stored: Stored,
     plan: StoredPlan,
     progress: Progress,
@@ -225,10 +197,17 @@ def scan(
     require_few(stored, plan, 1)
     selected = select(asking, stored, plan, side_by_side)
     require_few(stored, plan, len(selected.counts))
-    found = Scan(stored, plan, selected)
+    found, scanned = Scan(stored, plan, selected), stored.scanned()
     advance = progress.stage("scan", stored.manifest.rows, "rows")
-    sums = found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance)
-    return ScanAnswer(selected.responses, selected.keys, sums)
+    left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
+    answers = sent(asking, stored, found.calls(), side_by_side)
+    for segment, about in groupby(answers, key=lambda each: each[0].segment.id):
+        for call, totals in about:
+            files = [blob for lane in totals for blob in lane]
+            scanned.accept(call.question.shape, files, [(segment, call.question)])
+        advance(left.pop(segment))
+    advance(sum(left.values()))
+    return ScanAnswer(selected.responses, selected.keys, found.sums(scanned))
 
 
 class ManyGroupsError(QueryRefused):
@@ -296,7 +275,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
     """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
-    filters = len(parts_of(plan.sources, plan.parts))
+    filters = len(plan.parts_by_filter())
     return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
@@ -307,79 +286,58 @@ def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
 
 
 class Scan:
-    """Of the rows that `selected` tells."""
+    """Of the rows that `selected` tells. Groups are numbered filter after filter, as in `wanted`."""
 
     def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
         self._stored = stored
         self._plan = plan
         self._selected = selected
+        self._groups = len(selected.counts)
         kept = enumerate(columns_of_rows(stored.manifest))
-        self.columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
-        self.wanted = {filter_: parts for filter_, parts in parts_of(plan.sources, plan.parts).items() if parts}
+        self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
+        self._wanted = {filter_: parts for filter_, parts in plan.parts_by_filter().items() if parts}
+        self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
 
-    @property
-    def groups(self) -> int:
-        return len(self._selected.counts)
+    def calls(self, weights: Sequence[int] | None = None) -> Iterator[Call]:
+        """All there are, segment after segment, whose order is read when its calls are taken.
 
-    def calls(self) -> Iterator[Call]:
-        """All there are, segment after segment, whose order is read when its calls are taken."""
+        `weights`: of the groups, where answers are to be added up.
+        """
         lanes = self._stored.row_lanes
         for number, segment in enumerate(self._stored.manifest.segments):
             order = None  # megabytes, for which nothing is read where no row is selected
-            for filter_, parts in self.wanted.items():
-                needed = sorted({lane for part in parts for lane in lanes.of(self.columns[part])})
-                numbers = self._selected.numbers_of(filter_, number)
+            for place, (filter_, parts) in enumerate(self._wanted.items()):
+                needed = sorted({lane for part in parts for lane in lanes.of(self._columns[part])})
+                numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue
                 order = self._stored.order(segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
-                yield from self._cut(segment, filter_, placed, needed)
+                for each in cut(placed, self._groups, needed, SCAN_ROWS):
+                    groups = tuple(place * self._groups + group for group in each.groups)
+                    yield Call(segment, question(replace(each, groups=groups), weights))
 
-    def _cut(self, segment: Segment, filter_: str | None, placed: Numbers, lanes: list[int]) -> Iterator[Call]:
-        window = SCAN_ROWS
-        yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
+    def sums(self, scanned: Scanned) -> list[Sums]:
+        """By argument and group, in the order of the plain service's groups, once all answers are in `scanned`.
 
-    def sums(self, send: Send, advance: Callable[[int], None] = lambda _: None) -> list[Sums]:
-        """By argument and group, in the order of the plain service's groups. Raises what `send` does, CheckFailed."""
-        left = {segment.id: segment.rows for segment in self._stored.manifest.segments}  # rows nothing came of yet
-        totals = {(filter_, part): [0] * self.groups for filter_, parts in self.wanted.items() for part in parts}
-        for _, answers in groupby(send(self.calls()), key=lambda each: (each[0].segment.id, each[0].filter)):
-            about = list(answers)
-            self._add(totals, about)
-            advance(left.pop(about[0][0].segment.id, 0))
-        advance(sum(left.values()))
-        return self.by_argument(totals)
+        Raises CheckFailed where a group has more values than rows, or not all of its rows were added up.
+        """
+        totals = {
+            (filter_, part): [
+                scanned.total(self._columns[part], group, self.rows[group])
+                for group in range(place * self._groups, (place + 1) * self._groups)
+            ]
+            for place, (filter_, parts) in enumerate(self._wanted.items())
+            for part in parts
+        }
+        return [self._of_argument(source, totals) for source in self._plan.sources]
 
-    def by_argument(self, totals: Mapping[tuple[str | None, Part], list[int]]) -> list[Sums]:
-        """`totals`: of each group, by filter and part. Raises CheckFailed where a group has more values than rows."""
-        rows = {filter_: self._selected.rows_of(filter_) for filter_ in {each.filter for each in self._plan.sources}}
-        return [self._of_argument(place, totals, rows) for place in range(len(self._plan.arguments))]
-
-    def _add(self, totals: dict[tuple[str | None, Part], list[int]], answers: Sequence[tuple[Call, Totals]]) -> None:
-        """All answers about one segment and filter."""
-        first = answers[0][0]
-        scanned = self._stored.scanned(first.segment)
-        seen: set[int] = set()
-        for call, results in answers:
-            scanned.accept(call.question, results)
-            seen.update(call.question.cut.groups)
-        for part in self.wanted[first.filter]:
-            for group in seen:
-                totals[first.filter, part][group] += scanned.total(self.columns[part], group)
-
-    def _of_argument(
-        self,
-        place: int,
-        totals: Mapping[tuple[str | None, Part], list[int]],
-        selected: Mapping[str | None, list[int]],
-    ) -> Sums:
-        source, measures = self._plan.sources[place], self._stored.manifest.measures
+    def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
         found: Sums = {
             part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
         }
-        counted = source.counted(measures)
-        rows = selected[source.filter]
+        counted, rows = source.counted(self._stored.manifest.measures), self._selected.rows_of(source.filter)
         if counted is not None and any(count > most for count, most in zip(found[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
         found[None] = rows if counted is None else found[counted, "count"]
@@ -389,7 +347,7 @@ class Scan:
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
     cut_, segment = call.question.cut, call.segment
-    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.rowwise)
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.kept)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,
@@ -410,7 +368,7 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
 
 
 def sent(
-    asking: Asking, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
+    asking: Remote, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
 ) -> Iterator[tuple[Call, Totals]]:
     """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
     CheckFailed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
@@ -10,25 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.owner_key import OwnerKey
-from cleave.store import measures as of_measures
-from cleave.store.cells import Cells, load_cells
+from cleave.store.cells import Cells
 from cleave.store.contributors import only
-from cleave.store.lanes import Integers, Lanes
-from cleave.store.manifest import Object, Segment
-from cleave.store.names import NUMBER
+from cleave.store.lanes import Integers, Lanes, row_lanes
+from cleave.store.manifest import NUMBER, Object, Segment
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
-from cleave.store.stored_lanes import row_lanes
-from cleave.store.tables import Opened, Tables
-from cleave.store.vault import Vault
+from cleave.store.tables import Tables
 from cleave.sums.remote import Remote
 from cleave.sums.scanned import Scanned
 from cleave.sums.sources import Part
 from cleave.sums.totals import TotalsReader
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 
@@ -43,7 +38,6 @@ class Stored:
         self,
         tables: Tables,
         opened: Opened,
-        key: OwnerKey,
         contributor: str | None = None,
         memory: int | None = None,
     ) -> None:
@@ -55,17 +49,12 @@ class Stored:
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
         self.tables = tables
-        self._vault = opened.vault
-        self._key = key
+        self.vault = opened.vault
         self._memory = memory
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table: Table | None = None
         self._cell_columns: set[str] = set()  # of by columns, those that it has
         self.remote: Remote | None = None  # the services, for the question under way
-
-    @property
-    def key_id(self) -> str:
-        return self._key.key_id
 
     @property
     def profile(self) -> Profile:
@@ -81,29 +70,25 @@ class Stored:
         return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
 
     @cached_property
-    def _totals(self) -> TotalsReader:
-        return TotalsReader(self.tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
+    def kept(self) -> TotalsReader:
+        """Its totals, as they are stored."""
+        return TotalsReader(self.tables, self.opened, lambda: self._cipher)
 
     @property
     def cells(self) -> Cells:
         if self._cells is None:
-            self._cells = load_cells(self.tables.unseal(self._vault, "cells", self.manifest.cells))
+            self._cells = self.tables.cells(self.opened)
         return self._cells
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.tables, self._vault, self.manifest, self.schema, self._memory)
-
-    @property
-    def places(self) -> tuple[str, str]:
-        """Where the sensitive and the plain half rest."""
-        return self.tables.places
+        return Rows(self.tables, self.opened, self._memory)
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""
         if segment.scan is None:
             raise CheckFailed("stored", "a segment has no rows for scans")
-        order = np.frombuffer(self.tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
+        order = np.frombuffer(self.tables.unseal(self.vault, "rows", segment.scan.order), np.uint32)
         if len(order) != segment.rows:
             raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
         return order
@@ -113,56 +98,23 @@ class Stored:
         """Where the rows for scans are in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
 
-    def scanned(self, segment: Segment) -> Scanned:
-        """What takes in the sums that a service makes of rows of `segment`."""
-        label = bytes.fromhex(segment.id)
-        return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
-
-    @property
-    def vault(self) -> Vault:
-        return self._vault
-
-    def name_of_job(self, sql: str) -> str:
-        """32 hex digits that only the owner can tell `sql`, over these segments, by."""
-        of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
-        return self._vault.pseudorandom(f"job/{of}", 16).hex()
-
-    @property
-    def modulus(self) -> int:
-        return self._cipher.ring.modulus
-
-    def values_of(self, files: Sequence[bytes]) -> list[int]:
-        """What sums of rows that a service made decrypt to. Raises CheckFailed for what is no ciphertext."""
-        try:
-            return [int(value) for value in self._cipher.constants(files)]
-        except WireError as error:
-            raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
+    def scanned(self) -> Scanned:
+        """What takes in the sums that a service makes of the rows for scans."""
+        return Scanned(self.row_lanes, self._cipher)
 
     def stop(self) -> None:
         """End every wait for a service."""
         if self.remote is not None:
             self.remote.stop()
 
-    def columns(self) -> list[of_measures.Column]:
-        """All totals that are kept."""
-        return of_measures.columns_of(self.manifest.measures)
-
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
         """Of every cell (cells,), over all segments: added up by the sensitive service where `remote` is there to ask
         it, else all read here.
         """
         if unknown := [part for part in parts if part not in self._known]:
-            read = self._totals.read(unknown, len(self.cells), self.remote)
+            read = self.kept.read(unknown, len(self.cells), self.remote)
             self._known |= {part: _compact(entries) for part, entries in read.items()}
         return {part: self._known[part] for part in parts}
-
-    def sums_asked(self, parts: Sequence[Part]) -> int:
-        """Ciphertexts that the sensitive service is asked for, where there is one."""
-        return self._totals.sums(parts)
-
-    def total_objects(self, parts: Sequence[Part]) -> list[Object]:
-        """All that `totals` stands on."""
-        return self._totals.objects(parts)
 
     def cell_table(self, names: Collection[str]) -> Table:
         """The cells as rows: their numbers, and the values of the by columns `names` and of those asked for before.
@@ -170,7 +122,8 @@ class Stored:
         It is kept, and closed with this. Raises CheckFailed.
         """
         if self._cell_table is None:
-            self._cell_table = self._new_cell_table()
+            self._cell_table = no_table(self.manifest.table, self.schema, len(self.cells))
+            self.cells.create(self._cell_table.connection, self._cell_table.relation, NUMBER)
         table = self._cell_table
         more = [
             (place, self.schema.column(name))
@@ -188,15 +141,6 @@ class Stored:
             table.__exit__(None, None, None)
         if "rows" in self.__dict__:
             self.rows.close()
-
-    def _new_cell_table(self) -> Table:
-        table = no_table(self.manifest.table, self.schema, len(self.cells))
-        try:
-            self.cells.create(table.connection, table.relation, NUMBER)
-        except BaseException:
-            table.__exit__(None, None, None)
-            raise
-        return table
 
 
 def _compact(totals: Integers) -> Integers:

@@ -1,0 +1,75 @@
+"""The refusals of a question, or of a part of one, that no service can answer and DuckDB on this machine may."""
+
+from __future__ import annotations
+
+from cleave.aggregates import DECLARED
+from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
+from cleave.table.schema import Column, Kind
+from cleave.table.types import FLOATS, decimals_of
+from cleave_shared.errors import QueryRefused
+
+SUPPORTED = "encrypted columns can be asked for " + ", ".join(name for each in DECLARED for name in each.names[:1])
+
+
+class Uncut(QueryRefused):
+    """Its message is the reason why, its hint the nearest question a service can answer."""
+
+
+class OnlyHere(Uncut):
+    """Of an aggregate: the output, HAVING or ORDER BY term it stands in is computed here, beside the others."""
+
+
+def no_service(what: str, hint: str | None = None) -> Uncut:
+    return Uncut(f"no service answers {what}", hint=hint)
+
+
+def single_value(name: str) -> QueryRefused:
+    return Uncut(
+        f"{name!r} is encrypted: no service sees single values of it",
+        hint=f"ask for an aggregate, such as SUM({name}) or AVG({name})",
+    )
+
+
+def over(column: Column) -> str:
+    return f"over {column.name!r}, which is {column.kind}"
+
+
+def selected_by(column: Column) -> str:
+    return (
+        f"over rows that {column.name!r} selects, which is {column.kind}: only you may know them, so they can only be "
+        "summed"
+    )
+
+
+def stays_here(column: Column) -> OnlyHere:
+    """The reason against sending anything of a sealed or local column."""
+    reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
+    return OnlyHere(
+        f"column {column.name!r} is {column.kind}: {reason}",
+        hint="make it plain or encrypted in the schema to ask the services about it",
+    )
+
+
+def not_declared(name: str, why: str) -> OnlyHere:
+    """`why` the aggregate would have to be computed under encryption: see `over` and `selected_by`."""
+    if name.lower() in COMPARES_VALUES:
+        reason = "values cannot be compared under encryption"
+    elif name.lower() in COUNTS_EQUAL_VALUES:
+        reason = "equal values cannot be recognised under encryption"
+    else:
+        reason = "it is not one of the aggregates that can be computed under encryption"
+    return OnlyHere(f"{name} {why}: {reason}", hint=SUPPORTED)
+
+
+def encodable(type_: str) -> OnlyHere | None:
+    """Why no value of a type can be encrypted; None where it can."""
+    if decimals_of(type_) is not None or type_ in FLOATS:
+        return None
+    if type_ == "BIGNUM":
+        return OnlyHere(
+            f"an encrypted argument is {type_}, at most 128 bits can be encrypted",
+            hint="cast it to HUGEINT or to DOUBLE",
+        )
+    return OnlyHere(
+        f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT"
+    )
