@@ -50,6 +50,9 @@ ReportOption = Annotated[
 ]
 
 
+Force = Annotated[bool, typer.Option("--force", help="Replace output files that are there already.")]
+
+
 def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None) -> Format:
     """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
     if as_json and given not in (None, Format.JSON):

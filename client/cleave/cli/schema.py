@@ -1,10 +1,13 @@
-"""`cleave schema`: propose, settle by flag, check in CI."""
+"""`cleave schema`: propose, settle by flag (in a written schema too), check in CI."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,17 +17,27 @@ from cleave.cli import console
 from cleave.cli.asked import Files
 from cleave.cli.console import Heading, table
 from cleave.cli.key import Json
+from cleave.cli.output import Force
 from cleave.text.printable import printable
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.table.schema import Column, Kind, Schema
 
+
+class Censored(StrEnum):
+    LIMIT = "limit"
+    NULL = "null"
+
+
 _NAMED = 10  # columns that a message names before it only counts
 
 
 def _names(kind: str, meaning: str) -> Any:
-    return typer.Option(f"--{kind}", metavar="COLUMN,...", help=f"Settle these columns: {meaning}.")
+    return typer.Option(
+        f"--{kind}", metavar="COLUMN,...", help=f"Settle these columns, names or patterns as 'gene_*': {meaning}."
+    )
 
 
 def schema(
@@ -42,7 +55,22 @@ def schema(
     name: Annotated[
         str | None, typer.Option("--table", metavar="NAME", help="What SQL is to call the table, if not like its file.")
     ] = None,
+    skip_footer: Annotated[
+        int, typer.Option("--skip-footer", min=0, metavar="N", help="Lines at the end that are no part of the table.")
+    ] = 0,
+    null_token: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A spelling of NULL among numbers and dates, as 'n.d.'; repeatable."),
+    ] = None,
+    censored: Annotated[
+        Censored | None,
+        typer.Option(help="Read numbers as '<5' as their limit, or as NULL. Else they are refused."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Settle every column that is unsure: it keeps the safe kind it has.")
+    ] = False,
+    force: Force = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only check that the schema covers the file and that all of it is settled.")
     ] = False,
@@ -54,49 +82,77 @@ def schema(
 ) -> None:
     """Propose which columns are sensitive, for review.
 
-    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes. What
-    neither name nor values settle is never proposed plain and is marked as unsure: settle it by flag (a name with a
-    comma in double quotes) or in the file. An existing file stays as it is.
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes. A
+    column that nothing shows to be harmless is never proposed plain. It is marked as unsure where you may know of a
+    more useful kind: settle it by flag (a name with a comma in double quotes), now or later. In a schema that is there
+    already the flags change these columns alone; --force proposes it again.
     """
-    from cleave.table.schema import Kind, schema_path  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.propose.settle import settle  # noqa: PLC0415
+    from cleave.table.schema import (  # noqa: PLC0415
+        CsvDialect,
+        Kind,
+        edit_schema,
+        load_schema,
+        schema_path,
+        write_schema,
+    )
 
     target = output or schema_path(files)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     if check:
-        if kinds or yes or skip or name:
+        if kinds or yes or accept or skip or name:
             raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
         _check(files, target, as_json=as_json, quiet=ctx.obj.quiet)
         return
-    if target.exists():
-        raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
-    from cleave.propose.propose import propose  # noqa: PLC0415
-    from cleave.table.schema import write_schema  # noqa: PLC0415
-
+    reading = CsvDialect(
+        skip=skip, skip_footer=skip_footer, null_tokens=tuple(null_token or ()), censored=censored or ""
+    )
+    there = target.exists() and not force
+    if there and (reading != CsvDialect() or name or not (kinds or accept)):
+        hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
+        raise InputError(f"{target}: is there already", hint=hint)
     with console.progress(quiet=ctx.obj.quiet) as progress:
-        proposal = propose(files, kinds, skip=skip, table=name, progress=progress)
-    shown = _as_json(proposal, target) if as_json else schema_text(proposal)
+        if there:
+            contract = load_schema(target)
+            changed = settle(files, contract, kinds, accept=accept, progress=progress)
+            new = {column.name: column for column in changed}
+            schema = replace(contract, columns=tuple(new.get(each.name, each) for each in contract.columns))
+            shown = schema_text(changed)
+        else:
+            schema = propose(files, kinds, accept=accept, reading=reading, table=name, progress=progress)
+            shown = schema_text(schema.columns)
+
+    def write() -> None:
+        if there:
+            edit_schema(target, changed)
+        else:
+            write_schema(schema, target, overwrite=force)
+
+    shown = _as_json(schema, target) if as_json else shown
     if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
         console.out(shown)
         if not console.confirm(f"Write this to {printable(str(target))}?"):
             console.say("nothing was written")
             return
-        write_schema(proposal, target)
+        write()
     else:
-        write_schema(proposal, target)  # first: a command that fails prints nothing
+        write()  # first: a command that fails prints nothing
         console.out(shown)
     if not ctx.obj.quiet:
-        console.say(f"wrote {printable(str(target))}: review it before the first question")
-        if unsure := _unsure(proposal):
+        changes = f"changed {counted(len(changed), 'column')} of" if there else "wrote"
+        console.say(f"{changes} {printable(str(target))}: review it before the first question")
+        if unsure := _unsure(schema):
             console.say(
                 f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
-                "--sealed or --local"
+                "--sealed or --local, or --accept all of it"
             )
 
 
-def schema_text(schema: Schema) -> str:
-    """A proposed schema, to be judged column by column."""
+def schema_text(columns: Sequence[Column]) -> str:
+    """Columns of a schema, to be judged one by one."""
     headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
-    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
+    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in columns])
 
 
 def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
