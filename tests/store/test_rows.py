@@ -19,7 +19,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
-from cleave.store import put, rows, sealed
+from cleave.store import columns, put, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.columns import PlainColumn
 from cleave.store.decoded import DecodedColumns
