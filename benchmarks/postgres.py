@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -63,12 +64,14 @@ class Postgres:
     def version(self) -> str:
         return self._psql("SHOW server_version").stdout.split()[0]
 
-    def load(self, table: str, columns: str, csv: Path) -> None:
+    def load(self, table: str, columns: str, csv: Path, more: Sequence[str] = ()) -> None:
+        """`more`: statements once the rows are there, before they are analysed."""
         if self._user:
             os.chown(csv, self._user["user"], self._user["group"])
         self._psql(f"CREATE TABLE {table} ({columns})")
         self._psql(f"\\copy {table} FROM '{csv}' (FORMAT csv)")
-        self._psql(f"VACUUM ANALYZE {table}")
+        for statement in (*more, f"VACUUM ANALYZE {table}"):
+            self._psql(statement)
 
     def seconds(self, sql: str) -> float:
         """Of one statement, as the server's own client times it."""

@@ -124,7 +124,7 @@ class Bench:
         self._environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
         self._store, self._key = folder / "store", folder / "key.json"
         self._parquet = folder / "lineitem.parquet"
-        generate = [_program("tpchgen-cli"), "parquet", "-s", scale, "--tables=lineitem", f"--output-dir={folder}"]
+        generate = [program("tpchgen-cli"), "parquet", "-s", scale, "--tables=lineitem", f"--output-dir={folder}"]
         subprocess.run(generate, check=True, capture_output=True)
         self.duckdb = stack.enter_context(duckdb.connect(config={"threads": len(os.sched_getaffinity(0))}))
         file = f"read_parquet('{self._parquet}')"
@@ -150,7 +150,7 @@ class Bench:
         return server
 
     def _run(self, *words: str) -> memory.Ran:
-        return memory.run([_program("cleave"), *words, "--key", str(self._key)], self._environment)
+        return memory.run([program("cleave"), *words, "--key", str(self._key)], self._environment)
 
     def put(self, *, steps: bool = False) -> None:
         where = ("--store", str(self._store))
@@ -184,25 +184,25 @@ class Bench:
         copy = f"COPY (SELECT {', '.join(KINDS)} FROM file) TO '{file}' (FORMAT csv)"
         ours: list[memory.Ran] = []
         theirs: list[float] = []
-        processor: list[tuple[float, float]] = []
+        used: list[tuple[float, float]] = []
         for _ in range(repeats):
-            before = _processor()
+            before = processor()
             ours.append(self._run(*words))
-            between, size = _processor(), file.stat().st_size
+            between, size = processor(), file.stat().st_size
             file.unlink()
             theirs.append(_timed(lambda: self.duckdb.execute(copy)))
-            processor.append((between - before, _processor() - between))
+            used.append((between - before, processor() - between))
             file.unlink()
         seconds = statistics.median(each.seconds for each in ours)
         other = statistics.median(theirs)
-        cpu = [statistics.median(each) for each in zip(*processor, strict=True)]
+        cpu = [statistics.median(each) for each in zip(*used, strict=True)]
         print(f"  pull into CSV, {size / 1e6:,.0f} MB (medians of {repeats})")
         print(f"    {'cleave, a whole process':<26}{seconds:9.3f} s{cpu[0]:22.3f} s CPU", end="")
         print(f", peak {max(each.peak_mb for each in ours):.0f} MB")
         print(f"    {'DuckDB on Parquet':<26}{other:9.3f} s{cpu[1]:22.3f} s CPU  {seconds / other:7.2f} x")
 
     def open(self, stack: ExitStack) -> Session:
-        stores = open_stores(str(self._store), _no_aws)
+        stores = open_stores(str(self._store), no_aws)
         seen = Memory(self._folder / "state" / "cleave" / "tables.json")
         session = Session(StoredSource("lineitem", stores, Access(self._key), memory=seen, embedded=embedded))
         return stack.enter_context(session)
@@ -219,7 +219,7 @@ class Bench:
                 "DuckDB on its table": lambda: self._in_duckdb(question, "hot"),
             }
             seconds: dict[str, list[float]] = {name: [] for name in ways}
-            processor: dict[str, list[float]] = {name: [] for name in ways}
+            used: dict[str, list[float]] = {name: [] for name in ways}
             if self.postgres:
                 seconds["PostgreSQL, hot"] = []
                 self._in_postgres(question)
@@ -227,9 +227,9 @@ class Bench:
                 way()
             for _ in range(repeats):
                 for name, way in ways.items():
-                    before = _processor()
+                    before = processor()
                     seconds[name].append(_timed(way))
-                    processor[name].append(_processor() - before)
+                    used[name].append(processor() - before)
                 if self.postgres:
                     seconds["PostgreSQL, hot"].append(self._in_postgres(question))
         process = [self._query(question) for _ in range(min(3, repeats))]
@@ -242,7 +242,7 @@ class Bench:
         print(f"    {'cleave, session and first':<26}{opened:9.3f} s")
         for name, found in seconds.items():
             other = statistics.median(found)
-            cpu = f"{statistics.median(processor[name]):7.3f} s CPU" if name in processor else " " * 13
+            cpu = f"{statistics.median(used[name]):7.3f} s CPU" if name in used else " " * 13
             ratio = "" if other == ours else f"  {other / ours:7.2f} x the time of Cleave asked again"
             print(f"    {name:<26}{other:9.3f} s  ({min(found):.3f}){cpu}{ratio}", flush=True)
 
@@ -284,15 +284,15 @@ class Bench:
         return f"{len(wanted):,} rows, {question.way}, as DuckDB has it"
 
 
-def _no_aws() -> Any:
+def no_aws() -> Any:
     raise SystemExit("the store is a folder")
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-def _processor() -> float:
+def processor() -> float:
     """Seconds so far of all threads, of all processes that were waited for, and of descendants that live on, with
     theirs: of these the kernel tells hundredths.
     """

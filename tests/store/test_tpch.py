@@ -51,7 +51,7 @@ def test_every_query_is_answered_as_duckdb_answers(
     assert (len(TABLES), len(QUERIES)) == (8, 22)
     for name in TABLES:
         with of_files([tmp_path / f"{name}.parquet"], SAMPLE / f"{name}.schema.toml").read(None) as table:
-            putting.put(world.tables, world.stores, world.key, table, name, [], Silent())
+            putting.put(world.tables, table, name, [], Silent())
     source = StoredSource(
         *(None, world.stores, Access(key_file, no_passphrase)),
         memory=Memory(tmp_path / "tables.json"),

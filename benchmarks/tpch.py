@@ -1,0 +1,233 @@
+"""`make bench-tpch`: all 22 queries of TPC-H over eight stored tables, beside DuckDB and PostgreSQL on the clear data.
+
+Every column but keys, dates and flags is encrypted or sealed (tests/samples/tpch), in a folder, without by columns:
+every answer comes from rows that are read and opened here. In turn, so that all see the same machine: Cleave in a
+session that was opened for this query (cold) and in one that has asked all of them before (warm), DuckDB on the Parquet
+files, PostgreSQL with primary keys and an index of lineitem's parts, hot. Every answer is compared with DuckDB's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from benchmarks import memory, postgres
+from benchmarks.store import no_aws, processor, program
+from benchmarks.tables import markdown
+from cleave.api.opening import embedded
+from cleave.ask.access import Access
+from cleave.ask.result import Result
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
+from cleave.local.prepare import prepare_embedded
+from cleave.objects.locate import open_stores
+from cleave.store.memory import Memory
+
+SAMPLE = Path(__file__).parents[1] / "tests" / "samples" / "tpch"
+KEYS = {
+    "region": "r_regionkey",
+    "nation": "n_nationkey",
+    "supplier": "s_suppkey",
+    "customer": "c_custkey",
+    "part": "p_partkey",
+    "partsupp": "ps_partkey, ps_suppkey",
+    "orders": "o_orderkey",
+    "lineitem": "l_orderkey, l_linenumber",
+}
+# Without it PostgreSQL scans lineitem once for each of thousands of parts (Q17, Q20).
+INDEX = "CREATE INDEX ON lineitem (l_partkey, l_suppkey)"
+FETCH_LIMIT = 100 << 30
+FLOATS = 1e-11  # relative: sums of doubles in another order
+
+
+def queries(scale: float) -> dict[str, str]:
+    """The statements by name, with the parameters of TPC-H's validation runs."""
+    text = (SAMPLE / "queries.sql").read_text(encoding="utf-8").replace("0.0001", f"{0.0001 / scale:.10f}")
+    return dict(re.findall(r"-- (Q\d+):.*\n((?:(?!--).*\n)+)", text))
+
+
+class Bench:
+    """One scale: the data, the stored tables, and everyone who is asked."""
+
+    def __init__(self, folder: Path, data: Path, scale: str, stack: ExitStack) -> None:
+        self._folder = folder
+        self._environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+        self._key, self._store = folder / "key.json", folder / "store"
+        self._data = data / f"tpch-{scale}"
+        if not self._data.exists():
+            made = data / f"tpch-{scale}.part"
+            subprocess.run(
+                [program("tpchgen-cli"), "parquet", "-s", scale, f"--output-dir={made}"],
+                check=True,
+                capture_output=True,
+            )
+            made.rename(self._data)
+        self.queries = queries(float(scale))
+        self.duckdb = stack.enter_context(duckdb.connect(config={"threads": len(os.sched_getaffinity(0))}))
+        for name in KEYS:
+            self.duckdb.execute(f"CREATE VIEW {name} AS FROM '{self._data / name}.parquet'")
+        self.wanted = {name: self.duckdb.execute(sql).fetchall() for name, sql in self.queries.items()}
+        self._put()
+        self.postgres = self._loaded(stack)
+
+    def _cleave(self, *words: str) -> memory.Ran:
+        return memory.run([program("cleave"), "--quiet", *words, "--key", str(self._key)], self._environment)
+
+    def _put(self) -> None:
+        self._cleave("key", "new", "--no-passphrase")
+        seconds = peak = 0.0
+        for name in KEYS:
+            schema = ("--schema", str(SAMPLE / f"{name}.schema.toml"), "--by", "")
+            ran = self._cleave("put", str(self._data / f"{name}.parquet"), "--table", name, *schema, *self._place)
+            seconds, peak = seconds + ran.seconds, max(peak, ran.peak_mb)
+        stored = sum(path.stat().st_size for path in self._store.rglob("*") if path.is_file())
+        clear = sum(path.stat().st_size for path in self._data.iterdir())
+        print(f"  put, eight commands: {seconds:.1f} s, peak {peak:.0f} MB; {stored / 1e6:,.0f} MB stored", end="")
+        print(f", {clear / 1e6:,.0f} MB as Parquet", flush=True)
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return "--store", str(self._store)
+
+    def _loaded(self, stack: ExitStack) -> postgres.Postgres | None:
+        place = postgres.programs()
+        if place is None:
+            print("  PostgreSQL is not installed (Debian: postgresql): left out")
+            return None
+        started = time.perf_counter()
+        server = stack.enter_context(postgres.Postgres(place, self._folder / "pg"))
+        for name, key in KEYS.items():
+            csv = self._folder / f"{name}.csv"
+            self.duckdb.execute(f"COPY {name} TO '{csv}' (FORMAT csv, HEADER false)")
+            columns = [f"{column} {type_}" for column, type_, *_ in self.duckdb.execute(f"DESCRIBE {name}").fetchall()]
+            more = [INDEX] if name == "lineitem" else []
+            server.load(name, ", ".join([*columns, f"PRIMARY KEY ({key})"]), csv, more)
+            csv.unlink()
+        print(f"  PostgreSQL {server.version()}: loaded in {time.perf_counter() - started:.0f} s", flush=True)
+        return server
+
+    def open(self) -> contextlib.AbstractContextManager[Session]:
+        """A session over all eight tables."""
+        seen = Memory(self._folder / "state" / "cleave" / "tables.json")
+        stores = open_stores(str(self._store), no_aws)
+        return Session(
+            StoredSource(None, stores, Access(self._key), memory=seen, embedded=embedded, fetch_limit=FETCH_LIMIT)
+        )
+
+    def checked(self, name: str, answer: Result) -> Result:
+        """Compare an answer with DuckDB's: exactly, doubles but for the order of their sums."""
+        rows, wanted = answer.result.rows, self.wanted[name]
+        if len(rows) != len(wanted) or not all(map(_same, rows, wanted)):
+            raise SystemExit(f"{name}: not what DuckDB answers")
+        return answer
+
+    def run(self, repeats: int) -> None:
+        cold, warm = dict[str, tuple[float, int]](), dict[str, int]()
+        for name, sql in self.queries.items():
+            started = time.perf_counter()
+            with self.open() as session:
+                answer = self.checked(name, session.ask(session.plan(sql)))
+                cold[name] = time.perf_counter() - started, answer.usage.bytes_read
+        seconds: dict[str, dict[str, list[float]]] = {}
+        used: dict[str, dict[str, list[float]]] = {}
+        with self.open() as session:
+            ask: dict[str, Callable[[str], Any]] = {
+                "Cleave": lambda sql: session.ask(session.plan(sql)),
+                "DuckDB": lambda sql: self.duckdb.execute(sql).fetchall(),
+            }
+            if self.postgres:
+                ask["PostgreSQL"] = self.postgres.seconds
+            for turn in range(repeats + 1):
+                for name, sql in self.queries.items():
+                    for who, way in ask.items():
+                        before, started = processor(), time.perf_counter()
+                        found = way(sql)
+                        taken = time.perf_counter() - started
+                        if turn:
+                            seconds.setdefault(name, {}).setdefault(who, []).append(
+                                found if who == "PostgreSQL" else taken
+                            )
+                            used.setdefault(name, {}).setdefault(who, []).append(processor() - before)
+                        if who == "Cleave":
+                            warm[name] = self.checked(name, found).usage.bytes_read
+        self._show(list(ask), cold, warm, _medians(seconds), _medians(used))
+
+    def _show(
+        self,
+        who: Sequence[str],
+        cold: dict[str, tuple[float, int]],
+        warm: dict[str, int],
+        seconds: dict[str, dict[str, float]],
+        used: dict[str, dict[str, float]],
+    ) -> None:
+        head = ["query", "cold, MB", "warm, MB", "cold, s", *(f"{each}, s" for each in who), "Cleave / DuckDB"]
+        head += ["PostgreSQL / Cleave"] if self.postgres else []
+
+        def line(name: str, read: Sequence[float], took: Callable[[str], float], first: float) -> list[str]:
+            ratios = [took("Cleave") / took("DuckDB")]
+            ratios += [took("PostgreSQL") / took("Cleave")] if self.postgres else []
+            cells = [*(f"{each / 1e6:.1f}" for each in read), f"{first:.3f}", *(f"{took(each):.3f}" for each in who)]
+            return [name, *cells, *(f"{each:.2f}" for each in ratios)]
+
+        lines = [
+            line(name, (cold[name][1], warm[name]), seconds[name].__getitem__, cold[name][0]) for name in self.queries
+        ]
+        read = sum(size for _, size in cold.values()), sum(warm.values())
+        first = sum(each for each, _ in cold.values())
+        lines.append(line("all 22", read, lambda each: sum(took[each] for took in seconds.values()), first))
+        print(markdown(head, lines))
+        ratios = [took["Cleave"] / took["DuckDB"] for took in seconds.values()]
+        print(f"\nCleave / DuckDB: median {statistics.median(ratios):.2f}, most {max(ratios):.2f}")
+        totals = {each: sum(took[each] for took in used.values()) for each in who}
+        print("processor time, all 22: " + ", ".join(f"{each} {taken:.1f} s" for each, taken in totals.items()))
+        print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def _same(ours: Sequence[object], theirs: Sequence[object]) -> bool:
+    """A row as it is, or as text; doubles to within FLOATS."""
+    return all(
+        abs(mine - other) <= FLOATS * abs(other)
+        if isinstance(mine, float) and isinstance(other, float)
+        else mine == other or str(mine) == str(other)
+        for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _medians(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    return {name: {who: statistics.median(each) for who, each in taken.items()} for name, taken in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--scales", default="1", help="TPC-H scale factors: 1,10 (10: 15 GB of disk)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--data", type=Path, help="where generated data is kept for the next run; else nowhere")
+    given = parser.parse_args()
+    prepare_embedded()  # as the Python interface does, while there is one thread
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # PostgreSQL and the folder go with it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has ignored
+    print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}; DuckDB {duckdb.__version__}", flush=True)
+    for scale in given.scales.split(","):
+        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+            os.chmod(name, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
+            print(f"\nTPC-H at scale {scale}; medians of {given.repeats}, in one run")
+            Bench(Path(name), given.data or Path(name), scale, stack).run(given.repeats)
+
+
+if __name__ == "__main__":
+    main()
