@@ -35,10 +35,11 @@ ROOMS = {
     "store": {"aggregates", "ckks", "files", "objects", "processes", "sql", "table", "text"},
     "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
     "ask": {
-        *("aggregates", "ckks", "finish", "objects", "processes", "sql", "store", "sums", "table", "text", "transport"),
+        *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
+        "transport",
     },
     "share": {"ckks", "objects", "sql", "store", "table", "text"},
-    "maintain": {"ckks", "files", "objects", "share", "sql", "store", "sums", "table"},
+    "maintain": {"ask", "ckks", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
     "report": {"ask", "finish", "sql", "text"},
     "cli": {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),

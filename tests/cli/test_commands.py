@@ -63,7 +63,6 @@ def test_the_version(cli: Cli) -> None:
         ["--no-such-option"],
         ["query"],
         ["query", "t.csv"],
-        ["query", "t.csv", "SELECT 1", "--op", "sum"],
         ["plan", "t.csv"],
         ["key", "export"],
         ["serve", "--port", "70000"],
@@ -153,7 +152,7 @@ def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:
 
 
 def test_words_after_two_dashes_are_not_options(cli: Cli) -> None:
-    assert "no such file" in cli.fails(3, "plan", "--op", "sum", "--", "--debug")
+    assert "no such file" in cli.fails(3, "plan", "--", "--debug", "SELECT 1")
 
 
 def test_the_reader_of_stdout_may_leave(key_file: Path) -> None:

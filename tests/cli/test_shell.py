@@ -11,8 +11,8 @@ import pytest
 
 from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Asking, complete
 from cleave.ask.session import Session
-from cleave.cli.options import Asking
 from cleave.cli.shell.piped import run_lines
 from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
@@ -222,7 +222,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
 
 
 def shell_over(session: Session) -> Shell:
-    return Shell(session, Asking(timeout=60.0), lambda work: work(), quiet=True)
+    return Shell(session, complete(Asking, {"timeout": 60.0}), lambda work: work())
 
 
 def test_table_key_and_services_are_opened_once(session: Session, reads: list[str], capsys: object) -> None:

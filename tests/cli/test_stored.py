@@ -112,7 +112,7 @@ def test_append_and_replace(place: Place) -> None:
 
 def test_verify_names_what_is_damaged(place: Place) -> None:
     place.stored()
-    assert "as they were written" in place.run("verify", "trial")
+    assert "as it was written" in place.run("verify", "trial")
     largest = max((place.root / "s").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     content = bytearray(largest.read_bytes())
     content[1000] ^= 1
@@ -192,7 +192,7 @@ def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
     place.store = f"s3://{BUCKET}/sensitive,s3://{BUCKET}/plain"
     place.put("--by", "ward")
     assert "265000.66" in place.run("query", "trial", SQL)
-    assert "as they were written" in place.run("verify", "trial")
+    assert "as it was written" in place.run("verify", "trial")
     place.run("drop", "trial", "--yes")
     assert "no tables" in place.run("ls")
 

@@ -18,21 +18,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.api import errors
-from cleave.api.ask import ask, chosen
+from cleave.api.ask import ask, session_over
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
-from cleave.api.opening import Asking, Data, complete, open_session, stated
 from cleave.api.parameters import bound
 from cleave.api.result import Result
+from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.table.types import decimals_of, digits_of
 
 if TYPE_CHECKING:
+    from cleave.ask.options import Data
     from cleave.ask.session import Session
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
 
 
-@stated
+@stated(Asking)
 def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     """A connection to one table; every argument means what it means to `cleave.query`. Of `store` alone: to the stored
     tables that statements name.
@@ -47,9 +48,9 @@ def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     >>> connection.close()
     """
     with translated():
-        given = complete(asking)
-        chosen(given)
-        return Connection(open_session(data, given), given)
+        given = complete(Asking, asking)
+        question_options(given)
+        return Connection(session_over(data, given), given)
 
 
 class Connection:

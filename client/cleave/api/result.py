@@ -9,10 +9,10 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from cleave.ask.calls import imported
 from cleave.finish.records import loaded, records
 from cleave.table.types import ZONED
 from cleave.text import figures
-from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,11 +42,10 @@ class Result:
     exact, None where there is no bound (keys, and doubles of plain columns alone). `sources` says of each column where
     it comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
 
-    No digit beyond its bound is there, unless the question was asked with `raw=True`.
+    No digit beyond its bound is there.
     """
 
     plan: QueryPlan | LocalPlan
-    raw: bool
     seconds: float
     _answer: Answer
 
@@ -126,11 +125,8 @@ class Result:
         sums. Where the bounds leave something
         undecided there is a last column `undecided` in any case. Raises InputError without pandas.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise InputError("df() needs pandas, which is not installed", hint="pip install 'cleave[pandas]'") from None
-        held = records(self._table, raw=self.raw, bounds=bounds)
+        pd = imported("pandas", "df()")
+        held = records(self._table, bounds=bounds)
         table = self.arrow(bounds=bounds)
         series = {}
         for place, (name, type_) in enumerate(zip(held.names, held.types, strict=True)):
@@ -149,14 +145,10 @@ class Result:
 
         `bounds` as in `df`.
         """
-        try:
-            import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
-            import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
-        except ImportError:
-            raise InputError(
-                "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave[arrow]'"
-            ) from None
-        with loaded(records(self._table, raw=self.raw, bounds=bounds), "arrow") as connection:
+        import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
+
+        imported("pyarrow", "arrow()")  # DuckDB uses it
+        with loaded(records(self._table, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:
@@ -204,7 +196,7 @@ class Result:
     def _published(self, row: int) -> list[tuple[Any, float | None]]:
         table = self._table
         cells = zip(table.rows[row], table.bounds[row], table.exact[row], strict=True)
-        return [(value, bound) if self.raw else figures.published(value, bound, exact) for value, bound, exact in cells]
+        return [figures.published(*cell) for cell in cells]
 
     def _first(self) -> ResultTable:
         table = self._table

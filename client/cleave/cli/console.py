@@ -11,32 +11,16 @@ import os
 import sys
 import threading
 import time
-import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TextIO
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
+from cleave.ask.bars import BarProgress
 from cleave.table.progress import Silent
 from cleave.text.printable import printable
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveWarning, InputError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import Task
-
-Justify = Literal["left", "right"]
 LINE_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A column of a printed table; `note` stands under its name."""
-
-    name: str
-    note: str = ""
-    justify: Justify = "left"
 
 
 def out(text: str) -> None:
@@ -110,73 +94,6 @@ def abandon_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
-    """A plain table, as wide as it needs to be: a figure is never cut or wrapped. Cells are made printable."""
-    names = [printable(heading.name) for heading in headings]
-    notes = [printable(heading.note) for heading in headings]
-    cells = [[printable(cell) for cell in row] for row in rows]
-    head = [names, notes] if any(notes) else [names]
-    widths = [max(_width(line[place]) for line in [*head, *cells]) for place in range(len(headings))]
-    rule = ["-" * width for width in widths]
-    lines = []
-    for line in [*head, rule, *cells]:
-        padded = [
-            _pad(cell, width, heading.justify) for cell, width, heading in zip(line, widths, headings, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
-class BarProgress:
-    """Progress bars on stderr, one per stage; gone when the work is done. They may be advanced by any thread."""
-
-    def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms that silent runs do not need
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        class Rate(TextColumn):
-            """How many of a stage's units are done, and how many a second, where it has a unit."""
-
-            def render(self, task: Task) -> Text:
-                unit = task.fields.get("unit")
-                if not unit:
-                    return Text()
-                speed = f", {task.speed:,.0f}/s" if task.speed else ""
-                return Text(f"{task.completed:,.0f} {unit}{speed}")
-
-        self._bars: Bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            Rate(""),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            auto_refresh=False,  # a thread of its own would hold locks when others fork
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    def __enter__(self) -> BarProgress:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Show nothing any more. Does nothing a second time; any thread may call it."""
-        self._bars.stop()
-
-    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
-        task = self._bars.add_task(printable(name), total=total, unit=unit)
-        self._bars.refresh()
-        return lambda amount: self._bars.update(task, advance=amount, refresh=True)
-
-
 class LineProgress:
     """Progress for a log: a line on stderr for each minute that a stage lasts. Any thread may advance a stage."""
 
@@ -232,15 +149,3 @@ def _write(stream: TextIO, text: str) -> None:
         text = text.replace("±", "+/-").encode(encoding, "backslashreplace").decode(encoding)
     stream.write(text)
     stream.flush()
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal: wide letters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
-def _pad(text: str, width: int, justify: Justify) -> str:
-    blank = " " * (width - _width(text))
-    return text + blank if justify == "left" else blank + text

@@ -5,20 +5,25 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from cleave.ask.options import ADVANCED
 from cleave.cli import console
-from cleave.cli.named import ANYWHERE, named
 from cleave.cli.process import Signals
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
+    from cleave.table.progress import Progress
 
+ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
+_EXAMPLES = "\nExamples:\n"
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
 
@@ -46,6 +51,44 @@ class Settings:
     prepare: Callable[[], None]
     debug: bool
     quiet: bool
+
+    def say(self, text: str) -> None:
+        """Print a text, which may hold anything, on one line of stderr; nothing with --quiet."""
+        if not self.quiet:
+            console.say(printable(text))
+
+    def bars(self) -> AbstractContextManager[Progress]:
+        """A progress display for one piece of work."""
+        return console.progress(quiet=self.quiet)
+
+
+class Command(TyperCommand):
+    """A command whose help has its docstring's examples as they are, and its advanced options last."""
+
+    def format_help_text(self, _ctx: Any, formatter: Any) -> None:
+        text, _, _ = (self.help or "").partition(_EXAMPLES)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.strip())
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: []}
+        for each in self.get_params(ctx):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            if isinstance(each, TyperArgument):
+                sections["Arguments"].append((each.metavar or "", each.help or ""))
+            else:
+                panel = getattr(each, "rich_help_panel", None) or "Options"
+                sections[panel].append((record[0].removeprefix(" / "), record[1]))
+        for name, rows in sections.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows, col_max=26)
+
+    def format_epilog(self, _ctx: Any, formatter: Any) -> None:
+        if examples := (self.help or "").partition(_EXAMPLES)[2]:
+            formatter.write(f"\nExamples:\n{examples.rstrip()}\n")
 
 
 class Group(TyperGroup):
@@ -97,7 +140,7 @@ class Group(TyperGroup):
 
 def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     """`app` without the commands that `words` do not name; whole where they name none, or ask for its own help."""
-    name = named(words)
+    name = next((word for word in words if word not in ANYWHERE), "")
     commands = [each for each in app.registered_commands if each.callback and each.callback.__name__ == name]
     groups = [each for each in app.registered_groups if each.name == name]
     if commands or groups:

@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Callable
 
+from cleave.ask.access import PASSPHRASE_VARIABLE as VARIABLE
 from cleave_shared.errors import KeyFileError
 
-VARIABLE = "CLEAVE_PASSPHRASE"
 NEW_VARIABLE = "CLEAVE_NEW_PASSPHRASE"
 _LONGEST = 4096
 _taken: dict[str, bytes] = {}

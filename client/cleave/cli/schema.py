@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cleave.cli import console
-from cleave.cli.asked import Files
-from cleave.cli.console import Heading, table
-from cleave.cli.key import Json
+from cleave.cli.options import Files, Json, flag
 from cleave.text.printable import printable
+from cleave.text.tabular import Heading, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,40 +22,34 @@ if TYPE_CHECKING:
 _NAMED = 10  # columns that a message names before it only counts
 
 
-def _names(kind: str, meaning: str) -> Any:
-    return typer.Option(f"--{kind}", metavar="COLUMN,...", help=f"Settle these columns: {meaning}.")
-
-
 def schema(
     ctx: typer.Context,
     files: Files,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", "--schema", metavar="FILE", help="The schema file, if not FILE.schema.toml beside it."
-        ),
+        Path | None, flag("-o, --output, --schema FILE", "The schema file, if not NAME.schema.toml beside the table.")
     ] = None,
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Lines before the header that are no part of the table.")
-    ] = 0,
-    name: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="What SQL is to call the table, if not like its file.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
+    skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
+    name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
+    yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check that the schema covers the file and that all of it is settled.")
+        bool, flag("--check", "Only check that a schema covers the file and leaves nothing unsure.")
     ] = False,
-    plain: Annotated[list[str] | None, _names("plain", "the plain service may see them")] = None,
-    encrypted: Annotated[list[str] | None, _names("encrypted", "numbers to add up unseen")] = None,
-    sealed: Annotated[list[str] | None, _names("sealed", "stored encrypted, computed on here alone")] = None,
-    local: Annotated[list[str] | None, _names("local", "they never leave")] = None,
+    plain: Annotated[list[str] | None, flag("--plain COLUMN,...", "Columns the plain service may see.")] = None,
+    encrypted: Annotated[list[str] | None, flag("--encrypted COLUMN,...", "Numbers to add up encrypted.")] = None,
+    sealed: Annotated[
+        list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted, computed on here only.")
+    ] = None,
+    local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave.")] = None,
     as_json: Json = False,
 ) -> None:
     """Propose which columns are sensitive, for review.
 
-    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes. What
-    neither name nor values settle is never proposed plain and is marked as unsure: settle it by flag (a name with a
-    comma in double quotes) or in the file. An existing file stays as it is.
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first. A column that
+    neither name nor values settle is marked unsure and never proposed plain. An existing file is not changed.
+
+    Examples:
+      cleave schema visits.csv
+      cleave schema visits.csv --plain ward,sex --encrypted age --local notes --yes
     """
     from cleave.table.schema import Kind, schema_path  # noqa: PLC0415 - see cleave.cli.app
 

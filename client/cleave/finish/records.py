@@ -45,8 +45,8 @@ class Records:
     rows: list[list[Any]]
 
 
-def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
-    """`raw`: with every digit of a float64, also those its bound does not cover. `bounds`: with columns of them."""
+def records(result: ResultTable, *, bounds: bool = True) -> Records:
+    """`bounds`: with columns of them."""
     names: list[str] = []
     types: list[str] = []
     for column, type_ in zip(result.columns, result.types, strict=True):
@@ -70,7 +70,7 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
         cells = zip(result.columns, result.rows[place], result.bounds[place], result.exact[place], strict=True)
         for column, value, bound, exact in cells:
             if column.source == "encrypted":
-                shown = (value, bound) if raw else figures.published(value, bound, exact)
+                shown = figures.published(value, bound, exact)
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)

@@ -13,35 +13,35 @@ from cleave.propose.infer import infer
 from cleave.propose.sniff import sniff
 from cleave.table import typed
 from cleave.table.duck import connect_reading
-from cleave.table.inputs import Input, Names, open_inputs, table_name, unreadable
+from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
-from cleave.table.table import open_table
+from cleave.table.table import open_frame, open_table
 from cleave.table.types import can_be_encrypted, decimals_of, is_number
 from cleave_shared.errors import InputError
 
 
 def propose(
-    names: Names,
+    names: Names | Frame,
     kinds: Mapping[str, Kind] | None = None,
     *,
     skip: int = 0,
     table: str | None = None,
     progress: Progress | None = None,
 ) -> Schema:
-    """A schema for the files of one table, `skip` lines before each header; `table`: what queries are to call it.
+    """A schema for a frame, or the files of one table, `skip` lines before each header; `table`: its name in SQL.
 
     `kinds`: what a person decided, by column name; it is not judged again.
 
     Raises InputError for a file that cannot be read or has no rows to judge by, and for a kind that is given to no
     column of the file or cannot be given to its type.
     """
-    inputs = open_inputs(names)
-    first = inputs[0]
+    inputs = [] if isinstance(names, Frame) else open_inputs(names)
+    first = names if isinstance(names, Frame) else inputs[0]
     types: dict[str, str] = {}
     dialect = CsvDialect()
-    if first.parquet:
+    if isinstance(first, Frame) or first.parquet:
         with closing(connect_reading()) as connection:
             types = typed.columns(connection, first)
     else:
@@ -49,13 +49,16 @@ def propose(
             dialect = sniff(first, skip)
         except (EOFError, OSError, zlib.error) as error:
             raise unreadable(first, error) from None
-    found = tuple(types) if first.parquet else column_names(first, dialect)
+    found = tuple(types) if isinstance(first, Frame) or first.parquet else column_names(first, dialect)
     decided = {name.lower(): kind for name, kind in (kinds or {}).items()}
     if strange := [name for name in kinds or {} if name.lower() not in {known.lower() for known in found}]:
         hint = f"the file names {', '.join(found[:20])}{', ...' if len(found) > 20 else ''}"
         raise InputError(f"{first}: there is no column {strange[0]!r} to give a kind to", hint=hint)
     as_text = Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in found), dialect)
-    with open_table(inputs, as_text, progress) as text:
+    opened = (
+        open_frame(first, as_text, "", progress) if isinstance(first, Frame) else open_table(inputs, as_text, progress)
+    )
+    with opened as text:
         if text.rows == 0:
             raise InputError(
                 f"{first}: has a header and no rows, so there is nothing to judge its columns by",
@@ -69,7 +72,7 @@ def propose(
     return Schema(stated, dialect, name)
 
 
-def _typed(source: Input, facts: Facts, type_: str) -> Facts:
+def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
     """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
     if type_ == "VARCHAR":
         return facts
@@ -92,7 +95,7 @@ def _column(facts: Facts) -> Column:
     )
 
 
-def _decided(source: Input, column: Column, kind: Kind | None) -> Column:
+def _decided(source: Input | Frame, column: Column, kind: Kind | None) -> Column:
     if kind is None:
         return column
     if kind is Kind.ENCRYPTED and not can_be_encrypted(column.type):

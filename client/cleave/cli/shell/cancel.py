@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from cleave.ask.bars import BarProgress
 from cleave.cli import console
 from cleave.table.progress import Bars
 
@@ -44,7 +45,7 @@ class ClearedBars:
             yield self._shown
 
     def stop(self) -> None:
-        if isinstance(self._shown, console.BarProgress):
+        if isinstance(self._shown, BarProgress):
             self._shown.stop()
 
 

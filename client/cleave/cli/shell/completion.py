@@ -9,7 +9,7 @@ from functools import cache
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from cleave.cli.output import Format
+from cleave.cli.answer import Format
 from cleave.cli.shell.commands import COMMANDS
 from cleave.table.duck import identifier, private
 from cleave.table.schema import Schema

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from cleave.ask.options import question_options
 from cleave.cli import console
-from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
-from cleave.cli.console import Heading
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
 from cleave.cli.shell.commands import help_text, read_command
 from cleave.text.printable import printable
+from cleave.text.tabular import Heading, table
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.ask.options import Asking
     from cleave.ask.result import Result
     from cleave.ask.session import Session
-    from cleave.cli.options import Asking
     from cleave.sql.plan import LocalPlan, QueryPlan
 
 T = TypeVar("T")
@@ -46,12 +46,16 @@ class Shell:
     """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
 
     def __init__(
-        self, session: Session, asking: Asking, run: Callable[[Callable[[], object]], object], *, quiet: bool = False
+        self,
+        session: Session,
+        asking: Asking,
+        run: Callable[[Callable[[], object]], object],
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._asking = asking
-        self._options = asking.options()
-        self._quiet = quiet
+        self._options = question_options(asking)
+        self._say = say
         self._run = run
         self._format = Format.TABLE
         self._timer = False
@@ -64,12 +68,11 @@ class Shell:
             console.out(self._schema(_unquoted(asked[1])) if asked[1] else self._tables())
             return
         started = time.perf_counter()
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        answer = self._do(lambda: session.ask(plan, self._options, asking.timeout, strict=asking.strict))
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
+        answer = self._do(lambda: session.ask(plan, self._options, asking["timeout"], strict=asking["strict"]))
         seconds = time.perf_counter() - started
-        shown = Shown(self._format, quiet=self._quiet)
-        print_content(answer_content(answer, shown), shown.written)
-        tell_about(answer, shown, seconds)
+        print_content(answer_bytes(answer, self._format), self._format)
+        say_trust(answer, self._format, seconds, self._say)
         self._last = Last(sql, plan, answer, seconds)
         if self._timer:
             stages = ", ".join(f"{name} {spent:.3f} s" for name, spent in answer.timings.items())
@@ -104,7 +107,7 @@ class Shell:
         from cleave.cli.plan import plan_lines  # noqa: PLC0415
 
         session, asking = self._session, self._asking
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
         console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
 
     def _report(self, path: Path) -> None:
@@ -140,7 +143,7 @@ class Shell:
         for name, schema in schemas.items():
             rows = self._do(lambda name=name: session.rows_of(name))  # type: ignore[misc]
             cells.append([name, str(len(schema.columns)), "read here only" if rows is None else f"{rows:,}"])
-        return console.table(headings, cells) if cells else "no tables under this key"
+        return table(headings, cells) if cells else "no tables under this key"
 
     def _schema(self, name: str = "") -> str:
         wanted = (name or self._session.name).lower()
@@ -162,7 +165,7 @@ class Shell:
             ]
             for column in schema.columns
         ]
-        return console.table([*headings, *bounds], rows)
+        return table([*headings, *bounds], rows)
 
 
 def _unquoted(name: str) -> str:
