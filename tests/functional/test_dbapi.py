@@ -90,12 +90,12 @@ def test_description(connection: cleave.Connection) -> None:
 
 def test_pandas_reads_through_it(connection: cleave.Connection) -> None:
     sql = "SELECT ward, AVG(age) AS age FROM patients WHERE ward <> ? GROUP BY ward ORDER BY ward"
-    with pytest.warns(UserWarning, match="SQLAlchemy"):
+    with cleave.connect(PATIENTS):  # which leaves pandas nothing to warn of
         frame = pd.read_sql(sql, connection, params=["Surgery"])
     assert list(frame.columns) == ["ward", "age"]
     assert len(frame) == 5
     told = (pd.errors.DatabaseError, cleave.ProgrammingError)  # by its release, pandas wraps what a driver raises
-    with pytest.warns(UserWarning, match="SQLAlchemy"), pytest.raises(told, match="no column"):
+    with pytest.raises(told, match="no column"):
         pd.read_sql("SELECT nothing FROM patients", connection)
 
 

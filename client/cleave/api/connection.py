@@ -12,6 +12,7 @@ and not a connection.
 from __future__ import annotations
 
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -47,6 +48,8 @@ def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     ([(0.0, 0.0)], ('encrypted', 'encrypted'))
     >>> connection.close()
     """
+    # pandas warns of every DB-API connection but SQLite's; it is tested with ours
+    warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with translated():
         given = complete(Asking, asking)
         question_options(given)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from cleave.ask.calls import imported
 from cleave.finish.records import loaded, records
@@ -156,6 +156,20 @@ class Result:
         from cleave.cli.report import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows, as a cursor of DB-API has them."""
+        return self.rows
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[Any, ...]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[tuple[Any, ...]]: ...
+
+    def __getitem__(self, place: int | slice) -> tuple[Any, ...] | list[tuple[Any, ...]]:
+        """A row, or several."""
+        return self.rows[place]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)

@@ -71,8 +71,10 @@ def show_warnings(*, quiet: bool) -> None:
     warnings.showwarning = show
 
 
-def report_error(message: str, hint: str | None = None) -> None:
+def report_error(message: str, hint: str | None = None, excerpt: str = "") -> None:
     say(f"error: {printable(message)}")
+    for line in excerpt.splitlines():
+        say(f"  {printable(line)}")
     if hint:
         say(f"hint: {printable(hint)}")
 

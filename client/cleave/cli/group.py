@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from cleave.ask.options import ADVANCED
 from cleave.cli import console
 from cleave.cli.process import Signals
+from cleave.text.nearest import nearest
 from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
 _EXAMPLES = "\nExamples:\n"
+_NO_SUCH = re.compile(r"^No such (\w+):?")
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
 
@@ -155,7 +158,14 @@ def _usage(error: typer.TyperException) -> int:
         console.out(error.format_message())
         return 0
     command = getattr(context, "command_path", "cleave")
-    console.report_error(error.format_message(), f"{command} --help shows what it takes")
+    words, hint = _NO_SUCH.sub(r"there is no \1", error.format_message()), f"{command} --help shows what it takes"
+    message, _, known = words.partition(". Did you mean ")
+    near = getattr(error, "possibilities", None)
+    if near and (best := nearest(getattr(error, "option_name", ""), near)):
+        message, known = message.partition(" (")[0], f"{best!r}?"
+    elif near:
+        message = message.partition(" (")[0]
+    console.report_error(message.rstrip("."), f"did you mean {known} {hint}" if known else hint)
     return error.exit_code
 
 
@@ -164,7 +174,7 @@ def tell(error: Exception, *, debug: bool = False) -> int:
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, CleaveError):
-        console.report_error(error.message, error.hint)
+        console.report_error(error.message, error.hint, error.excerpt)
         return error.exit_code
     console.report_error(
         f"unexpected {type(error).__name__}", "this is a defect of Cleave; --debug shows where, and may quote values"

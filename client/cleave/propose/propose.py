@@ -19,6 +19,7 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
 from cleave.table.table import open_frame, open_table
 from cleave.table.types import can_be_encrypted, decimals_of, is_number
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
 
@@ -52,7 +53,8 @@ def propose(
     found = tuple(types) if isinstance(first, Frame) or first.parquet else column_names(first, dialect)
     decided = {name.lower(): kind for name, kind in (kinds or {}).items()}
     if strange := [name for name in kinds or {} if name.lower() not in {known.lower() for known in found}]:
-        hint = f"the file names {', '.join(found[:20])}{', ...' if len(found) > 20 else ''}"
+        known = f"the file names {', '.join(found[:20])}{', ...' if len(found) > 20 else ''}"
+        hint = did_you_mean(strange[0], found) or known
         raise InputError(f"{first}: there is no column {strange[0]!r} to give a kind to", hint=hint)
     as_text = Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in found), dialect)
     opened = (

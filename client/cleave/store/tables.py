@@ -24,9 +24,10 @@ from cleave.store.manifest import Manifest, Object, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note
 from cleave.store.vault import Purpose, Vault
+from cleave.text.nearest import did_you_mean
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import DAMAGED, CheckFailed, InputError
+from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
 from cleave_shared.params import PROFILES, Profile
 
 if TYPE_CHECKING:
@@ -188,9 +189,12 @@ class Tables:
         return opened
 
     def _no_table(self, name: str) -> InputError:
+        near = ""
+        with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
+            near = did_you_mean(name, [each.manifest.table for each in self.all()])
         return InputError(
             f"{self._stores.sensitive.location}: there is no table {name!r} under this key",
-            hint="`cleave ls --store ...` lists the tables there are",
+            hint=near or "`cleave ls --store ...` lists the tables there are",
         )
 
     def commit(self, manifest: Manifest, expected: str | None) -> Opened:

@@ -15,6 +15,7 @@ from cleave.ask.options import question_options
 from cleave.cli import console
 from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
 from cleave.cli.shell.commands import help_text, read_command
+from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
 from cleave_shared.dataclass import dataclass
@@ -83,7 +84,7 @@ class Shell:
         name, argument = read_command(line)
         match name:
             case ".plan":
-                self._plan(argument.rstrip(";"))
+                self._plan(argument)
             case ".report":
                 self._report(Path(argument))
             case ".format":
@@ -121,7 +122,8 @@ class Shell:
     def _choose(self, name: str) -> None:
         known = [str(each) for each in Format if each is not Format.PARQUET]
         if name and name not in known:
-            raise InputError(f"there is no format {name}", hint=f"known are {', '.join(known)}")
+            hint = did_you_mean(name, known) or f"formats are {', '.join(known)}"
+            raise InputError(f"there is no format {name}", hint=hint)
         if name:
             self._format = Format(name)
         else:
@@ -150,9 +152,8 @@ class Shell:
         schemas = self._do(lambda: self._session.schemas)
         schema = next((each for known, each in schemas.items() if known.lower() == wanted), None)
         if schema is None:
-            raise InputError(
-                f"there is no table {name!r}" if name else ".schema: name a table", hint=".tables lists all"
-            )
+            message = f"there is no table {name!r}" if name else ".schema: name a table"
+            raise InputError(message, hint=did_you_mean(wanted, schemas) or ".tables lists all")
         headings = [Heading(name) for name in ("column", "kind", "type", "NULL")]
         bounds = [Heading(name, justify="right") for name in ("lower", "upper")]
         rows = [
