@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow test-all campaign fuzz bombs mutants check lock charts clean
+.PHONY: setup demo test test-slow test-all campaign fuzz bombs mutants check lock charts release clean
 
 setup: $(READY)
 
@@ -61,16 +61,25 @@ check: setup
 # Names, versions and hashes only: no index address ends up in a lock file.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
+EXTRAS := --extra aws --extra report --extra serve
 lock:
-	$(LOCK) pyproject.toml --extra dev -o requirements-dev.lock
+	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o requirements-dev.lock
 	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock
+	$(LOCK) pyproject.toml $(EXTRAS) --constraints requirements-dev.lock -o requirements-full.lock
 
 # What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.
 charts:
 	cd web && npm ci --no-audit --no-fund && node build.js
 
+# Wheel, source archive and checksums in dist/; the version is that of shared/cleave_shared/version.py. The wheel is made
+# from the source archive, and is the same, byte by byte, whenever it is made of one commit.
+release: setup
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --offline --no-build-isolation --python $(BIN)/python --out-dir dist
+	cd dist && rm -f .gitignore && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
+
 clean:
-	rm -rf $(VENV) .aws-sam artefacts web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .aws-sam artefacts build/image dist web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 include aws.mk
 include benchmarks.mk

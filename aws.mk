@@ -12,7 +12,7 @@ export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam print-lambda-image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy deploy-local validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy deploy-local validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -61,8 +61,20 @@ lambda-image: setup
 	docker image inspect $(LAMBDA_IMAGE) >/dev/null 2>&1 || \
 		$(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),tests/aws/lambda_image.sh,docker pull --quiet) $(LAMBDA_IMAGE)
 
+# `cleave` and `cleave serve` in a container, on python:3.13-slim or where debootstrap can make it a stand-in for it.
+CONTAINER ?= cleave
+BASE_IMAGE ?= $(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),cleave-base-stand-in:python3.13,docker.io/library/python:3.13-slim)
+image: release
+	docker image inspect $(BASE_IMAGE) >/dev/null 2>&1 || \
+		$(if $(filter cleave-base-%,$(BASE_IMAGE)),tests/aws/base_image.sh,docker pull --quiet) $(BASE_IMAGE)
+	rm -rf build/image && mkdir -p build/image
+	$(BIN)/uv pip install --quiet --target build/image/packages --python-version 3.13 \
+		--python-platform $(subst arm64,aarch64,$(ARCH))-manylinux_2_28 --only-binary :all: --no-deps --require-hashes -r requirements-full.lock
+	$(BIN)/uv pip install --quiet --target build/image/packages --no-deps dist/*.whl
+	docker build --quiet --network none --build-arg BASE=$(BASE_IMAGE) --tag $(CONTAINER) --file Containerfile build/image
+
 # Without containers only if whoever calls says so: CLEAVE_NO_CONTAINERS=1.
-test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image) build
+test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image image) build
 	$(BIN)/python -m pytest -m "sam and not deploy" tests/aws
 
 # Made for you, with a key that is left beside them; the ones that are tracked, in events/, stay as they are.

@@ -70,9 +70,9 @@ bench-pool: setup
 bench-ring: setup
 	$(BIN)/python -m benchmarks.ring
 
-# 50 askers at once of both services, over a file and over a stored table that grows meanwhile: three minutes.
+# 50 users at once of both services, mixed over a file and a stored table that grows, also across restarts: 3.5 minutes.
 bench-load: setup
-	$(BIN)/python -m benchmarks.load $(if $(ASKERS),--askers $(ASKERS)) $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/python -m benchmarks.load $(if $(USERS),--users $(USERS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # What a scan of ten billion rows would take: docs/scale.md.
 scale: setup

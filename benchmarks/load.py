@@ -1,14 +1,15 @@
-"""`make bench-load`: many askers at once, for a bounded time, of services that are small; what each saw, in figures.
+"""`make bench-load`: many users at once, for a bounded time, of services that are small; one table of what each saw.
 
-    files     questions over a file, to `cleave serve`
-    emulator  the same, to both handlers under the real Lambda runtime client: copies of each, one event at a time
-    stored    questions over a stored table, with `cleave serve --store`, while somebody appends to it without a pause
+    steady    questions over a file and over a stored table, mixed, to `cleave serve`
+    restarts  the same, while that server is ended by SIGTERM and started again, over and over
+    lambda    those over the file, to both handlers under the real Lambda runtime client, one event at a time each
 
-An asker is a thread that asks, waits for the answer, checks it and asks again. Over a file it keeps key, table and
-connection; over a stored table each question opens all anew, as another user's would. Clients and services share the
-machine. Answers are the truth or count as wrong. A stored answer is of one version:
-all its figures are of one number of appends, no fewer than were done when it was asked and no more than were begun when
-it was answered.
+A user is a thread that sends a question, waits for the answer and sends the next; all have the same questions in
+turn. Over the file it keeps key, table and connection; over the stored table each question opens all again. Somebody
+appends to the stored table all the while. Clients and services share the machine.
+
+Every answer is compared, to the last digit, with DuckDB's over the rows in the clear: one over the stored table with
+those of every version that could be read between its question and its end. An error is counted by its message.
 """
 
 from __future__ import annotations
@@ -28,30 +29,137 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 import cleave
+from benchmarks.memory import tree_mb
+from benchmarks.tables import figure, machine, markdown
 from cleave.ckks.key_file import create_key
 from tests.functional.gateway import http_event
 from tests.functional.runtime_api import Function, FunctionError
 from tests.functional.serving import served
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "samples"
-FILES = "SELECT ward, COUNT(*), SUM(bill) FROM patients GROUP BY ward ORDER BY ward"
-STORED = "SELECT COUNT(*), SUM(bill), SUM(age) FROM trial"
-_SAMPLE_ROWS = 600
-_PROCESSES = 4  # that the askers share: Python runs one thread at a time
+_PROCESSES = 4  # that the users share: Python runs one thread at a time
 _START_SECONDS = 120.0
 _GATEWAY_SECONDS = 29.0
+_RESTART_SECONDS = 12.0  # from one restart to the next
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One that users send over and over; `stored`: over the stored table `trial`, else over the file `patients`."""
+
+    name: str
+    sql: str
+    stored: bool = False
+
+
+QUESTIONS = (
+    Question(
+        "file, by ward",
+        "SELECT ward, COUNT(*), SUM(bill), AVG(age) FROM patients GROUP BY ward ORDER BY ward",
+    ),
+    Question(
+        "stored, totals",
+        "SELECT ward, COUNT(*), SUM(bill), AVG(age) FROM trial GROUP BY ward ORDER BY ward",
+        stored=True,
+    ),
+    Question(
+        "file, chosen rows",
+        "SELECT COUNT(*), SUM(bill), SUM(age) FROM patients WHERE admitted >= DATE '2025-01-15'",
+    ),
+    Question(
+        "stored, rows",
+        "SELECT COUNT(*), SUM(bill), MEDIAN(age) FROM trial WHERE admitted >= DATE '2025-01-15'",
+        stored=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one user got for one question: rows, or an error. Times are seconds since the epoch."""
+
+    user: int
+    question: Question
+    started: float
+    ended: float
+    rows: Rows
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+
+@dataclass(frozen=True)
+class Load:
+    """One phase: what `users` saw together in `seconds`; `wrong` are answers that are not the oracle's."""
+
+    name: str
+    users: int
+    seconds: float
+    replies: tuple[Reply, ...]
+    wrong: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> list[Reply]:
+        return [each for each in self.replies if each.error is None]
+
+    @property
+    def errors(self) -> dict[str, int]:
+        return dict(collections.Counter(each.error for each in self.replies if each.error))
+
+    @property
+    def fairness(self) -> float:
+        """Median of the slowest user over that of the fastest; infinite where one got no answer at all."""
+        times: dict[int, list[float]] = {user: [] for user in range(self.users)}
+        for each in self.answered:
+            times[each.user].append(each.seconds)
+        medians = [statistics.median(each) if each else float("inf") for each in times.values()]
+        return max(medians) / min(medians)
+
+    def rows(self) -> list[list[str]]:
+        """Of the table: the whole phase, then each question."""
+        refused = sum(self.errors.values())
+        whole = [f"{len(self.answered) / self.seconds:.1f}", *_times(self.answered), f"{self.fairness:.2f}"]
+        rows = [[f"**{self.name}**", str(len(self.answered)), str(refused), str(self.wrong), *whole]]
+        for question in QUESTIONS:
+            if own := [each for each in self.replies if each.question == question]:
+                good = [each for each in own if each.error is None]
+                counts = [str(len(good)), str(len(own) - len(good)), ""]
+                rows.append([question.name, *counts, f"{len(good) / self.seconds:.1f}", *_times(good), ""])
+        return rows
+
+    def report(self) -> str:
+        errors = [f"{count} x {error}" for error, count in self.errors.items()]
+        return f"- {self.name}: {'; '.join([*self.notes, *errors]) or 'nothing to note'}"
+
+
+HEAD = ["phase", "answers", "errors", "wrong", "a second", "p50, s", "p99, s", "slowest user / fastest"]
+
+
+def _times(replies: Sequence[Reply]) -> list[str]:
+    if not replies:
+        return ["", ""]
+    times = sorted(each.seconds for each in replies)
+    return [figure(statistics.median(times)), figure(times[min(len(times) - 1, round(0.99 * len(times)))])]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where everything lies: the sample, a key, a store of two folders."""
+    """A folder with the sample, a key, and a store of two folders."""
 
     root: Path
 
@@ -69,7 +177,7 @@ class Place:
 
     @property
     def serving(self) -> list[str]:
-        """What `cleave serve` takes."""
+        """Options of `cleave serve`."""
         return ["--quiet", *(word for folder in self.store.split(",") for word in ("--store", folder))]
 
     def put(self, *words: str) -> None:
@@ -79,167 +187,226 @@ class Place:
         subprocess.run(command, check=True, capture_output=True)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One question: when, how long, and what went wrong; of a stored table the copies of the sample it counted."""
+@contextlib.contextmanager
+def place() -> Iterator[Place]:
+    """The stored table holds one copy of the sample."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Place(Path(folder))
+        for name in ("patients.csv", "patients.schema.toml"):
+            shutil.copy(SAMPLE / name, made.root)
+        create_key(made.key, None)
+        os.environ["XDG_STATE_HOME"] = str(made.root / "state")
+        made.put("--by", "ward")
+        yield made
 
-    started: float
-    ended: float
-    error: str | None
-    copies: int = 0
+
+class Oracle:
+    """DuckDB over the rows in the clear."""
+
+    def __init__(self, file: Path) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute(
+            "CREATE TABLE patients AS SELECT ward, admitted::DATE AS admitted, age::BIGINT AS age, "
+            "bill::DECIMAL(18,2) AS bill FROM read_csv($file, all_varchar = true)",
+            {"file": str(file)},
+        )
+
+    @cache  # noqa: B019 - one oracle lives as long as the benchmark
+    def answer(self, question: Question, copies: int) -> Rows:
+        """Of a table that holds the file so many times."""
+        self._connection.execute(f"CREATE OR REPLACE VIEW trial AS SELECT p.* FROM patients p, range({copies})")
+        return self._connection.execute(question.sql).fetchall()
 
 
-@dataclass(frozen=True)
-class Load:
-    """What `askers` saw together in `seconds`."""
+class Growth:
+    """Appends the file to the stored table, again and again, and knows which versions could be read when."""
 
-    name: str
-    askers: int
-    seconds: float
-    asked: tuple[Asked, ...]
-    appends: int = 0
+    def __init__(self, where: Place) -> None:
+        self._where = where
+        self._begun, self._done = [time.time()], [time.time()]  # of each copy of the file that the table holds
+        self._over = threading.Event()
 
     @property
-    def errors(self) -> dict[str, int]:
-        return dict(collections.Counter(each.error for each in self.asked if each.error))
+    def appends(self) -> int:
+        return len(self._done) - 1
 
-    def told(self) -> str:
-        times = sorted(each.ended - each.started for each in self.asked if not each.error) or [float("nan")]
-        p99 = times[min(len(times) - 1, round(0.99 * len(times)))]
-        rate = len(times) / self.seconds
-        line = (
-            f"{self.name:9} {self.askers} askers, {self.seconds:.0f} s: {rate:.1f} answers a second, "
-            f"p50 {statistics.median(times):.2f} s, p99 {p99:.2f} s, most {times[-1]:.2f} s; {len(times)} answered, "
-            f"{sum(self.errors.values())} not"
-        )
-        if self.appends:
-            versions = len({each.copies for each in self.asked if not each.error})
-            line += f"; {self.appends} appends meanwhile, answers of {versions} versions"
-        return "\n".join([line, *(f"          {count} x {error}" for error, count in self.errors.items())])
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        writer = threading.Thread(target=self._append)
+        self._over.clear()
+        writer.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            writer.join()
+
+    def versions(self, reply: Reply) -> range:
+        """How many copies a reader may have seen: those done when it began to those begun when it ended."""
+        least = sum(at <= reply.started for at in self._done)
+        return range(least, sum(at <= reply.ended for at in self._begun) + 1)
+
+    def _append(self) -> None:
+        while not self._over.is_set():
+            self._begun.append(time.time())
+            self._where.put("--append", "--again")
+            self._done.append(time.time())
+
+
+def wrong_answers(replies: Sequence[Reply], oracle: Oracle, growth: Growth) -> int:
+    """How many answers are not those of any version they may be of."""
+    return sum(
+        all(each.rows != oracle.answer(each.question, copies) for copies in _versions(each, growth))
+        for each in replies
+        if each.error is None
+    )
+
+
+def _versions(reply: Reply, growth: Growth) -> Sequence[int]:
+    return growth.versions(reply) if reply.question.stored else [1]
+
+
+class Server:
+    """`cleave serve` at one address, whatever process answers there."""
+
+    def __init__(self, where: Place) -> None:
+        self._where, self._stack = where, contextlib.ExitStack()
+        self.url, self._process = self._stack.enter_context(served(*where.serving))
+        self.megabytes = [tree_mb(self._process.pid)]  # once a second
+
+    def restart(self) -> float:
+        """End it by SIGTERM and start it again; the seconds for which nothing listened or it was ending."""
+        started = time.monotonic()
+        self._stack.close()
+        port = self.url.rpartition(":")[2]
+        self.url, self._process = self._stack.enter_context(served(*self._where.serving, "--port", port))
+        return time.monotonic() - started
+
+    def sample(self) -> None:
+        self.megabytes.append(tree_mb(self._process.pid))
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 @contextlib.contextmanager
-def place() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory() as folder:
-        found = Place(Path(folder))
-        for name in ("patients.csv", "patients.schema.toml"):
-            shutil.copy(SAMPLE / name, found.root)
-        create_key(found.key, None)
-        os.environ["XDG_STATE_HOME"] = str(found.root / "state")
-        yield found
-
-
-def over_files(where: Place, name: str, url: str, askers: int, seconds: float) -> Load:
-    return Load(name, askers, seconds, _crowd(where, url, stored=False, askers=askers, seconds=seconds))
-
-
-def over_stored(where: Place, url: str | None, askers: int, seconds: float) -> Load:
-    """With appends all the while, one after the other."""
-    where.put("--by", "ward")
-    begun, done = [time.time()], [time.time()]  # of each copy of the sample
+def every(seconds: float, act: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile, in a thread, `act` after each so many seconds."""
     over = threading.Event()
 
-    def append() -> None:
-        while not over.is_set():
-            begun.append(time.time())
-            where.put("--append", "--again")
-            done.append(time.time())
+    def run() -> None:
+        while not over.wait(seconds):
+            act()
 
-    writer = threading.Thread(target=append)
-    writer.start()
+    thread = threading.Thread(target=run)
+    thread.start()
     try:
-        asked = _crowd(where, url, stored=True, askers=askers, seconds=seconds)
+        yield
     finally:
         over.set()
-        writer.join()
-    checked = tuple(_of_one_version(each, begun, done) for each in asked)
-    return Load("stored", askers, seconds, checked, len(done) - 1)
+        thread.join()
 
 
-def _of_one_version(asked: Asked, begun: Sequence[float], done: Sequence[float]) -> Asked:
-    least = sum(at <= asked.started for at in done)
-    most = sum(at <= asked.ended for at in begun)
-    if asked.error or least <= asked.copies <= most:
-        return asked
-    return Asked(asked.started, asked.ended, f"of version {asked.copies}, not of {least} to {most}")
+def steady(where: Place, growth: Growth, users: int, seconds: float) -> Load:
+    """Mixed questions to one server, whose memory is sampled."""
+    with contextlib.closing(Server(where)) as server:
+        before = growth.appends
+        with growth.going_on(), every(1.0, server.sample):
+            replies = crowd(where, server.url, QUESTIONS, users, seconds)
+        server.sample()
+        idle, *_, end = server.megabytes
+        notes = (
+            f"{growth.appends - before} appends meanwhile",
+            f"memory of the server {idle:.0f} MB before, {max(server.megabytes):.0f} at most, {end:.0f} after",
+        )
+    return Load("steady", users, seconds, replies, wrong_answers(replies, Oracle(where.file), growth), notes)
 
 
-def _crowd(where: Place, url: str | None, *, stored: bool, askers: int, seconds: float) -> tuple[Asked, ...]:
-    """Everything that `askers` asked within `seconds`, in several processes."""
+def restarts(where: Place, growth: Growth, users: int, seconds: float, pause: float) -> Load:
+    """Mixed questions to a server that is restarted after each `pause`; at the end, each question once more."""
+    down: list[float] = []
+    with contextlib.closing(Server(where)) as server:
+        url = server.url
+        with growth.going_on(), every(pause, lambda: down.append(server.restart())):
+            replies = crowd(where, url, QUESTIONS, users, seconds)
+        replies += crowd(where, url, QUESTIONS, min(users, len(QUESTIONS)), 0.0)
+    taken = f", {figure(statistics.median(down))} s each from SIGTERM to ready" if down else ""
+    wrong = wrong_answers(replies, Oracle(where.file), growth)
+    return Load("restarts", users, seconds, replies, wrong, (f"restarts: {len(down)}{taken}",))
+
+
+def over_lambda(where: Place, growth: Growth, users: int, seconds: float, copies: int) -> Load:
+    """Questions over the file to `copies` of each function."""
+    with emulated(copies) as url:
+        replies = crowd(where, url, [each for each in QUESTIONS if not each.stored], users, seconds)
+    wrong = wrong_answers(replies, Oracle(where.file), growth)
+    return Load("lambda", users, seconds, replies, wrong, (f"{copies} of each function",))
+
+
+def crowd(where: Place, url: str, questions: Sequence[Question], users: int, seconds: float) -> tuple[Reply, ...]:
+    """All replies to `users` who ask within `seconds`, each at least once, from several processes."""
     context = multiprocessing.get_context("spawn")
-    ready, found = context.Barrier(min(_PROCESSES, askers) + 1, timeout=_START_SECONDS), context.Queue()
-    shares = [askers // _PROCESSES + (number < askers % _PROCESSES) for number in range(_PROCESSES)]
+    ready, replies = context.Barrier(min(_PROCESSES, users) + 1, timeout=_START_SECONDS), context.Queue()
     processes = [
-        context.Process(target=_askers, args=(where, url, stored, share, seconds, ready, found), daemon=True)
-        for share in shares
-        if share
+        context.Process(
+            target=_users,
+            args=(where, url, questions, range(first, users, _PROCESSES), seconds, ready, replies),
+            daemon=True,
+        )
+        for first in range(min(_PROCESSES, users))
     ]
     for process in processes:
         process.start()
     ready.wait()
-    asked = [each for _ in processes for each in found.get(timeout=seconds + _START_SECONDS)]
+    gathered = [each for _ in processes for each in replies.get(timeout=seconds + _START_SECONDS)]
     for process in processes:
         process.join(_START_SECONDS)
-    return tuple(asked)
+    return tuple(gathered)
 
 
-def _askers(where: Place, url: str | None, stored: bool, askers: int, seconds: float, ready: Any, found: Any) -> None:
+def _users(
+    where: Place, url: str, questions: Sequence[Question], users: range, seconds: float, ready: Any, replies: Any
+) -> None:
     """One process's share of them."""
-    right = None if stored else _ask(where, None, stored=False)
-    one = _one(where) if stored else ()
+    own: list[Reply] = []
     ready.wait()
     until = time.monotonic() + seconds
-    asked: list[Asked] = []
 
-    def ask() -> None:
-        kept = None if stored else cleave.connect(where.file, key=where.key, endpoint=url, timeout=120, progress=False)
-        while time.monotonic() < until:
-            started = time.time()
-            error: str | None = None
-            copies = 0
-            try:
-                rows = kept.execute(FILES).fetchall() if kept else _ask(where, url, stored=stored)
-                if stored:
-                    copies = int(rows[0][0]) // _SAMPLE_ROWS
-                    error = None if rows[0] == tuple(copies * each for each in one) else "figures of different versions"
-                elif rows != right:
-                    error = "a wrong answer"
-            except (cleave.CleaveError, cleave.Error) as failure:
-                error = f"{type(failure).__name__}: {_without_id(str(failure))}"
-            asked.append(Asked(started, time.time(), error, copies))
-        if kept:
-            kept.close()
+    def use(user: int) -> None:
+        turn = user
+        with cleave.connect(where.file, key=where.key, endpoint=url, timeout=120, progress=False) as kept:
+            while turn == user or time.monotonic() < until:
+                question = questions[turn % len(questions)]
+                turn += 1
+                started, rows, error = time.time(), [], None
+                try:
+                    rows = _stored(where, url, question) if question.stored else kept.execute(question.sql).fetchall()
+                except (cleave.CleaveError, cleave.Error) as failure:
+                    error = f"{type(failure).__name__}: {_without_id(str(failure))}"
+                own.append(Reply(user, question, started, time.time(), rows, error))
 
-    threads = [threading.Thread(target=ask) for _ in range(askers)]
+    threads = [threading.Thread(target=use, args=(user,)) for user in users]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found.put(asked)
+    replies.put(own)
+
+
+def _stored(where: Place, url: str, question: Question) -> Rows:
+    with cleave.connect(store=where.store, key=where.key, endpoint=url, timeout=120, progress=False) as opened:
+        return opened.execute(question.sql).fetchall()
 
 
 def _without_id(message: str) -> str:
     return message.rpartition(": ")[2].partition(" [request id")[0]
 
 
-def _one(where: Place) -> tuple[Any, ...]:
-    """What STORED is of one copy of the sample."""
-    sql = STORED.replace("trial", "patients")
-    return tuple(cleave.query(where.file, sql, key=where.key, progress=False).rows[0])
-
-
-def _ask(where: Place, url: str | None, *, stored: bool) -> list[tuple[Any, ...]]:
-    sql = STORED if stored else FILES
-    store = where.store if stored else None
-    table = "trial" if stored else where.file
-    return list(cleave.query(table, sql, store=store, key=where.key, endpoint=url, timeout=120, progress=False).rows)
-
-
 @contextlib.contextmanager
 def emulated(copies: int) -> Iterator[str]:
     """The URL of what stands for API Gateway and Lambda: copies of each function, each with one event at a time.
 
-    Who waits longer than API Gateway would is told 503.
+    A request that waits longer than API Gateway would gets 503.
     """
     with contextlib.ExitStack() as stack:
         pools: dict[str, queue.Queue[Function]] = {}
@@ -290,18 +457,29 @@ class _Gateway(ThreadingHTTPServer):
     daemon_threads = True
 
 
+def phases(users: int, seconds: float, copies: int, pause: float = _RESTART_SECONDS) -> list[Load]:
+    """All three of them, over one stored table."""
+    with place() as where:
+        growth = Growth(where)
+        return [
+            steady(where, growth, users, seconds),
+            restarts(where, growth, users, seconds, pause),
+            over_lambda(where, growth, users, seconds, copies),
+        ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--askers", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--copies", type=int, default=2, help="of each function under the emulator")
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=50.0, help="of each phase")
+    parser.add_argument("--copies", type=int, default=2, help="of each function under the runtime client")
     chosen = parser.parse_args()
-    with place() as where:
-        with served(*where.serving) as (url, _):
-            print(over_files(where, "files", url, chosen.askers, chosen.seconds).told(), flush=True)
-            print(over_stored(where, url, chosen.askers, chosen.seconds).told(), flush=True)
-        with emulated(chosen.copies) as url:
-            print(over_files(where, "emulator", url, chosen.askers, chosen.seconds).told(), flush=True)
+    print(f"{chosen.users} users, {chosen.seconds:g} s each phase; {machine()}\n", flush=True)
+    loads = phases(chosen.users, chosen.seconds, chosen.copies)
+    print(markdown(HEAD, [row for load in loads for row in load.rows()]))
+    print("\n" + "\n".join(load.report() for load in loads))
+    if wrong := sum(load.wrong for load in loads):
+        sys.exit(f"{wrong} wrong answers")
 
 
 if __name__ == "__main__":

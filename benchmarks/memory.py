@@ -30,7 +30,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Ran:
 
             def sample() -> None:
                 while not ended.wait(_EVERY):
-                    peak[0] = max(peak[0], sum(map(_proportional_mb, _with_descendants(process.pid))))
+                    peak[0] = max(peak[0], tree_mb(process.pid))
 
             sampler = threading.Thread(target=sample)
             sampler.start()
@@ -44,6 +44,11 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Ran:
             raise SystemExit(f"{command[0]} failed: {errors.decode(errors='replace')[-300:]}")
         output.seek(0)
         return Ran(output.read(), seconds, peak[0])
+
+
+def tree_mb(process: int) -> float:
+    """Memory in MB of 10^6 of a process and all its descendants, now."""
+    return sum(map(_proportional_mb, _with_descendants(process)))
 
 
 def _with_descendants(process: int) -> Iterator[int]:

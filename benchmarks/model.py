@@ -37,6 +37,7 @@ from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave_shared.dataclass import dataclass
 
@@ -98,18 +99,19 @@ def made(folder: Path, rows: int, columns: int) -> Path:
 def of_a_file(place: Path, key: Path, sql: str, runs: int, timings: Timings) -> tuple[Case, int]:
     """And the bytes of memory that are foreseen."""
 
-    def session() -> Session:
+    def source() -> HereSource:
         lazy = of_files([place / "t.csv"], load_schema(place / "t.schema.toml"), "t")
-        return Session(HereSource(lazy, Access(key), embedded_services))
+        return HereSource(lazy, Access(key), embedded_services)
 
     def ask() -> float:
         started = time.perf_counter()
-        with session() as opened:
+        with Session(source()) as opened:
             opened.ask(opened.plan(sql))
         return time.perf_counter() - started
 
-    with session() as opened:
-        work = work_of_files(opened.table, opened.plan(sql), REQUESTS_UNDER_WAY)
+    read = source()
+    with Session(read) as opened:
+        work = work_of_files(read.read(Silent()), opened.plan(sql), REQUESTS_UNDER_WAY)
     seconds = Prices(bucket=False, elsewhere=False, timings=timings).of(work).seconds
     return Case(f"`{sql}`, {place.name}", seconds, repeated(ask, runs)), PROGRAM_BYTES + work.memory
 

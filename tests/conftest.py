@@ -187,7 +187,7 @@ def service_log_as_it_was() -> Iterator[None]:
 def embedded_services_as_at_first() -> Iterator[None]:
     """Whoever prepares them does so for the whole process: the next test's workers are this process's own again."""
     yield
-    apart = sys.modules.get("cleave_services.sensitive.apart")
-    if apart is not None:
-        apart._wanted = False
-        apart._end_idle()
+    workers = sys.modules.get("cleave_services.sensitive.workers")
+    if workers is not None and workers._crew is not None:
+        workers._crew.end()
+        workers._crew = None  # type: ignore[attr-defined]

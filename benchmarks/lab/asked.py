@@ -140,11 +140,11 @@ def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
         path, schema = _made(folder, segments[0], 2, f"store{place}")
         stores = Stores(Folder(path.with_name("sensitive")), Folder(path.with_name("plain")))
         memory = Memory(path.with_name("tables.json"))
-        tables, secret = open_tables(stores, Access(key), memory)
+        tables = open_tables(stores, Access(key), memory)
         with open_table([path], schema) as table:
-            put(tables, stores, secret, table, "made", [by], Silent(), scan=True)
+            put(tables, table, "made", [by], Silent(), scan=True)
             for _ in segments[1:]:
-                append(tables, stores, secret, table, "made", Silent())
+                append(tables, table, "made", Silent())
 
         def opened(stores: Stores = stores, memory: Memory = memory) -> Session:
             return Session(StoredSource("made", stores, Access(key), memory=memory, embedded=embedded))

@@ -121,7 +121,7 @@ class World:
     def __init__(self, folder: Path, key_file: Path, rows: int, stack: ExitStack) -> None:
         self._folder, self._key_file = folder, key_file
         self.oracle = stack.enter_context(duckdb.connect())
-        tables, key = open_tables(self._stores(), self._access(), self._memory())
+        tables = open_tables(self._stores(), self._access(), self._memory())
         for each in TABLES:
             columns = f"{each.columns.format(rows=rows)}, {_VALUES}"
             self.oracle.execute(f"CREATE TABLE {each.name} AS SELECT {columns} FROM range({rows}) r(i)")
@@ -135,9 +135,9 @@ class World:
                 )
                 with open_table([part], load_schema(schema)) as table:
                     if number:
-                        append(tables, self._stores(), key, table, each.name, Silent())
+                        append(tables, table, each.name, Silent())
                     else:
-                        put(tables, self._stores(), key, table, each.name, each.by, Silent(), scan=True)
+                        put(tables, table, each.name, each.by, Silent(), scan=True)
 
     def session(self, table: Table) -> Session:
         """That has read nothing of the table yet but its head."""

@@ -13,8 +13,7 @@ from benchmarks.lab.primitive import Family, Primitive
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.columns import Domain
-from cleave.aggregates.moments import Sum
-from cleave.aggregates.powers import Square
+from cleave.aggregates.moments import Power, Sum
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import fresh_key
 from cleave_shared import seal
@@ -119,7 +118,7 @@ def _variance_finish() -> tuple[Primitive, str]:
     cases: list[dict[Moment, Estimate]] = [
         {
             Sum(): Estimate(Fraction(float(mean)) * rows, Fraction(1, 2**20)),
-            Square(): Estimate(Fraction(rows * (deviation**2 + float(mean - 100) ** 2)), Fraction(1, 2**20)),
+            Power(2): Estimate(Fraction(rows * (deviation**2 + float(mean - 100) ** 2)), Fraction(1, 2**20)),
         }
         for mean in random.normal(100.0, 1.0, FINISHED)
     ]

@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import pickle
 import re
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from cleave_services import link_files
@@ -64,6 +65,9 @@ class Content(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Held:
     content: bytes
+
+    def __reduce__(self) -> Any:
+        return _Held, (pickle.PickleBuffer(self.content),)
 
     def read(self, _: Room) -> memoryview:
         return memoryview(self.content)

@@ -1,4 +1,4 @@
-"""Forked children: each dies with its parent and at its deadline, and holds nothing open that it inherited.
+"""A bounded child: a forked process that dies with its parent and at its deadline, and holds nothing that it inherited.
 
 A child answers over a socket of its own, in frames of plain bytes: nothing it sends is unpickled, so a child that
 hostile input has taken over reaches its parent only as data. Lambda has no usable /dev/shm, hence fork and a socket
@@ -7,7 +7,8 @@ pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++
     with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
         (blob,) = child.receive(26)
 
-Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left.
+Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left. A child may also wait
+for its work (`answer_calls`, `Child.call`): those of a `cleave_shared.crew` and of a `cleave_shared.fork_server` do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import ctypes
 import gc
 import json
 import os
+import pickle
 import resource
 import select
 import signal
@@ -26,6 +28,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import NoReturn
 
@@ -143,6 +146,24 @@ class Child:
         except (EOFError, OSError) as error:
             raise self._died(late=isinstance(error, TimeoutError)) from None
 
+    def call(
+        self,
+        work: Callable[..., None],
+        arguments: Sequence[object] = (),
+        bounds: Bounds = _UNBOUNDED,
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """Have a child that runs `answer_calls` do `work(channel, *arguments)` within `bounds`, which count from now.
+
+        `work` is a module's own function: it is found again by its name. `arguments` are pickled, and what is a
+        pickle.PickleBuffer among them is sent as it is. Unless `lasting` the child ends after it. Raises ProcessDied.
+        """
+        buffers: list[pickle.PickleBuffer] = []
+        payload = pickle.dumps((work, tuple(arguments)), pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+        head = json.dumps([asdict(bounds), lasting]).encode()
+        self.send([head, payload, *(each.raw() for each in buffers)], bounds.seconds)
+
     def kill(self) -> None:
         """End it at once and reap it. Does nothing a second time.
 
@@ -229,6 +250,19 @@ def bare_fork() -> int:
     return pid
 
 
+def answer_calls(channel: Channel) -> None:
+    """All the work of a child that waits for its calls (`Child.call`)."""
+    lasting = True
+    with contextlib.suppress(EOFError):
+        while lasting:
+            head, payload, *buffers = channel.receive()
+            bounds, lasting = json.loads(head)
+            limit(Bounds(**bounds))
+            work, arguments = pickle.loads(payload, buffers=buffers)  # noqa: S301 - from the process that it serves
+            work(channel, *arguments)
+            limit_time(0.0)  # anyone who waits longer ends this process
+
+
 def _is_gone(pid: int, seconds: float) -> bool:
     """Whether the child ends within `seconds`. True at once where the kernel (before 5.3) cannot say."""
     try:
@@ -264,7 +298,8 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
         gc.disable()  # would copy every inherited page and run finalisers of the parent's objects
         calm_signals()
         let_go(keep)
-        _bind(bounds)
+        _confine()
+        limit(bounds)
         work(channel)
         code = 0
     except BaseException as error:  # noqa: BLE001 - nothing may run on into the parent's code
@@ -298,11 +333,15 @@ def let_go(keep: set[int]) -> None:
                 os.dup2(null, descriptor, inheritable=descriptor <= 2)
 
 
-def _bind(bounds: Bounds) -> None:
+def _confine() -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # where memory is short, the child goes and not its parent
     refuse_core_dumps()
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def limit(bounds: Bounds) -> None:
+    """From now on, of a child. What holds already is never raised, but for the time by the clock."""
     if bounds.memory is not None:
         with open("/proc/self/statm", encoding="ascii") as file:
             inherited = int(file.read().split()[0]) * resource.getpagesize()

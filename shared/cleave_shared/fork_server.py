@@ -1,4 +1,4 @@
-"""A process with a single thread from which children are forked, whatever threads the process that asks for them has.
+"""A process with one thread from which bounded children are forked, whatever threads the process that asks has.
 
 A forked child has the locks of its parent as they were, and only the thread that forked: a lock that another thread
 held is held for ever. Python sees to its own; nobody sees to those of a library at work in C++ outside the GIL, as
@@ -13,7 +13,8 @@ end of its channel, and a lifeline. Over the lifeline the server tells how the c
 of the client, ends the child.
 
     server = ForkServer(["cleave_services.plain.engine"])
-    with server.fork(work, (argument,), Bounds(seconds=25)) as child:
+    with server.fork() as child:
+        child.call(work, (argument,), Bounds(seconds=25))
         (blob,) = child.receive(26)
 
 `multiprocessing` has a fork server as well: its children import the client's main module, and outlive it.
@@ -27,7 +28,6 @@ import gc
 import importlib
 import json
 import os
-import pickle
 import select
 import signal
 import socket
@@ -36,11 +36,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import NoReturn
 
 from cleave_shared import children
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Channel, Child
 from cleave_shared.errors import ServiceError
 
 _ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the resources the most memory, in KiB
@@ -51,9 +50,6 @@ _NEW = "import sys; sys.path[:] = sys.argv[2:]; from cleave_shared.fork_server i
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
 
 _NONE = ServiceError("no process can be started", hint="is there enough memory?", status=500)
-_UNBOUNDED = Bounds()
-
-Work = Callable[..., None]  # work(channel, *arguments); found again by its name, so a module's own function
 
 
 class ForkServer:
@@ -80,30 +76,23 @@ class ForkServer:
         with self._lock, contextlib.suppress(ServiceError):
             self._started(beside_threads=beside_threads)
 
-    def fork(self, work: Work, arguments: Sequence[object] = (), bounds: Bounds = _UNBOUNDED) -> Child:
-        """`work(channel, *arguments)` in a child of the server. `arguments` are sent there, pickled.
-
-        Raises ServiceError where no server can be started, ProcessDied where the child does not take its arguments.
-        """
-        payload = pickle.dumps((work, tuple(arguments)), pickle.HIGHEST_PROTOCOL)
+    def fork(self) -> Child:
+        """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started."""
         (ours, theirs), (lifeline, its_end) = socket.socketpair(), socket.socketpair()
         with contextlib.ExitStack() as stack:
             for each in (ours, lifeline):
                 stack.push(each)
             with theirs, its_end:
-                self._ask([theirs.fileno(), its_end.fileno()], bounds)
-            child = stack.enter_context(_Child(Channel(ours), lifeline, self._note))
-            child.send([payload], bounds.seconds)
+                self._ask([theirs.fileno(), its_end.fileno()])
             stack.pop_all()
-        return child
+        return _Child(Channel(ours), lifeline, self.note)
 
     def stop(self) -> None:
         """End the server and with it every child."""
         with self._lock:
             self._end()
 
-    def _ask(self, descriptors: list[int], bounds: Bounds) -> None:
-        message = json.dumps(asdict(bounds)).encode()
+    def _ask(self, descriptors: list[int]) -> None:
         with self._lock:
             for last in (False, True):
                 control = self._started()
@@ -112,7 +101,7 @@ class ForkServer:
                         control.settimeout(_START_SECONDS)
                         self._ready = control.recv(1) != b""
                     control.settimeout(_ASK_SECONDS)
-                    socket.send_fds(control, [message], descriptors)
+                    socket.send_fds(control, [b"+"], descriptors)
                 except OSError:  # it is gone, or stopped
                     self._end()
                     if last:
@@ -120,7 +109,8 @@ class ForkServer:
                 else:
                     return
 
-    def _note(self, peak_kb: int) -> None:
+    def note(self, peak_kb: int) -> None:
+        """A child's memory, where it was not waited for."""
         self.peak_kb = max(self.peak_kb, peak_kb)
 
     def _started(self, *, beside_threads: bool = False) -> socket.socket:
@@ -266,13 +256,13 @@ class Server:
                 self._take()
 
     def _take(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, 1 << 10, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2, socket.MSG_CMSG_CLOEXEC)
         if not message:
             os._exit(0)
         channel, lifeline = (socket.socket(fileno=each) for each in descriptors)
         with channel:
             try:
-                pid = children.fork_onto(channel, _work, Bounds(**json.loads(message)))
+                pid = children.fork_onto(channel, children.answer_calls)
             except OSError:  # no memory, too many processes: the client sees both ends closed
                 lifeline.close()
                 return
@@ -292,9 +282,3 @@ class Server:
                 lifeline.send(_ENDED.pack(status, used.ru_maxrss))
             lifeline.close()
             del self._lifelines[descriptor]
-
-
-def _work(channel: Channel) -> None:
-    (payload,) = channel.receive()
-    work, arguments = pickle.loads(payload)  # noqa: S301 - from the process that this one serves, its end of the socket
-    work(channel, *arguments)

@@ -46,6 +46,9 @@ class MaskEvaluator:
         self._file = bytearray(seal.wrapped(head, seal.array_file(np.zeros(of.degree, np.uint64))))
         self._residues = np.frombuffer(self._file, np.int64)[-of.degree :]  # every mask's in turn
 
+    def __reduce__(self) -> Any:
+        return mask_evaluator, (self._ring.profile.name,)
+
     def load(self, blob: bytes | memoryview) -> Any:
         """A ciphertext of the profile. Raises WireError."""
         refused = WireError(f"not a ciphertext of profile {self._ring.profile.name}")

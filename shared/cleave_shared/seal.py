@@ -355,6 +355,9 @@ class SealEvaluator:
         self._evaluator = of.evaluator
         self.degree = of.degree
 
+    def __reduce__(self) -> Any:
+        return seal_evaluator, (self._ring.profile.name,)
+
     def load(self, blob: bytes | memoryview) -> Any:
         return self._ring.ciphertext(blob)
 
@@ -374,3 +377,8 @@ class SealEvaluator:
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
         return save(ciphertext) if coefficients == self.degree else self._ring.truncated(ciphertext, coefficients)
+
+
+def seal_evaluator(profile: str) -> SealEvaluator:
+    """Raises WireError for an unknown profile."""
+    return SealEvaluator(ring(profile))

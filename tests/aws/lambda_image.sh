@@ -16,13 +16,10 @@ case $(uname -m) in
   aarch64) arch=arm64 ;;
   *) echo "lambda_image: Lambda has no $(uname -m)" >&2; exit 1 ;;
 esac
-mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' | awk '$1 == "Debian" && $2 == "Debian" {print $3; exit}')
-: "${mirror:?no Debian mirror in the sources of apt: run apt-get update}"
-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
-debootstrap --variant=minbase --include=python3 trixie "$root" "$mirror" >"$work/log" 2>&1 || { tail "$work/log" >&2; exit 1; }
+"$here/debian.sh" "$root"
 
 mkdir -p "$root"/var/{runtime,task,rapid,lang/bin} "$root/opt"
 ln -s /usr/bin/python3.13 "$root/var/lang/bin/python3.13"
@@ -48,7 +45,6 @@ exec /var/rapid/aws-lambda-rie /var/runtime/bootstrap
 ENTRYPOINT
 chmod 755 "$root/var/runtime/bootstrap" "$root/lambda-entrypoint.sh"
 
-rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale,info} "$root"/var/log/*
 tar -C "$root" -c . | docker import \
   -c 'WORKDIR /var/task' -c 'ENTRYPOINT ["/lambda-entrypoint.sh"]' \
   -c 'ENV PATH=/var/lang/bin:/usr/bin:/bin TZ=:UTC LANG=C.UTF-8' - "$image" >/dev/null

@@ -42,7 +42,8 @@ class HostExecutor(RuntimeExecutor):
 
     def invoke(self, payload: dict[str, str]) -> InvocationResult:
         config = self.function_version.config
-        command = [sys._base_executable, "-I", "-c", _CALL, str(config.code.get_unzipped_code_location())]
+        python = sys._base_executable  # type: ignore[attr-defined]
+        command = [python, "-I", "-c", _CALL, str(config.code.get_unzipped_code_location())]
         done = subprocess.run(
             [*command, config.handler],
             input=payload["payload"].encode(),

@@ -11,7 +11,7 @@ import pytest
 from aws.build import own_modules, shipped
 from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
 from cleave_services.plain import contained
-from cleave_services.sensitive import apart
+from cleave_services.sensitive import workers
 from tests.aws import stack
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_every_function_ships_its_handler(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_a_fork_server_imports_is_shipped() -> None:
     """It is named as text, and nothing imports some of it."""
-    for half, server in (("plain", contained._server), ("sensitive", apart._server)):
+    for half, server in (("plain", contained._server), ("sensitive", workers._server)):
         assert {Path(f"{module.replace('.', '/')}.py") for module in server._preload} <= shipped(half).keys()
 
 

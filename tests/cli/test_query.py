@@ -397,3 +397,26 @@ def test_published_figures_of_floats_hardly_depend_on_the_noise(ready: Cli, tmp_
     same = sum(mine == theirs for mine, theirs in zip(one, other, strict=True))
     assert len(one) == 60
     assert same > 30
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "caret"),
+    [
+        ("SELECT AVG(aeg), 'aeg'\nFROM patients", "  SELECT AVG(aeg), 'aeg'", 13),
+        ("SELECT 'wrad',\n  wrad FROM patients", "    wrad FROM patients", 4),
+        ("SELECT AVG(age) FROM patiens", "  SELECT AVG(age) FROM patiens", 23),
+        ("SELECT AVG(age) FORM patients", "  SELECT AVG(age) FORM patients", 23),
+        ("SELECT AVGG(age) FROM patients", "  SELECT AVGG(age) FROM patients", 9),
+        ("SELECT p.aeg FROM patients p JOIN patients q ON p.age = q.age", None, 11),
+    ],
+)
+def test_a_refusal_shows_the_line_with_a_caret(ready: Cli, table: Path, sql: str, line: str | None, caret: int) -> None:
+    _, shown, under, hint = ready.fails(4, "plan", table, sql).splitlines()
+    assert shown == (line or f"  {sql}")
+    assert under == f"{' ' * caret}^"
+    assert hint.startswith("hint: ")
+
+
+def test_what_is_no_refusal_of_a_name_has_no_excerpt(ready: Cli, table: Path) -> None:
+    refused = ready.fails(4, "plan", table, "SELECT MEDIAN(age) FROM patients", "--cloud-only")
+    assert "^" not in refused

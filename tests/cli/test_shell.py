@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from cleave.ask.access import Access
 from cleave.ask.here import HereSource
@@ -17,10 +18,10 @@ from cleave.cli.shell.piped import run_lines
 from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
 from cleave.table.lazy import LazyTable, of_files
-from cleave.table.reading import Progress
+from cleave.table.progress import Progress
 from cleave.table.table import Table
 from cleave_shared.errors import InputError, QueryRefused
-from tests.cli.runner import Cli, Result
+from tests.cli.runner import Cli
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 AGES = "SELECT ward, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"
@@ -245,3 +246,20 @@ def test_what_fails_keeps_the_last_answer(session: Session, tmp_path: Path, caps
         shell.statement("SELECT nothing FROM patients")
     shell.command(f".report {tmp_path / 'page.html'}")
     assert AGES in (tmp_path / "page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "QUIT;", "\\q", ".quit"])
+def test_words_that_leave(ready: Cli, table: Path, word: str) -> None:
+    result = ready.run("shell", table, typed=f"{word}\nSELECT nothing FROM patients;\n")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_words_of_other_shells(ready: Cli, table: Path) -> None:
+    shown = ready.run("shell", table, typed="help\n\\d\n\\d patients\n").stdout
+    assert ".format" in shown
+    assert "600" in shown
+    assert "encrypted" in shown
+    result = ready.run("shell", table, typed="\\d patiens\n")
+    assert (result.exit_code, "did you mean 'patients'?" in result.stderr) == (3, True)
+    result = ready.run("shell", table, typed=".formt csv\n")
+    assert (result.exit_code, "did you mean '.format'?" in result.stderr) == (3, True)

@@ -15,6 +15,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from cleave.cli import console
 from cleave.cli.shell import cancel
 from cleave.cli.shell.cancel import Cancellable, Cancelled
 from cleave.cli.shell.completion import Sql
@@ -261,7 +262,7 @@ def test_what_cannot_be_told_is_left_behind_and_waited_for(monkeypatch: pytest.M
         cancellable.run(work)
     assert not ends.is_set()
     assert met(lambda: len(seen) > 3)  # again and again: it may have been between two waits
-    monkeypatch.setattr(cancel.console, "say", lambda _: ends.set())  # "waiting for what was cancelled to end"
+    monkeypatch.setattr(console, "say", lambda _: ends.set())  # "waiting for what was cancelled to end"
     assert cancellable.run(ends.is_set) is True  # not before the other has ended
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
-from cleave_services.sensitive.workers import evaluate_in_parallel
 from cleave_shared.errors import ServiceError, WireError
 from tests.evaluation.schemes import Scheme
 
@@ -46,7 +45,7 @@ def test_several_processes_add_up_to_one(scheme: Scheme, monkeypatch: pytest.Mon
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     sizes = [4, 1, 2]  # processes get 3, 3 and 1 chunks: two of them share a block
     chunks, sums = make_blocks(scheme, sizes)
-    check_blocks(scheme, evaluate_in_parallel(BlockSums(scheme.evaluator), chunks, 3), sizes, sums)
+    check_blocks(scheme, workers.evaluate(BlockSums(scheme.evaluator), chunks, 3), sizes, sums)
 
 
 class DyingEvaluator:
@@ -68,11 +67,11 @@ def test_a_killed_worker_is_an_error_and_no_answer(scheme: Scheme, monkeypatch: 
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     chunks, _ = make_blocks(scheme, [3])
     with pytest.raises(ServiceError, match="worker process died"):
-        evaluate_in_parallel(BlockSums(DyingEvaluator(scheme, os.getpid())), chunks, 2)
+        workers.evaluate(BlockSums(DyingEvaluator(scheme, os.getpid())), chunks, 2)
 
 
 def test_a_workers_refusal_reaches_the_caller(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     chunks, _ = make_blocks(scheme, [3])
     with pytest.raises(WireError, match="not a"):
-        evaluate_in_parallel(BlockSums(scheme.evaluator), [*chunks[:-1], Chunk(0, b"not a ciphertext")], 2)
+        workers.evaluate(BlockSums(scheme.evaluator), [*chunks[:-1], Chunk(0, b"not a ciphertext")], 2)

@@ -159,6 +159,7 @@ class _Server(ThreadingHTTPServer):
 def _routes(function: Function) -> type[BaseHTTPRequestHandler]:
     class Routes(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # an event would wait 40 ms for the acknowledgement of its headers
 
         def do_GET(self) -> None:  # /2018-06-01/runtime/invocation/next
             request_id, payload = function.next_event()

@@ -1,4 +1,4 @@
-"""Embedded in the client the sensitive service's workers are forked by a small process, and none holds the key."""
+"""Embedded in the client the sensitive service has a crew, forked by a small process, and no worker holds the key."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import pytest
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave_services.sensitive import apart
+from cleave_services.sensitive import workers as sharing
 from cleave_shared import limits, wire
+from cleave_shared.crew import Crew
 from cleave_shared.errors import ServiceError
 from tests.functional import many_chunks
 from tests.functional.processes import descendants, have_ended
 
 CLIENT = os.getpid()
+CREW = Crew(sharing._server.fork, 4)
 
 
 @pytest.fixture(autouse=True)
 def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_wanted", True)
+    monkeypatch.setattr(sharing, "_crew", CREW)
 
 
 @pytest.fixture(scope="module")
 def request_of_many(key: SecretKey) -> Iterator[wire.MomentsRequest]:
     request = many_chunks.request(key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apart, "_wanted", True)  # here are threads: the server is an interpreter of its own
+        patch.setattr(sharing, "_crew", CREW)  # here are threads: the server is an interpreter of its own
         embedded_services().sensitive(request)  # it is there from now on
         yield request
 
@@ -82,7 +84,7 @@ def test_a_worker_that_is_late_ends(
 
 def workers() -> set[int]:
     """Living workers of the sensitive service's own fork server. Other tests leave other servers behind."""
-    server = apart._server._pid
+    server = sharing._server._pid
     return set(descendants(server)) if server else set()
 
 

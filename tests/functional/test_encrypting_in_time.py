@@ -59,7 +59,7 @@ def test_processes_end_while_the_last_parts_are_asked_about() -> None:
         assert ended.wait(HANGS)
 
     with Encryptors(job, parts) as encryptors:
-        children = [each._child.pid for each in encryptors._children]
+        children = [each.pid for each in encryptors._crew._idle]
 
         def watch() -> None:
             if have_ended(*children):

@@ -11,10 +11,13 @@ from random import Random
 import pytest
 
 from cleave.ckks import job
+from cleave.ckks.checks import GroupDrift
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import wire
+from cleave_shared.errors import WireError
 from tests.fuzz import campaign, truth
 from tests.fuzz.mutate import Message, mutated
+from tests.fuzz.truth import Answer
 
 MESSAGES = 60
 JSON = {"accept": wire.JSON_TYPE}
@@ -44,7 +47,7 @@ def test_wrong_figures_would_be_seen(key: SecretKey, monkeypatch: pytest.MonkeyP
     """Every number of every plain answer is counted up by one; sums of ciphertexts are another job's, unchecked."""
     for name in ("check_envelope", "check_sentinels", "check_totals"):
         monkeypatch.setattr(job, name, lambda *_: None)
-    monkeypatch.setattr(job.GroupDrift, "check", lambda *_: None)
+    monkeypatch.setattr(GroupDrift, "check", lambda *_: None)
     for message, other in zip(truth.seeds(key), truth.seeds(key, data=2), strict=True):
         right = campaign.asgi(message)
         assert truth.judged(message, right) == truth.RIGHT
@@ -52,8 +55,8 @@ def test_wrong_figures_would_be_seen(key: SecretKey, monkeypatch: pytest.MonkeyP
             kind, content = wire.JSON_TYPE, campaign.asgi(replace(message, headers=message.headers | JSON)).body
             for place in re.finditer(rb'(?<=[\[:,"])\d+(?=[\],}".])', content[: content.find(b'"timings"')]):
                 changed = content[: place.start()] + str(int(place[0]) + 1).encode() + content[place.end() :]
-                with contextlib.suppress(wire.WireError):
-                    assert truth.WRONG in truth.judged(message, truth.Answer(200, kind, changed)), place
+                with contextlib.suppress(WireError):
+                    assert truth.WRONG in truth.judged(message, Answer(200, kind, changed)), place
         elif "moments" in message.path:
             assert truth.judged(message, campaign.asgi(other)).startswith(truth.WRONG)
 
@@ -68,12 +71,12 @@ def test_messages_are_the_same_each_time_and_differ_from_each_other(key: SecretK
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (campaign.Answer(500, "", b"{}"), "500"),
-        (campaign.Answer(422, "", b'{"error": "Traceback (most recent call last)"}'), "quotes"),
-        (campaign.Answer(422, "", b'{"detail": "x"}'), "without an error"),
-        (campaign.Answer(200, "application/octet-stream", bytes(100)), "answered a body"),
+        (Answer(500, "", b"{}"), "500"),
+        (Answer(422, "", b'{"error": "Traceback (most recent call last)"}'), "quotes"),
+        (Answer(422, "", b'{"detail": "x"}'), "without an error"),
+        (Answer(200, "application/octet-stream", bytes(100)), "answered a body"),
     ],
 )
-def test_a_wrong_answer_would_be_seen(answer: campaign.Answer, fault: str) -> None:
+def test_a_wrong_answer_would_be_seen(answer: Answer, fault: str) -> None:
     message = Message("POST", "/v1/plain/aggregate", {"content-type": "application/octet-stream"}, b"CLV1" + bytes(90))
     assert (campaign.fault_of(message, answer, 0.1) or "").find(fault) >= 0

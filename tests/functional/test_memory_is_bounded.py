@@ -116,12 +116,12 @@ class Unread(Database):
 )
 def test_deep_brackets_never_reach_the_parser(sql: str) -> None:
     with pytest.raises(WireError, match=r"keys\[0\]: nested too deeply"):
-        expressions.require_scalars(Unread(), {"keys[0]": sql})
+        expressions.require(Unread(), {"keys[0]": sql}, {})
 
 
 def test_many_brackets_beside_each_other_are_not_deep() -> None:
     with pytest.raises(AssertionError):
-        expressions.require_scalars(Unread(), {"keys[0]": " + ".join(["('((')"] * 1000)})
+        expressions.require(Unread(), {"keys[0]": " + ".join(["('((')"] * 1000)}, {})
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_the_binder_takes_long_for_never_reaches_it(sql: str, monkeypatch: 
         database.load_nothing(1)
         monkeypatch.setattr(Database, "run", no_explain)
         with pytest.raises(WireError, match=r"nested too deeply"):
-            expressions.require_scalars(database, {"keys[0]": sql})
+            expressions.require(database, {"keys[0]": sql}, {})
 
 
 def test_texts_of_many_columns_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

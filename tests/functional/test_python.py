@@ -232,6 +232,25 @@ def test_what_is_wrong_is_told(data: Any, more: dict[str, Any], kind: type[Excep
         cleave.query(data, "SELECT COUNT(bill) FROM frame", **({"table": "frame"} | more))
 
 
+class Unread:
+    def collect(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"), [(Unread(), "collect"), ({"a": [1]}, "pandas.DataFrame"), ([{"a": 1}], "pandas.DataFrame")]
+)
+def test_what_is_nearly_a_table_is_answered_with_what_to_do(data: Any, hint: str) -> None:
+    with pytest.raises(cleave.InputError, match="is no table") as error:
+        cleave.query(data, "SELECT 1", schema={"a": "plain"})
+    assert hint in str(error.value.hint)
+
+
+def test_an_answer_is_read_as_a_list_or_a_cursor_is() -> None:
+    answer = cleave.query(PATIENTS, WARDS)
+    assert answer[0] == answer.rows[0]
+    assert answer[-2:] == answer.fetchall()[-2:] == list(answer)[-2:]
+
+
 def test_a_question_is_text() -> None:
     with pytest.raises(cleave.InputError, match="a question is text, not NoneType"):
         cleave.query(PATIENTS, None)  # type: ignore[arg-type]

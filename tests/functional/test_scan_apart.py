@@ -9,13 +9,13 @@ import pytest
 
 from cleave.sums.scanned import question
 from cleave_services.room import Room
-from cleave_services.sensitive import apart, scan_stored
+from cleave_services.sensitive import scan_stored
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.scan import ScanResponse
 from tests.functional.processes import have_ended
-from tests.functional.test_apart import workers
+from tests.functional.test_apart import CREW, workers
 from tests.functional.test_scan_services import numbers, rows, scan
 from tests.functional.test_stored_services import Store, store
 from tests.functional.test_workers import forks
@@ -26,24 +26,22 @@ __all__ = ["forks", "rows", "store"]  # fixtures
 
 @pytest.fixture(autouse=True)
 def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(apart, "_wanted", True)
+    monkeypatch.setattr(sharing, "_crew", CREW)
     monkeypatch.setattr(sharing, "processors", lambda: 2)
-    apart._end_idle()
+    CREW.end()
     assert have_ended(*workers())  # the kernel may take its time over another test's workers
     yield
-    apart._end_idle()
+    CREW.end()
 
 
 def asked(store: Store, rows: Rows, groups: int) -> httpx.Response:
     """Of sums that are right where there are any."""
     told = numbers(groups)
     (cut,) = rows.cuts(told, groups)
-    of, scanned = question(cut), rows.scanned()
+    of = question(cut)
     answer = scan(store, rows, of)
     if answer.status_code == 200:
-        scanned.accept(of, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals)
-        totals = {(at, group): scanned.total(at, group) for at in range(2) for group in range(groups)}
-        assert totals == rows.truth(told)
+        assert rows.read(of, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals) == rows.truth(told)
     return answer
 
 
@@ -55,12 +53,12 @@ def test_a_worker_scans_request_after_request(store: Store, rows: Rows) -> None:
         assert workers() == {worker}
 
 
-@pytest.mark.parametrize(("chunks", "forked"), [(1, 3), (2, 1)])
+@pytest.mark.parametrize(("chunks", "forked"), [(1, 2), (2, 1)])
 def test_a_scan_of_many_chunks_is_divided(
     store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch, forks: list[Child], chunks: int, forked: int
 ) -> None:
-    """Between two processes, whose sums a third adds up, however few groups there are: of three chunks here."""
-    monkeypatch.setattr(apart, "_wanted", False)
+    """Between two processes, however few groups there are: of three chunks here."""
+    monkeypatch.setattr(sharing, "_crew", None)
     monkeypatch.setattr(limits, "SCAN_CHUNKS_OF_A_PROCESS", chunks)
     assert asked(store, rows, 3).status_code == 200
     assert len(forks) == forked

@@ -196,16 +196,14 @@ def numbers(groups: int) -> rowsets.Numbers:
 def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
     told = numbers(3)
     (cut,) = rows.cuts(told, 3)
-    asked, scanned = question(cut), rows.scanned()
+    asked = question(cut)
     answer = scan(store, rows, asked)
     assert answer.status_code == 200, answer.text
     found = wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE)
     assert found.label == asked.label
-    scanned.accept(asked, found.totals)
-    totals = {(at, group): scanned.total(at, group) for at in range(2) for group in range(3)}
-    assert totals == rows.truth(told)
+    assert rows.read(asked, found.totals) == rows.truth(told)
     with pytest.raises(CheckFailed):
-        rows.scanned().accept(question(cut), found.totals)  # the answer to another call
+        rows.read(question(cut), found.totals)  # the answer to another call
 
 
 @pytest.mark.parametrize(
@@ -267,7 +265,7 @@ def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows) -> None:
         answer = scan(store, rows, asked, lanes=lanes)
         if answer.status_code == 200:  # a flipped bit that leaves a ciphertext
             with pytest.raises(CheckFailed):
-                rows.scanned().accept(asked, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals)
+                rows.read(asked, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals)
         else:
             assert answer.status_code == 422
     wrong = Linked(**{**store.put(b"x" * 50).model_dump(), "sha256": "0" * 64})

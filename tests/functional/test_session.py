@@ -15,7 +15,7 @@ from cleave.sql.catalog import Catalog
 from cleave.sql.nodes import Constant, Node
 from cleave.sql.planner import plan_query
 from cleave.table.lazy import LazyTable, of_files
-from cleave.table.reading import Progress
+from cleave.table.progress import Progress
 from cleave.table.table import Table
 from cleave_shared.errors import InputError, QueryRefused
 

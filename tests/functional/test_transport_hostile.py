@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -341,7 +342,7 @@ def test_a_failure_ends_the_retries_of_the_other_half() -> None:
     halves = Halves()
     query = EnvelopeTransport(halves, retry.Policy(attempts=5, first=600, longest=600))
     with ThreadPoolExecutor(2) as pool:
-        calls = [pool.submit(query.sensitive, MOMENTS), pool.submit(query.plain, ROWS)]
+        calls: list[Future[Any]] = [pool.submit(query.sensitive, MOMENTS), pool.submit(query.plain, ROWS)]
         for call in calls:
             with pytest.raises(ServiceError, match="403"):
                 call.result()

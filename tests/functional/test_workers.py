@@ -12,7 +12,7 @@ import pytest
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
-from cleave_services.sensitive import apart, workers
+from cleave_services.sensitive import workers
 from cleave_services.sensitive.app import app
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Child
@@ -21,6 +21,7 @@ from tests.functional import many_chunks, worker_faults
 from tests.functional.gateway import call
 from tests.functional.processes import are_reaped
 from tests.functional.worker_faults import Service, Work
+from tests.sharing import spread
 
 CHUNKS = many_chunks.CHUNKS
 
@@ -64,7 +65,7 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     """At the first and last place of every worker's share, be there `count` of them, or `every` number."""
     monkeypatch.setattr(workers, "processors", lambda: count)
     monkeypatch.setattr(workers, "MIN_WORK", CHUNKS // 4)
-    monkeypatch.setattr(apart, "_wanted", False)
+    monkeypatch.setattr(workers, "_crew", None)
     share = CHUNKS // (4 if every else count)
     for place in (each for start in range(0, CHUNKS, share) for each in (start, start + share - 1)):
         forks.clear()
@@ -91,7 +92,7 @@ def works(key: SecretKey) -> dict[int, Work]:
 def embedded(count: int) -> Iterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "processors", lambda: count)
-        patch.setattr(apart, "_wanted", False)
+        patch.setattr(workers, "_crew", None)
 
         def ask(path: str, body: bytes, kind: str) -> tuple[int, bytes]:
             reply = call(app, "POST", path, content=body, headers={"content-type": kind})
@@ -118,18 +119,18 @@ def test_bad_chunks_and_killed_workers_leave_a_service_at_full_speed(
     printed_figures.append(f"{way.__name__}: {told}")
 
 
-# --- of `spread` itself ----------------------------------------------------------------------------------------------
+# --- of sharing itself -----------------------------------------------------------------------------------------------
 
 
 def test_shares_come_back_in_order(forks: list[Child]) -> None:
-    found = workers.spread(lambda share: [bytes(share)], list(range(10)), 4)
+    found = spread(lambda share: [bytes(share)], list(range(10)), 4)
     assert found == [[b"\0\1\2"], [b"\3\4\5"], [b"\6\7\10"], [b"\t"]]
     assert len(forks) == 4
     assert are_reaped(*pids(forks))
 
 
 def test_never_more_processes_than_items(forks: list[Child]) -> None:
-    assert workers.spread(lambda share: [bytes(share)], [7], 4) == [[b"\7"]]
+    assert spread(lambda share: [bytes(share)], [7], 4) == [[b"\7"]]
     assert len(forks) == 1
 
 
@@ -144,7 +145,7 @@ def test_a_refusal_at_any_place_leaves_no_process(count: int, forks: list[Child]
     bad = [0]
     for bad[0] in range(0, 12, 1 if every else 12 // count):  # or the first of every share
         with pytest.raises(WireError, match="not this one"):
-            workers.spread(work, list(range(12)), count)
+            spread(work, list(range(12)), count)
         assert are_reaped(*pids(forks))
 
 
@@ -160,7 +161,7 @@ def test_a_worker_that_stalls_is_a_refusal_at_the_deadline(
         return []
 
     with pytest.raises(WireError, match=r"stopped after 0\.2 s") as refused:
-        workers.spread(work, list(range(4)), 4)
+        spread(work, list(range(4)), 4)
     assert refused.value.status == 422
     assert are_reaped(*pids(forks))
 
@@ -175,7 +176,7 @@ def test_a_worker_that_dies_is_an_error(place: int, number: int, forks: list[Chi
         return [bytes(3_000_000)]  # more than a pipe holds
 
     with pytest.raises(ServiceError, match="a worker process died") as failed:
-        workers.spread(work, list(range(4)), 4)
+        spread(work, list(range(4)), 4)
     assert failed.value.status == 500
     assert are_reaped(*pids(forks))
 
@@ -185,5 +186,5 @@ def test_a_worker_that_fails_is_told_by_its_class() -> None:
         raise KeyError("secret value")
 
     with pytest.raises(ServiceError, match=r"failed: KeyError$") as failed:
-        workers.spread(work, [1], 1)
+        spread(work, [1], 1)
     assert failed.value.status == 500

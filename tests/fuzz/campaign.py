@@ -30,6 +30,7 @@ from cleave_services.plain.app import handler as plain_handler
 from cleave_services.sensitive.app import app as sensitive
 from cleave_services.sensitive.app import handler as sensitive_handler
 from cleave_shared import limits, wire
+from cleave_shared.errors import WireError
 from tests.functional.processes import descendants, met
 from tests.functional.serving import served
 from tests.fuzz import truth
@@ -133,7 +134,7 @@ def fault_of(message: Message, answer: Answer, seconds: float) -> str | None:
     if answer.status == 200 and framed and message.method == "POST" and message.path.startswith("/v1/"):
         try:
             wire._split_frames(message.body)
-        except wire.WireError as error:
+        except WireError as error:
             return f"answered a body that it must not believe: {error.message}"
         if answer.kind == wire.FRAMES_TYPE and wire.answers(answer.body, answer.kind) != message.body[4:36]:
             return "names another request than the one it answers"

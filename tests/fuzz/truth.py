@@ -34,7 +34,7 @@ from cleave.ckks.simple import Question
 from cleave_services.plain import simple as plain_simple
 from cleave_services.sensitive import simple as sensitive_simple
 from cleave_shared import wire
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.wire import MomentsResponse, PlainRequest, PlainResponse
 from tests.fuzz.mutate import Message
 
@@ -110,7 +110,7 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.Mo
     def judge(message: Message, answer: Answer) -> str:
         try:
             response = wire.load(MomentsResponse, answer.body, answer.kind)
-        except wire.WireError:
+        except WireError:
             return f"{WRONG}: an answer that is none"
         fresh = job.unanswered()
         try:

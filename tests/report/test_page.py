@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
+from cleave.cli.answer import Format, answer_bytes
+from cleave.report.answer import brief, cells_of
 from cleave.report.page import page
-from tests.report.answers import CASES, HOSTILE, answer, description, facts, table
+from tests.report.answers import CASES, HOSTILE, about, answer, certain, description, facts, key, table
 
 VOID = {"meta", "br", "img", "link", "input"}
 
@@ -82,12 +88,14 @@ def test_the_policy_admits_the_pages_own_scripts_and_style_and_nothing_else(case
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_in_it_leads_elsewhere(case: str) -> None:
     reader = Reader(made(case))
-    assert not {"a", "link", "img", "iframe", "object", "embed", "form", "base", "svg"} & {
-        tag for tag, _ in reader.elements
-    }
+    assert not {"link", "img", "iframe", "object", "embed", "form", "base", "svg"} & {tag for tag, _ in reader.elements}
     for tag, attributes in reader.elements:
-        assert not {"src", "href", "action", "srcset", "style"} & attributes.keys(), tag
+        assert not {"src", "action", "srcset", "style"} & attributes.keys(), tag
+        assert tag == "a" or "href" not in attributes, tag
         assert not [name for name in attributes if name.startswith("on")], tag
+    (link,) = reader.all("a")
+    assert link["download"] == "answer.csv"
+    assert (link["href"] or "").startswith("data:text/csv;charset=utf-8;base64,")
     style = "".join(reader.texts["style"])
     assert not re.search(r"url\(|@import|expression", style)
 
@@ -127,7 +135,72 @@ def test_every_figure_of_the_answer_stands_in_its_table_with_its_bound() -> None
     spans = reader.texts["span"]
     assert [each for each in spans if each in ("47", "52", "38", "20")] == ["47", "52", "38", "20"]
     assert [each for each in spans if re.fullmatch(r"± \de0", each)] == ["± 5e0", "± 7e0", "± 2e0", "± 8e0"]
-    assert reader.texts["span"].count("exact") == 4  # SUM(bill); the plain COUNT(*) has no bound beside it
+    titles = [each["title"] for each in reader.all("span") if "title" in each]
+    assert titles == ["11250.50 exact", "9120.25 exact", "15800 exact", "2210.75 exact"]
+    assert [each for each in spans if re.fullmatch(r"[\d,]{5,}", each)] == ["11,250", "9,120", "15,800", "2,211"]
+
+
+def test_the_csv_is_the_one_that_query_writes() -> None:
+    (link,) = Reader(made("few")).all("a")
+    text = base64.b64decode((link["href"] or "").partition(",")[2]).decode()
+    assert text.encode() == answer_bytes(CASES["few"][0], Format.CSV)
+    assert text.splitlines()[1].endswith(",11250.50,0.0")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (999_999, "999,999"),
+        (1_234_567, "1,235,000"),
+        (10**38, "1e38"),
+        (63.28125, "63.28"),
+        (Decimal("11250.50"), "11,250"),
+        (-1.23456e-9, "-1.235e-9"),
+        (0.5, "0.5"),
+        (0, "0"),
+        (Fraction(1, 3), "0.3333"),
+        (math.inf, "Infinity"),
+        (True, "true"),
+        (None, "NULL"),
+    ],
+)
+def test_a_figure_has_four_digits_and_small_whole_numbers_all(value: Any, shown: str) -> None:
+    assert brief(value) == shown
+
+
+def test_a_bound_is_shown_where_it_reaches_a_digit_that_is_shown() -> None:
+    result = table((("x", "encrypted", "DOUBLE"),), [[about(12.3456, bound)] for bound in (1e-9, 0.004, 0.006)])
+    shown = [(row.cells[0].value, row.cells[0].trust) for row in cells_of(result)]
+    assert shown == [("12.35", ""), ("12.35", ""), ("12.346", "± 7e-3")]
+
+
+def test_months_are_months() -> None:
+    def keys(*values: str) -> list[str]:
+        rows = [[key(value), certain(1)] for value in values]
+        result = table((("m", "key", "TIMESTAMP"), ("x", "plain", "BIGINT")), rows)
+        return [row.cells[0].value for row in cells_of(result)]
+
+    assert keys("2026-01-01 00:00:00", "2026-02-01 00:00:00") == ["2026-01", "2026-02"]
+    assert keys("2026-01-01", "2026-02-02") == ["2026-01-01", "2026-02-02"]
+    assert keys("2026-01-01") == ["2026-01-01"]
+
+
+def test_what_left_this_machine_is_one_sentence_before_the_answer() -> None:
+    text = made("few")
+    assert text.index('id="seen"') < text.index('id="answer"')
+    statements = [attributes for attributes in Reader(text).all("p") if attributes.get("class") == "statement"]
+    assert len(statements) == 1
+    assert (
+        "To answer this question, column ward of patients left this machine in the clear and columns age, bill of "
+        "patients left this machine encrypted; no other column and no key did." in text
+    )
+    assert "Nothing was sent to answer this question" in made("local")
+
+
+def test_a_page_has_the_title_and_author_it_is_given() -> None:
+    text = page(CASES["few"][0], replace(facts(), title="Stays <2026>", author="Ann & Bo"), description())
+    assert "<h1>Stays &lt;2026&gt;</h1>" in text
+    assert "Ann &amp; Bo, <time>" in text
 
 
 def test_tables_say_what_their_cells_head() -> None:

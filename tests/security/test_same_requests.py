@@ -67,8 +67,8 @@ VALUES: dict[str, tuple[Callable[[np.random.Generator], Any], ...]] = {
         lambda r: r.integers(-1024, 1025, ROWS),
         lambda _: np.full(ROWS, None),
         lambda _: np.zeros(ROWS, int),
-        lambda r: np.where(np.arange(ROWS) == 7, None, r.integers(-1, 2, ROWS)),
-        lambda _: np.where(np.arange(ROWS) % 2, 1024, None),
+        lambda r: np.where(np.arange(ROWS) == 7, None, r.integers(-1, 2, ROWS)),  # type: ignore[call-overload]
+        lambda _: np.where(np.arange(ROWS) % 2, 1024, None),  # type: ignore[call-overload]
     ),
     "b": (
         lambda r: r.integers(0, 65536, ROWS),

@@ -147,7 +147,7 @@ def _not_utf8(_: pytest.MonkeyPatch, path: Path) -> None:
 def _kill_evaluating_workers(patch: pytest.MonkeyPatch, _: Path) -> None:
     patch.setattr(workers, "MIN_WORK", 1)
     patch.setattr(workers, "processors", lambda: 4)
-    patch.setattr(workers, "_working", lambda *_: _die)
+    patch.setattr(workers, "_evaluate", _die)
 
 
 def _kill_encrypting_processes(patch: pytest.MonkeyPatch, _: Path) -> None:

@@ -263,7 +263,7 @@ def stored(root: Path, key: OwnerKey, cells: str, by: list[str], scan: bool = Tr
     sensitive, plain = Folder(root / "s"), Folder(root / "p")
     tables = Tables(Stores(sensitive, plain), key, Memory(root / "tables.json"))
     with open_table([path], schema) as table:
-        return tables, putting.put(tables, Stores(sensitive, plain), key, table, "t", by, Silent(), scan=scan)
+        return tables, putting.put(tables, table, "t", by, Silent(), scan=scan)
 
 
 @pytest.mark.parametrize("by", [[], ["cell"]])

@@ -109,19 +109,19 @@ class World:
 
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
         """`options` of put: scan."""
-        tables, stores = self.tables()
-        return putting.put(tables, stores, self.key, self.table(rows), self.name, by, Silent(), **options)
+        tables, _stores = self.tables()
+        return putting.put(tables, self.table(rows), self.name, by, Silent(), **options)
 
     def open(self) -> Opened:
         return self.tables()[0].open(self.name)
 
     def stored(self) -> Stored:
         tables, _ = self.tables()
-        return Stored(tables, tables.open(self.name), self.key)
+        return Stored(tables, tables.open(self.name))
 
     def public(self) -> PublicKey:
         manifest = self.open().manifest
-        invitation = invite(manifest, newest_versions(self.stores(), self.key, manifest)).model_dump_json()
+        invitation = invite(manifest, newest_versions(self.tables()[0], manifest)).model_dump_json()
         return public_side(self.key, invitation)
 
     def register(self, name: str) -> None:
@@ -129,8 +129,8 @@ class World:
         register(self.tables()[0], self.name, name, identity.public)
 
     def collect(self, *names: str) -> list[News]:
-        tables, stores = self.tables()
-        return collect(tables, stores, self.key, self.name, Silent(), names)[1]
+        tables, _stores = self.tables()
+        return collect(tables, self.name, Silent(), names)[1]
 
     # a contributor's
 

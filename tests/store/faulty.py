@@ -34,9 +34,6 @@ class Failing:
     def write(self, name: str, content: bytes) -> None:
         self._change(lambda: self._storage.write(name, content))
 
-    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
-        self._change(lambda: self._storage.copy(name, to, size, sha256))
-
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return str(self._change(lambda: self._storage.replace(name, content, expected)))
 

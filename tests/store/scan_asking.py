@@ -15,7 +15,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.manifest import Object
 from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.rowwise import SummedRows
+from cleave.sums.kept import SummedRows
 from cleave.sums.scan import scan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent

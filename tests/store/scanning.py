@@ -21,7 +21,7 @@ from cleave_shared import rowsets
 from cleave_shared.masking import mask_evaluator
 
 Totals = list[list[bytes]]
-LABEL = b"a segment"
+SEGMENT = "5e" * 16
 
 
 class Rows:
@@ -34,8 +34,9 @@ class Rows:
         self.lanes: Lanes = plan_lanes([Exact(limit) for limit, _ in columns], window, key.profile)
         self.cipher = Cipher(key)
         planes = self.lanes.encode([values[None] for values in self.columns])
+        label = bytes.fromhex(SEGMENT)
         self.files: list[list[bytes]] = [
-            encrypt_span(self.lanes, plane, Span(at, 0, self.lanes.chunks(len(plane))), self.cipher, key.profile, LABEL)
+            encrypt_span(self.lanes, plane, Span(at, 0, self.lanes.chunks(len(plane))), self.cipher, key.profile, label)
             for at, plane in enumerate(planes)
         ]
 
@@ -74,8 +75,19 @@ class Rows:
         return [[files[lane * results + at] for at in range(results)] for lane in range(len(asked.cut.lanes))]
 
     def scanned(self, key: SecretKey | None = None) -> Scanned:
-        cipher = Cipher(key) if key else self.cipher
-        return Scanned(self.lanes, cipher, cipher, LABEL, cipher.ring.modulus)
+        return Scanned(self.lanes, Cipher(key) if key else self.cipher)
+
+    def read(self, asked: Question, totals: Totals, key: SecretKey | None = None) -> dict[tuple[int, int], int]:
+        """By column and group, the sums that one call answers."""
+        scanned, cut_ = self.scanned(key), asked.cut
+        scanned.accept(asked.shape, [blob for lane in totals for blob in lane], [(SEGMENT, asked)])
+        rows = dict(zip(cut_.groups, map(sum, cut_.rows), strict=True))
+        return {
+            (at, group): scanned.total(at, group, rows[group])
+            for at in range(len(self.columns))
+            for group in rows
+            if {*self.lanes.of(at)} <= {*cut_.lanes}
+        }
 
     def totals(
         self,
@@ -86,13 +98,9 @@ class Rows:
         shares: int = 1,
     ) -> dict[tuple[int, int], int]:
         """By column and group, through encryption, as `harm` leaves it."""
-        scanned = self.scanned()
-        cuts = self.cuts(numbers, groups, window)
-        for each in cuts:
-            asked = question(each)
-            scanned.accept(asked, harm(asked, self.answer(asked, shares=shares)))
-        present = sorted({group for each in cuts for group in each.groups})
-        return {(at, group): scanned.total(at, group) for at in range(len(self.columns)) for group in present}
+        asked = [question(each) for each in self.cuts(numbers, groups, window)]
+        found = [self.read(each, harm(each, self.answer(each, shares=shares))) for each in asked]
+        return {place: total for each in found for place, total in each.items()}
 
     def truth(self, numbers: NDArray[np.int32]) -> dict[tuple[int, int], int]:
         return {

@@ -74,9 +74,9 @@ class World:
         tables = self.tables(used=False)
         with of_files([self.root / "t.csv"], self.root / "t.schema.toml", "t").read(None) as table:
             if append:
-                putting.append(tables, self.stores, self.key, table, "t", Silent(), again=True)
+                putting.append(tables, table, "t", Silent(), again=True)
             else:
-                opened = putting.put(tables, self.stores, self.key, table, "t", ("p",), Silent(), replace=replace)
+                opened = putting.put(tables, table, "t", ("p",), Silent(), replace=replace)
                 tables.sweep(opened)
 
     def tables(self, *, used: bool) -> Tables:

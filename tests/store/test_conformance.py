@@ -58,9 +58,9 @@ class StoredTables:
 
     def _put(self, name: str) -> None:
         if name not in self._there:
-            tables, key = open_tables(self.stores(), self._access, self._memory())
+            tables = open_tables(self.stores(), self._access, self._memory())
             with self._files[name].read(None) as table:
-                put(tables, self.stores(), key, table, name, None, Silent(), scan=self._scan)
+                put(tables, table, name, None, Silent(), scan=self._scan)
             self._there.add(name)
 
     def session(self, query: Query, *, named: bool = True) -> Session:
@@ -79,8 +79,8 @@ class StoredTables:
     def table(self, name: str) -> Stored:
         if name not in self._opened:
             self._put(name)
-            tables, key = open_tables(self.stores(), self._access, self._memory())
-            self._opened[name] = Stored(tables, tables.open(name), key)
+            tables = open_tables(self.stores(), self._access, self._memory())
+            self._opened[name] = Stored(tables, tables.open(name))
         return self._opened[name]
 
     def _memory(self) -> Memory:

@@ -8,7 +8,7 @@ import pytest
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.contribute_draft import ContributionDraft, ContributionStep, begun, contribution_drafts
+from cleave.share.contribute import ContributionDraft, ContributionStep, begun, contribution_drafts
 from cleave.store.contribution import folder_of
 from tests.store.asking import ask
 from tests.store.campaign import FULL

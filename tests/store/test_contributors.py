@@ -89,7 +89,7 @@ def test_rows_of_contributors_are_asked_as_the_owners(joined: World) -> None:
 @pytest.mark.parametrize(("name", "rows"), [("north", NORTH), ("South", SOUTH), ("owner", OWN)])
 def test_one_contributors_rows_alone(joined: World, name: str, rows: str) -> None:
     tables, _ = joined.tables()
-    stored = Stored(tables, tables.open("trial"), joined.key, name)
+    stored = Stored(tables, tables.open("trial"), name)
     assert ask(stored, SUMS).result.rows == expected(joined, rows, SUMS)
     assert stored.manifest.rows == rows.count("\n")
     with stored.rows.table(["name"]) as table:
@@ -101,7 +101,7 @@ def test_one_contributors_rows_alone(joined: World, name: str, rows: str) -> Non
 def test_an_unknown_contributor_is_told(world: World) -> None:
     tables, _ = world.tables()
     with pytest.raises(InputError, match="no contributor 'east'") as told:
-        Stored(tables, tables.open("trial"), world.key, "east")
+        Stored(tables, tables.open("trial"), "east")
     assert "north, south" in (told.value.hint or "")
 
 
@@ -227,8 +227,8 @@ def test_names_of_contributors(world: World) -> None:
 
 def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     invited = world.public()
-    tables, stores = world.tables()
-    derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
+    tables, _stores = world.tables()
+    derive(tables, "trial", "bill * age", "weighted", Silent())
     world.contribute("north", NORTH, public=invited)
     world.contribute("south", SOUTH)
     world.collect()
@@ -263,7 +263,7 @@ def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: b
 def test_the_owner_puts_anew(joined: World) -> None:
     """By the same schema what contributors put fits; they are to be registered again, for nothing is kept of them."""
     invited = joined.public()
-    again = (*joined.tables(), joined.key, joined.table(OWN), "trial", ("ward",), Silent())
+    again = (joined.tables()[0], joined.table(OWN), "trial", ("ward",), Silent())
     before = joined.open().manifest
     with pytest.raises(InputError, match=r"would lose .*: north \(2 rows\)"):
         putting.put(*again, replace=True)
@@ -336,7 +336,7 @@ def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file:
 def test_verify_reads_all_of_it(joined: World) -> None:
     tables, _ = joined.tables()
     opened = tables.open("trial")
-    assert verify(tables, opened, Stored(tables, opened, joined.key), Silent()) == []
+    assert verify(Stored(tables, opened), Silent()) == []
 
 
 def test_dropping_a_table_deletes_what_was_contributed(joined: World) -> None:
@@ -368,8 +368,8 @@ class Endless(World):
 
 def test_infinite_dates_and_times_are_taken_in(tmp_path: Path, key_file: Path) -> None:
     world = Endless(tmp_path / "world", key_file)
-    tables, stores = world.tables()
-    putting.put(tables, stores, world.key, world.rows(), "trial", (), Silent())
+    tables, _stores = world.tables()
+    putting.put(tables, world.rows(), "trial", (), Silent())
     world.register("north")
     world.contribute("north", world.rows())
     world.collect()

@@ -182,7 +182,7 @@ def test_one_spelling(one: str, other: str, same: bool) -> None:
 
 def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -> None:
     world.put("ward", schema=schema_file)
-    derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent())
+    derive(world.tables, "trial", "bill * age", "weighted", Silent())
     (row,) = world.ask("SELECT SUM(weighted), SUM(age * bill) FROM trial").result.rows
     assert row[0] == row[1] == truth("SELECT SUM(bill * age) FROM trial")[0][0]
     for name, expression, said in (
@@ -193,7 +193,7 @@ def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -
         ("other", "ward || age", "totals are kept of numbers"),
     ):
         with pytest.raises(InputError, match=said):
-            derive(world.tables, world.stores, world.key, "trial", expression, name, Silent())
+            derive(world.tables, "trial", expression, name, Silent())
 
 
 def test_what_somebody_else_put_meanwhile_is_told(
@@ -205,7 +205,7 @@ def test_what_somebody_else_put_meanwhile_is_told(
     world.tables.sweep(world.tables.open("trial"))
     monkeypatch.setattr(world.tables, "open", lambda _: opened)
     for change in (
-        lambda: derive(world.tables, world.stores, world.key, "trial", "bill * age", "weighted", Silent()),
+        lambda: derive(world.tables, "trial", "bill * age", "weighted", Silent()),
         lambda: world.put(append=True),
     ):
         with pytest.raises(ConflictError):

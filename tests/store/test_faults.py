@@ -81,35 +81,35 @@ class Place:
 
     def answer(self, sql: str) -> list[list[object]]:
         tables, _ = self.tables()
-        return ask(Stored(tables, tables.open("trial"), self.key), sql).result.rows
+        return ask(Stored(tables, tables.open("trial")), sql).result.rows
 
 
-Work = Callable[[Tables, Stores, OwnerKey, Table], object]
+Work = Callable[[Tables, Table], object]
 
 
-def put_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
-    return putting.put(tables, stores, key, table, "trial", ["ward"], Silent())
+def put_it(tables: Tables, table: Table) -> object:
+    return putting.put(tables, table, "trial", ["ward"], Silent())
 
 
 def put_at(root: Path, key: OwnerKey, table: Table) -> Place:
     """A place where the table was put, which is done once."""
-    made = filled(("faults", key.key_id), lambda folder: put_it(*Place(folder, key).tables(), key, table))
+    made = filled(("faults", key.key_id), lambda folder: put_it(Place(folder, key).tables()[0], table))
     return Place(made, key).copy(root)
 
 
-def replace_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
-    return putting.put(tables, stores, key, table, "trial", [], Silent(), replace=True)
+def replace_it(tables: Tables, table: Table) -> object:
+    return putting.put(tables, table, "trial", [], Silent(), replace=True)
 
 
-def append_it(tables: Tables, stores: Stores, key: OwnerKey, table: Table) -> object:
-    return putting.append(tables, stores, key, table, "trial", Silent())
+def append_it(tables: Tables, table: Table) -> object:
+    return putting.append(tables, table, "trial", Silent())
 
 
-def derive_it(tables: Tables, stores: Stores, key: OwnerKey, _table: Table) -> object:
-    return derive(tables, stores, key, "trial", "bill * age", "weighted", Silent())
+def derive_it(tables: Tables, _table: Table) -> object:
+    return derive(tables, "trial", "bill * age", "weighted", Silent())
 
 
-def drop_it(tables: Tables, _stores: Stores, _key: OwnerKey, _table: Table) -> object:
+def drop_it(tables: Tables, _table: Table) -> object:
     tables.drop("trial")
     return None
 
@@ -122,9 +122,9 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
         wrapped.append(Failing(folder, at if not wrapped else 10**6, made=made))
         return wrapped[-1]
 
-    tables, stores = place.tables(wrap)
+    tables, _stores = place.tables(wrap)
     try:
-        work(tables, stores, place.key, table)
+        work(tables, table)
     except KilledError:
         return True
     return False
@@ -166,7 +166,7 @@ def test_a_writer_dies_at_every_write(
             break
         # whoever comes next is not in the way of what was left behind
         if state == before != after and work is not drop_it:
-            work(*place.tables(), key, table)
+            work(place.tables()[0], table)
             (row,) = place.answer(SUM)
             assert [row[0], str(row[1])] == after
         shutil.rmtree(tmp_path / f"{at}")
@@ -178,10 +178,10 @@ def test_a_writer_dies_at_every_write(
 def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> None:
     place = put_at(tmp_path / "place", key, table)
     assert killed_at(place, append_it, table, 3, made=True)
-    tables, stores = place.tables()
-    opened = putting.append(tables, stores, key, table, "trial", Silent())
+    tables, _stores = place.tables()
+    opened = putting.append(tables, table, "trial", Silent())
     assert tables.sweep(opened) == 5 + 2  # what was left, the manifest of version 1 and its cells
-    assert verify(tables, opened, Stored(tables, opened, key), Silent()) == []
+    assert verify(Stored(tables, opened), Silent()) == []
 
 
 @pytest.mark.parametrize("kind", ["any", *(pytest.param(each, marks=pytest.mark.slow) for each in DAMAGES)])
@@ -190,7 +190,7 @@ def test_whatever_is_harmed_is_told_or_not_read(
 ) -> None:
     """Every object harmed in turn in one way, or each third in `any`: no wrong figure or row, and `verify` tells."""
     start = put_at(tmp_path / "start", key, table)
-    append_it(*start.tables(), key, table)
+    append_it(start.tables()[0], table)
     tables, _ = start.tables()
     named = sorted(tables.open("trial").manifest.objects())[:: 3 if kind == "any" else 1]
     rng = random.Random(kind)
@@ -212,7 +212,7 @@ def test_whatever_is_harmed_is_told_or_not_read(
         except CheckFailed:
             harmed += 1
         try:
-            stored = Stored(tables, tables.open("trial"), key)
+            stored = Stored(tables, tables.open("trial"))
             with stored.rows.table([each.name for each in schema.columns], ordered=True) as read:
                 rows = read.connection.execute(f"SELECT ward, age, CAST(bill AS VARCHAR), name FROM {read.relation}")
                 assert rows.fetchall() == 2 * [
@@ -223,7 +223,7 @@ def test_whatever_is_harmed_is_told_or_not_read(
         except CheckFailed:
             harmed += 1
         opened = tables.open("trial")
-        found = verify(tables, opened, Stored(tables, opened, key), Silent())
+        found = verify(Stored(tables, opened), Silent())
         assert len(found) == 1
         shutil.rmtree(place.root)
     if kind not in ("any", "extended"):  # bytes behind a sealed column are never read; `verify` names it above
@@ -238,16 +238,16 @@ def test_another_key_reads_nothing(tmp_path: Path, key: OwnerKey, other_key: Own
 
 def test_a_second_writer_is_told(tmp_path: Path, key: OwnerKey, table: Table) -> None:
     place = put_at(tmp_path / "place", key, table)
-    tables, stores = place.tables()
+    tables, _stores = place.tables()
     real = tables.commit
 
     def meanwhile(*given: object) -> object:
-        append_it(*place.tables(), key, table)
+        append_it(place.tables()[0], table)
         return real(*given)  # type: ignore[arg-type]
 
     tables.commit = meanwhile  # type: ignore[method-assign,assignment]
     with pytest.raises(CleaveError, match="changed by somebody else"):
-        append_it(tables, stores, key, table)
+        append_it(tables, table)
     assert place.answer(SUM)[0][0] == 2 * ROWS
 
 
@@ -264,8 +264,8 @@ def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: OwnerKey, sche
     (tmp_path / "q.toml").write_text(text + 'kind = "sealed"\ntype = "VARCHAR"\n')
     place = Place(tmp_path / "place", key)
     with open_table([tmp_path / "Quarantaene.csv"], load_schema(tmp_path / "q.toml")) as table:
-        tables, stores = place.tables()
-        putting.put(tables, stores, key, table, "Quarantaene", ["diagnosis_code", "ward"], Silent())
+        tables, _stores = place.tables()
+        putting.put(tables, table, "Quarantaene", ["diagnosis_code", "ward"], Silent())
     files = [path for path in (tmp_path / "place").rglob("*") if path.is_file()]
     assert len(files) > 8
     for path in files:

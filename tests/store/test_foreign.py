@@ -61,11 +61,11 @@ def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
     def fill(root: Path) -> None:
         place, twin = Place(root / "place", key), Place(root / "twin", key)
         for each in (place, twin):
-            put_it(*each.tables(), key, table)
+            put_it(each.tables()[0], table)
         place.copy(root / "old")
-        append_it(*place.tables(), key, table)
-        derive_it(*place.tables(), key, table)
-        putting.put(*place.tables(), key, table, "other", ["ward"], Silent())
+        append_it(place.tables()[0], table)
+        derive_it(place.tables()[0], table)
+        putting.put(place.tables()[0], table, "other", ["ward"], Silent())
         for each in (place, twin):
             (each.root / "tables.json").unlink()  # it is of these folders
 
@@ -100,7 +100,7 @@ def test_an_object_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str, 
             told += 1
         tables, _ = place.tables()
         opened = tables.open("trial")
-        assert len(verify(tables, opened, Stored(tables, opened, key), Silent())) == 1, name
+        assert len(verify(Stored(tables, opened), Silent())) == 1, name
         shutil.rmtree(place.root)
     assert told or not FULL  # most objects are read by other questions
 
@@ -143,7 +143,7 @@ def test_rows_of_another_schema_are_not_appended(world: World, key: OwnerKey, tm
             open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "changed.toml")) as changed,
             pytest.raises(InputError, match=r"is not that of|are wider than"),
         ):
-            append_it(*world.place.tables(), key, changed)
+            append_it(world.place.tables()[0], changed)
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
 
 
@@ -152,5 +152,5 @@ def test_rows_of_narrower_bounds_are_appended(world: World, key: OwnerKey, tmp_p
         SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
     )
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "narrower.toml")) as narrower:
-        append_it(*world.place.tables(), key, narrower)
+        append_it(world.place.tables()[0], narrower)
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["9", "356.25"]

@@ -40,8 +40,6 @@ from cleave.store.vault import Vault
 from cleave.sums import job
 from cleave.sums.job import Answer, Asked, Job
 from cleave.sums.machine import Execution, Machine
-from cleave.sums.reduced import sums_of
-from cleave.sums.scanned import Sums, total_of
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
@@ -58,7 +56,7 @@ from tests.conftest import no_passphrase
 from tests.store import test_scan_session
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.contributing import World
-from tests.store.scanning import Rows
+from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
 
@@ -269,16 +267,11 @@ def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatc
     monkeypatch.setattr(limits, "MAX_STORED_SUMS", fewest)
     answers = cloud.run(window=1)
     assert len(answers) == len(cloud.segments.asked)
-    sums: Sums = {}
-    rows = cloud.segments.segments[0]
+    scanned, rows = cloud.segments.segments[0].scanned(), cloud.segments.rows
     for answer in answers:
-        values = rows.cipher.decrypt(answer.files)[:, 0].tolist()
-        asked = [(rows.scanned(), 0, question) for _, question in answer.asked]
-        (found,) = sums_of(answer.shape, values, asked, [rows.lanes], rows.cipher.ring.modulus)
-        for place, pieces in found.items():
-            sums.setdefault(place, []).extend(pieces)
+        scanned.accept(answer.shape, answer.files, [(SEGMENT, question) for _, question in answer.asked])
     truth = cloud.segments.truth
-    assert {(at, group): total_of(sums, rows.lanes, at, group) for at, group in truth} == truth
+    assert {(at, group): scanned.total(at, group, rows[group]) for at, group in truth} == truth
 
 
 def test_a_step_whose_answer_was_lost_is_tried_again(cloud: Cloud) -> None:
@@ -438,9 +431,9 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
         stores = Stores(cloud.storage, cloud.storage)
         access = Access(key_file, no_passphrase)
         memory = Memory(tmp_path / "tables.json")
-        tables, key = open_tables(stores, access, memory)
+        tables = open_tables(stores, access, memory)
         with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
-            put(tables, stores, key, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
+            put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
         def session(machine: Machine | None) -> Session:
             return stack.enter_context(

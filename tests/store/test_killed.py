@@ -103,11 +103,11 @@ class World:
             if isinstance(failure, CheckFailed) and "was there and is gone" not in failure.message:
                 raise
             return State()
-        stored = Stored(tables, opened, self.key)
+        stored = Stored(tables, opened)
         copies, rest = divmod(stored.manifest.rows, 3)
         assert not rest
         derived = any(each.derived for each in stored.manifest.measures)
-        assert verify(tables, opened, stored, Silent()) == []
+        assert verify(stored, Silent()) == []
         assert ask(stored, "SELECT COUNT(*), SUM(bill) FROM trial").result.rows == [
             [3 * copies, Decimal("118.75") * copies]
         ]

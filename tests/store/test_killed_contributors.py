@@ -111,7 +111,7 @@ class Trial:
     def rows(self, path: Path) -> list[list[object]]:
         key = open_key(path, None)
         tables = Tables(self.stores(), key, Memory(self.world.root / f"{path.stem}.seen.json"))
-        return ask(Stored(tables, tables.open("trial"), key), SUMS).result.rows
+        return ask(Stored(tables, tables.open("trial")), SUMS).result.rows
 
     def is_of(self, path: Path, rows: str) -> bool:
         return self.rows(path) == expected(self.world, rows, SUMS)

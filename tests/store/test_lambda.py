@@ -123,7 +123,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
     (tmp_path / "trial.csv").write_text("\n".join(["canary_ward,canary_day,canary_bill", *lines, ""]))
     tables = Tables(stores, key, Memory(tmp_path / "tables.json"))
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml")) as table:
-        putting.put(tables, stores, key, table, "trial", [], Silent(), scan=True)
+        putting.put(tables, table, "trial", [], Silent(), scan=True)
         truth = table.connection.execute(SCANNED.replace("trial", table.relation)).fetchall()
     environment = {VARIABLE: stores.sensitive.base}
     with (

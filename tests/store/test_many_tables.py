@@ -19,7 +19,7 @@ from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
-from cleave.store.columns import Opened
+from cleave.store.columns import Batches
 from cleave.store.memory import Memory
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
@@ -61,7 +61,7 @@ class Place:
         for name, sql in MADE.items():
             self.oracle.execute(f"CREATE TABLE {name} AS {sql}")
             with self.file(name).read(None) as table:
-                putting.put(world.tables, world.stores, world.key, table, name, BY[name], Silent())
+                putting.put(world.tables, table, name, BY[name], Silent())
 
     def file(self, name: str, of: str | None = None) -> LazyTable:
         path = self.folder / f"{name}.csv"
@@ -164,6 +164,36 @@ def test_only_the_columns_that_are_named_are_read(place: Place) -> None:
         )
 
 
+READS = {
+    "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT * FROM wards WHERE ward = v.ward)": "visits.ward wards.ward",
+    "SELECT id FROM visits WHERE EXISTS (SELECT * REPLACE (beds + 1 AS beds) FROM wards)": "visits.id wards.*",
+    "SELECT v.id, w.* FROM visits v JOIN wards w USING (ward)": "visits.id visits.ward wards.*",
+    "SELECT COUNT(*) FROM (SELECT * FROM wards) JOIN visits ON id = beds": "visits.id wards.*",
+    "SELECT * FROM (SELECT id FROM visits), (SELECT beds FROM wards)": "visits.id wards.beds",
+    "SELECT id FROM visits UNION ALL SELECT COLUMNS(*)::INTEGER FROM (SELECT beds FROM wards)": "visits.id wards.beds",
+    "SELECT wards FROM (SELECT region AS wards FROM wards), visits WHERE id = 1": "visits.id wards.*",
+    "SELECT COUNT(*) FROM wards NATURAL JOIN (SELECT id, ward FROM visits)": "visits.id visits.ward wards.*",
+    "SELECT COUNT(DISTINCT w) FROM wards w, visits WHERE id = 2": "visits.id wards.*",
+    "SELECT id, (SELECT COUNT(*) FROM wards x WHERE x.ward = v.ward) FROM visits v": "visits.id visits.ward wards.ward",
+    "WITH w AS (FROM wards) SELECT id FROM visits JOIN w USING (ward)": "visits.id visits.ward wards.*",
+}
+
+
+def test_a_star_reads_the_tables_it_is_over(place: Place) -> None:
+    with place.session() as session:
+        for sql, wanted in READS.items():
+            plan = session.plan(sql)
+            assert isinstance(plan, LocalPlan)
+            read = {
+                f"{table}.{column}" if len(columns) < len(KINDS[table]) else f"{table}.*"
+                for table, columns in plan.reads.items()
+                for column in columns
+            }
+            assert read == set(wanted.split()), sql
+            found = session.ask(plan).result
+            assert sorted(map(str, found.rows)) == sorted(str([*row]) for row in place.oracle.execute(sql).fetchall())
+
+
 @pytest.mark.usefixtures("totals")
 def test_totals_answer_a_question_over_one_of_the_tables(place: Place) -> None:
     with place.session() as session:
@@ -228,11 +258,11 @@ def test_one_version_of_each_table_answers_a_statement(place: Place) -> None:
     with place.session() as session:
         plan = session.plan(sql)
         with place.file("visits").read(None) as rows:
-            opened = putting.append(world.tables, world.stores, world.key, rows, "visits", Silent(), again=True)
+            opened = putting.append(world.tables, rows, "visits", Silent(), again=True)
         before = session.ask(plan).result.rows
         assert before == [list(place.oracle.execute(sql).fetchone() or ())]  # the version it was opened at
         with place.file("wards").read(None) as rows:
-            wards = putting.put(world.tables, world.stores, world.key, rows, "wards", [], Silent(), replace=True)
+            wards = putting.put(world.tables, rows, "wards", [], Silent(), replace=True)
         for each in (opened, wards):
             world.tables.sweep(each)
         assert session.ask(plan).result.rows == [[2 * int(value) for value in before[0]]]
@@ -310,13 +340,13 @@ def test_rows_are_held_where_a_table_is_read_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch, sql: str, times: int
 ) -> None:
     held: list[int | None] = []
-    hold = Opened.hold
+    hold = Batches.hold
 
-    def counted(opened: Opened, most: int | None) -> int | None:
+    def counted(opened: Batches, most: int | None) -> int | None:
         held.append(hold(opened, most))
         return held[-1]
 
-    monkeypatch.setattr(Opened, "hold", counted)
+    monkeypatch.setattr(Batches, "hold", counted)
     with place.session() as session:
         plan = session.plan(sql)
         described = session.describe(plan)

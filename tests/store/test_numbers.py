@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleave.aggregates.columns import Exact, Words
-from cleave.aggregates.moments import Sum
-from cleave.aggregates.powers import Square
+from cleave.aggregates.moments import Power, Sum
 from cleave.sql.plan import Argument
 from cleave.store import measures
 from cleave.store.lanes import Integers, plan_lanes
@@ -93,7 +92,7 @@ def check_moments(table: Table, measure: Measure, exact: Sequence[Fraction | Non
         found = measures.moments(measure, sums, count)
         total = found[Sum()]
         assert abs(total.value - sum(present, Fraction(0))) <= total.bound
-        squares = found[Square()]
+        squares = found[Power(2)]
         wanted = sum(((value - centre) ** 2 for value in present), Fraction(0))
         assert abs(squares.value - wanted) <= squares.bound
         if measure.decimals is not None:

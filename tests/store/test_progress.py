@@ -32,9 +32,9 @@ def test_stages_have_units_and_end(tmp_path: Path, key_file: Path) -> None:
     world.contribute("north", NORTH)
     tables, stores = world.tables()
     shown = Shown()
-    collect(tables, stores, world.key, "trial", shown)
-    opened = derive(tables, stores, world.key, "trial", "bill * age", "weighted", shown)
-    assert verify(tables, opened, Stored(tables, opened, world.key), shown) == []
+    collect(tables, "trial", shown)
+    opened = derive(tables, "trial", "bill * age", "weighted", shown)
+    assert verify(Stored(tables, opened), shown) == []
     held = sum(1 for store in stores.apart() for _ in store.names(tables.folder("trial")))
     assert held
     tables.drop("trial", shown)

@@ -36,10 +36,10 @@ class Place:
 
     def put(self) -> Stored:
         with open_stream([self.file], self.schema, "t") as stream:
-            put(self.tables, self.stores, self.key, stream, "t", ["flag"], Silent(), segment_rows=6)
+            put(self.tables, stream, "t", ["flag"], Silent(), segment_rows=6)
         with open_stream([self.file], self.schema, "t") as stream:
-            append(self.tables, self.stores, self.key, stream, "t", Silent(), segment_rows=7)
-        return Stored(self.tables, self.tables.open("t"), self.key)
+            append(self.tables, stream, "t", Silent(), segment_rows=7)
+        return Stored(self.tables, self.tables.open("t"))
 
 
 PLAIN = [row for row in ROWS if '"' not in row]  # whose fields commas alone keep apart

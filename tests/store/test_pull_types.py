@@ -34,9 +34,9 @@ def pulled(root: Path, key: OwnerKey, table: Schema, rows: str, ending: str) -> 
     stores = Stores(Folder(root / "s"), Folder(root / "p"))
     tables = Tables(stores, key, Memory(root / "tables.json"))
     with open_stream([file], table, "t") as stream:
-        put(tables, stores, key, stream, "t", [], Silent(), segment_rows=2)
+        put(tables, stream, "t", [], Silent(), segment_rows=2)
     output = root / f"back.{ending}"
-    pull_into(Stored(tables, tables.open("t"), key), output, Silent())
+    pull_into(Stored(tables, tables.open("t")), output, Silent())
     return output
 
 

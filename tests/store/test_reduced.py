@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.sums.reduced import Shape, Term, reduced, shape_of, sums_of
-from cleave.sums.scanned import Question, question, total_of, weights_of
+from cleave.sums.scanned import Question, Shape, Term, question, reduced, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import DEFAULT_PROFILE
-from tests.store.scanning import Rows
+from tests.store.scanning import SEGMENT, Rows
 
 LIMITS = (5_000, 10_494_950, (1 << 53) + 7)
 GROUPS, SEGMENTS, ROWS = 3, 4, 9_000
@@ -38,7 +37,7 @@ class Segments:
             for rows, numbers in zip(self.segments, self.numbers, strict=True)
             for each in rows.cuts(numbers, GROUPS)
         ]
-        self.shapes = [shape_of(asked) for _, asked in self.asked]
+        self.shapes = [asked.shape for _, asked in self.asked]
         self.files = [[blob for lane in rows.answer(asked) for blob in lane] for rows, asked in self.asked]
 
     @property
@@ -53,13 +52,18 @@ class Segments:
         return [found[at] for at in range(len(terms))]
 
     def totals(self, shape: Shape, files: Sequence[bytes]) -> dict[tuple[int, int], int]:
-        rows = self.segments[0]
-        values = rows.cipher.decrypt(files)[:, 0].tolist()
-        asked = [(rows_.scanned(), 0, each) for rows_, each in self.asked]
-        (sums,) = sums_of(shape, values, asked, [rows.lanes], rows.cipher.ring.modulus)
+        scanned = self.segments[0].scanned()
+        scanned.accept(shape, files, [(SEGMENT, each) for _, each in self.asked])
         return {
-            (at, group): total_of(sums, rows.lanes, at, group) for at in range(len(LIMITS)) for group in range(GROUPS)
+            (at, group): scanned.total(at, group, self.rows[group])
+            for at in range(len(LIMITS))
+            for group in range(GROUPS)
         }
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of each group in all segments."""
+        return [sum(int((each == group + 1).sum()) for each in self.numbers) for group in range(GROUPS)]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
 from cleave.store.memory import Memory
+from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
 from cleave.sums import remote as remoting
 from cleave.sums import totals as of_totals
@@ -56,12 +57,12 @@ class Table:
         path.write_text(content, "utf-8")
         with open_table([path], self.schema) as table:
             if self.tables.find("trial") is None:
-                putting.put(self.tables, self.stores, self.key, table, "trial", ("ward", "admitted"), Silent())
+                putting.put(self.tables, table, "trial", ("ward", "admitted"), Silent())
             else:
-                putting.append(self.tables, self.stores, self.key, table, "trial", Silent())
+                putting.append(self.tables, table, "trial", Silent())
 
     def stored(self, transport: Transport) -> Stored:
-        made = Stored(self.tables, self.tables.open("trial"), self.key)
+        made = Stored(self.tables, self.tables.open("trial"))
         folder = self.tables.folder("trial")
         made.remote = Remote(transport.begin, transport.stop, self.stores, folder, made.manifest)
         return made
@@ -141,7 +142,7 @@ def test_runs_of_segments_and_ranges_of_chunks_come_to_the_same(
     table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [(column.measure, column.part) for column in table.stored(embedded).columns()]
-    direct = Stored(table.tables, table.tables.open("trial"), table.key).totals(parts)
+    direct = Stored(table.tables, table.tables.open("trial")).totals(parts)
     for most in (1, 2, 64):
         monkeypatch.setattr("cleave_shared.limits.MAX_LANE_OBJECTS", most)
         found = table.stored(embedded).totals(parts)
@@ -246,7 +247,7 @@ def test_weights_find_what_sums_do_not(table: Table, embedded: Transport, monkey
     """The two checks are two: without weights a moved offset passes."""
     every = "SELECT ward, admitted, SUM(age), SUM(bill), AVG(weight) FROM trial GROUP BY ALL ORDER BY ALL"
     honest = ask(table.stored(embedded), every).result.rows
-    checks = of_totals.lane_checks
+    checks = lane_checks
     monkeypatch.setattr(of_totals, "lane_checks", lambda *of: (checks(*of)[0], 0))
     stored = table.stored(Faulty(embedded, *FAULTS["an offset moved"]))
     for segment in stored.manifest.segments:

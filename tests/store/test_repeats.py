@@ -6,6 +6,7 @@ What a SIGKILL leaves at each change of the stores is copied while one whole run
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,15 +24,17 @@ from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
 
 class Watched(Failing):
-    """`storage`, and a call before each change of it."""
+    """`storage`, and a call before each change of it. No other change that holds `lock` happens meanwhile."""
 
-    def __init__(self, storage: Storage, before: Callable[[], object]) -> None:
+    def __init__(self, storage: Storage, before: Callable[[], object], lock: threading.Lock) -> None:
         super().__init__(storage, 1 << 30, made=True)
         self._before = before
+        self._lock = lock
 
     def _change(self, change: Callable[[], object]) -> object:
-        self._before()
-        return super()._change(change)
+        with self._lock:  # drafts and segments are written by threads
+            self._before()
+            return super()._change(change)
 
 
 def kills(world: World, folder: Path, work: Callable[[Stores], object], *, every: bool = False) -> list[World]:
@@ -44,8 +47,8 @@ def kills(world: World, folder: Path, work: Callable[[Stores], object], *, every
         copies.append(folder / f"{len(copies)}")
         shutil.copytree(world.root, copies[-1])
 
-    stores = world.stores()
-    work(Stores(*(Watched(each, copy) for each in (stores.sensitive, stores.plain))))  # type: ignore[arg-type]
+    stores, lock = world.stores(), threading.Lock()
+    work(Stores(*(Watched(each, copy, lock) for each in (stores.sensitive, stores.plain))))  # type: ignore[arg-type]
     copy()
     assert len(copies) > 8
     chosen = copies if every else (copies[len(copies) // 2], *copies[-6:])
@@ -65,9 +68,7 @@ def append(world: World, rows: str, stores: Stores | None = None, *, again: bool
     """What was said of it."""
     said: list[str] = []
     tables, stores = world.tables(stores)
-    opened = putting.append(
-        tables, stores, world.key, world.table(rows), "trial", Silent(), again=again, say=said.append
-    )
+    opened = putting.append(tables, world.table(rows), "trial", Silent(), again=again, say=said.append)
     tables.sweep(opened)
     return said
 

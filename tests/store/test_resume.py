@@ -21,7 +21,7 @@ from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
-from cleave.store.put_draft import PutDraft, put_drafts
+from cleave.store.put import PutDraft, put_drafts
 from cleave.store.tables import Opened, Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -62,7 +62,7 @@ class Place:
     def put(
         self,
         tables: Tables,
-        stores: Stores,
+        _: Stores,
         *by: str,
         progress: Silent | None = None,
         segment_rows: int = ROWS,
@@ -72,8 +72,6 @@ class Place:
         with open_stream([self.file], self.schema, "trial") as rows:
             opened = putting.put(
                 tables,
-                stores,
-                self.key,
                 rows,
                 "trial",
                 by,
@@ -85,11 +83,9 @@ class Place:
         tables.sweep(opened)
         return opened
 
-    def append(self, tables: Tables, stores: Stores, segment_rows: int = ROWS) -> Opened:
+    def append(self, tables: Tables, _: Stores, segment_rows: int = ROWS) -> Opened:
         with open_stream([self.file], self.schema, "trial") as rows:
-            opened = putting.append(
-                tables, stores, self.key, rows, "trial", Silent(), segment_rows=segment_rows, say=self.said.append
-            )
+            opened = putting.append(tables, rows, "trial", Silent(), segment_rows=segment_rows, say=self.said.append)
         tables.sweep(opened)
         return opened
 
@@ -109,7 +105,7 @@ class Place:
         if found is None:
             return None
         asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).asked
-        return put_drafts(tables, stores, "trial", version).left(asked)
+        return put_drafts(tables, "trial", version).left(asked)
 
     def drafts(self) -> list[str]:
         """Names of the records of all drafts."""
@@ -120,7 +116,7 @@ class Place:
         """The table is there, as DuckDB has it of the file, and, `swept`, nothing but it."""
         tables, stores = self.tables()
         opened = tables.open("trial")
-        rows = ask(Stored(tables, opened, self.key), SQL).result.rows
+        rows = ask(Stored(tables, opened), SQL).result.rows
         with open_table([self.file], self.schema) as table:
             wanted = table.connection.execute(SQL.replace("trial", table.relation)).fetchall()
         assert [tuple(map(str, row)) for row in rows] == [
@@ -139,7 +135,7 @@ class Place:
 
 def manifest_of(tables: Tables) -> str:
     """The last part of the name of the object that the head names."""
-    head = tables._stores.sensitive.read(f"{tables.folder('trial')}/head")
+    head = tables.stores.sensitive.read(f"{tables.folder('trial')}/head")
     return str(tables._heads.load(tables._tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
 
 
@@ -332,9 +328,9 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     hidden = give(further[0], None)
     assert hidden is not None
     assert hidden.segments == whole.segments[:1]
-    tables, stores = place.tables()
+    tables, _stores = place.tables()
     name, vault = tables.draft("trial", 1)
-    drafts = put_drafts(tables, stores, "trial", 1)
+    drafts = put_drafts(tables, "trial", 1)
     assert drafts.left(whole.asked) == whole
     again = PutDraft.model_validate_json(vault.open("draft", name, kept[first]))
     other = vault.seal("draft", name, again.model_dump_json().encode())
@@ -426,7 +422,7 @@ from cleave.table.progress import Silent
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.put_draft import PutDraft, put_drafts
+from cleave.store.put import PutDraft, put_drafts
 from cleave.store.put import put
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema
@@ -439,7 +435,7 @@ stores = Stores(Folder(root / "s"), Folder(root / "p"))
 tables = Tables(stores, key, Memory(root / "tables.json"))
 print("ready", flush=True)
 with open_stream([root / "patients.csv"], load_schema(Path(schema)), "trial") as rows:
-    opened = put(tables, stores, key, rows, "trial", ["ward"], Silent(), segment_rows=20, say=print)
+    opened = put(tables, rows, "trial", ["ward"], Silent(), segment_rows=20, say=print)
 tables.sweep(opened)
 """
 

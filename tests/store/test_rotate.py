@@ -12,16 +12,16 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
-from cleave.maintain.rotate import Keyed, rotate
+from cleave.maintain.rotate import rotate
 from cleave.maintain.verify import verify
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
-from cleave.store.chunks import split
 from cleave.store.memory import Memory
 from cleave.store.tables import Opened, Tables
 from cleave.store.vault import Purpose, Vault
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
+from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
 from tests.store.campaign import sampled
@@ -50,20 +50,20 @@ def made(world: World) -> None:
     world.register("north")
     world.contribute("north", NORTH)
     world.collect()
-    tables, stores = world.tables()
-    derive(tables, stores, world.key, "trial", "bill * age", "weighted", Silent())
+    tables, _stores = world.tables()
+    derive(tables, "trial", "bill * age", "weighted", Silent())
     append(world)
 
 
 def append(world: World) -> None:
-    tables, stores = world.tables()
-    putting.append(tables, stores, world.key, world.table(OWN), "trial", Silent(), again=True)
+    tables, _stores = world.tables()
+    putting.append(tables, world.table(OWN), "trial", Silent(), again=True)
 
 
 def under(world: World, new: OwnerKey, stores: Stores | None = None) -> Opened:
     stores = stores or world.stores()
     tables, _ = world.tables(stores)
-    return rotate(stores, Keyed(tables, world.key), Keyed(tables_of(world, new, stores), new), "trial", Silent())
+    return rotate(tables, tables_of(world, new, stores), "trial", Silent())
 
 
 def tables_of(world: World, key: OwnerKey, stores: Stores) -> Tables:
@@ -72,7 +72,7 @@ def tables_of(world: World, key: OwnerKey, stores: Stores) -> Tables:
 
 def stored_under(world: World, key: OwnerKey, contributor: str | None = None) -> Stored:
     tables = tables_of(world, key, world.stores())
-    return Stored(tables, tables.open("trial"), key, contributor)
+    return Stored(tables, tables.open("trial"), contributor)
 
 
 def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
@@ -95,8 +95,7 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
     assert [each.name for each in after.contributors] == ["north"]
     assert after.secret != before.secret
     assert not after.objects() & before.objects(), "every object has a name, and so a key, of its own"
-    tables = tables_of(world, new_key, world.stores())
-    assert verify(tables, tables.open("trial"), stored, Silent()) == []
+    assert verify(stored, Silent()) == []
 
 
 def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> None:
@@ -137,7 +136,7 @@ def test_keys_that_will_not_do(world: World, new_key: OwnerKey) -> None:
     with pytest.raises(InputError, match="is the one that the table is under"):
         under(world, world.key)
     tables = tables_of(world, new_key, world.stores())
-    putting.put(tables, world.stores(), new_key, world.table(OWN), "trial", ("ward",), Silent())
+    putting.put(tables, world.table(OWN), "trial", ("ward",), Silent())
     with pytest.raises(InputError, match="another table"):
         under(world, new_key)
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)

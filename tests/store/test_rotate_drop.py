@@ -10,11 +10,10 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.rotate import Keyed, rotate
+from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store import segment
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -35,8 +34,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> tuple[Owner
     return key, *found
 
 
-def keyed(world: World, key: OwnerKey) -> Keyed:
-    return Keyed(Tables(world.stores(), key, Memory(world.root / "owner.json")), key)
+def keyed(world: World, key: OwnerKey) -> Tables:
+    return Tables(world.stores(), key, Memory(world.root / "owner.json"))
 
 
 def names(world: World) -> set[str]:
@@ -45,7 +44,7 @@ def names(world: World) -> set[str]:
 
 
 def is_listed(world: World, key: OwnerKey) -> bool:
-    return bool(list(keyed(world, key).tables.all()))
+    return bool(list(keyed(world, key).all()))
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +58,10 @@ def stopped(
     old, new, _ = keys
 
     def turn(stores: Stores) -> None:
-        of = [Keyed(Tables(stores, key, Memory(root / "owner.json")), key) for key in (old, new)]
-        rotate(stores, *of, "trial", Silent())
+        of = [Tables(stores, key, Memory(root / "owner.json")) for key in (old, new)]
+        rotate(of[0], of[1], "trial", Silent())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "THREADS", 1)  # nothing is written while a copy is made
-        return kills(world, root, turn, every=True)
+    return kills(world, root, turn, every=True)
 
 
 def test_nothing_is_left_that_no_key_lists(
@@ -74,14 +71,14 @@ def test_nothing_is_left_that_no_key_lists(
     for at, each in enumerate(stopped):
         first, other = at % 2, 1 - at % 2
         world = each.copy(tmp_path / f"{at}")
-        moved = keyed(world, keys[0]).tables.folder("trial") + "/head"
+        moved = keyed(world, keys[0]).folder("trial") + "/head"
         with contextlib.suppress(InputError):  # there is none under this key
-            keyed(world, keys[first]).tables.drop("trial")
+            keyed(world, keys[first]).drop("trial")
         if not is_listed(world, keys[other]):
             assert names(world) <= {moved}, at
             cleared += 1
         with contextlib.suppress(InputError):
-            keyed(world, keys[other]).tables.drop("trial")
+            keyed(world, keys[other]).drop("trial")
         assert names(world) <= {moved}, at
         shutil.rmtree(world.root)
     assert cleared > 12
@@ -93,14 +90,14 @@ def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
     """Versions of the table in between keep the notes."""
     world = stopped[8].copy(tmp_path / "world")
     old, new, last = keys
-    abandoned = keyed(world, new).tables.folder("trial")
-    tables, stores = world.tables()
-    opened = putting.append(tables, stores, old, world.table(NORTH), "trial", Silent())
+    abandoned = keyed(world, new).folder("trial")
+    tables, _stores = world.tables()
+    opened = putting.append(tables, world.table(NORTH), "trial", Silent())
     tables.sweep(opened)
     assert any(name.startswith(abandoned) for name in names(world))
-    rotate(stores, keyed(world, old), keyed(world, last), "trial", Silent())
+    rotate(keyed(world, old), keyed(world, last), "trial", Silent())
     assert not any(name.startswith(abandoned) for name in names(world))
-    assert keyed(world, last).tables.open("trial").manifest.rows == (OWN + NORTH).count("\n")
+    assert keyed(world, last).open("trial").manifest.rows == (OWN + NORTH).count("\n")
 
 
 def test_a_table_of_the_other_key_is_not_dropped(
@@ -112,6 +109,6 @@ def test_a_table_of_the_other_key_is_not_dropped(
     for at, each in enumerate(whole):
         for dropped, stays in ((old, new), (new, old)):
             world = each.copy(tmp_path / f"{at}-{dropped.key_id}")
-            keyed(world, dropped).tables.drop("trial")
-            opened = keyed(world, stays).tables.open("trial")
+            keyed(world, dropped).drop("trial")
+            opened = keyed(world, stays).open("trial")
             assert opened.manifest.objects() <= names(world)

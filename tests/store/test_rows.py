@@ -89,18 +89,18 @@ class World:
         for append in (False, True):
             with open_table([folder / "t.parquet"], schema) as table:
                 if append:
-                    put.append(self.tables, self.stores, key, table, "t", Silent())
+                    put.append(self.tables, table, "t", Silent())
                 else:
-                    put.put(self.tables, self.stores, key, table, "t", ("ward", "day"), Silent())
+                    put.put(self.tables, table, "t", ("ward", "day"), Silent())
         self.opened: Opened = self.tables.open("t")
         self.truth.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
 
     def rows(self) -> Rows:
-        return Stored(self.tables, self.opened, self.key).rows
+        return Stored(self.tables, self.opened).rows
 
     def select(self, where: str) -> np.ndarray:
         """The cells whose keys `where` holds for."""
-        cells = Stored(self.tables, self.opened, self.key).cells
+        cells = Stored(self.tables, self.opened).cells
         keys = [(number, *key) for number, key in enumerate(cells.keys)]
         self.truth.execute("CREATE OR REPLACE TABLE cells(c BIGINT, ward VARCHAR, day DATE)")
         self.truth.executemany("INSERT INTO cells VALUES (?, ?, ?)", keys)
@@ -218,7 +218,7 @@ def test_progress_comes_to_its_end(world: World) -> None:
 
 
 def stored(world: World, memory: int | None = None) -> Stored:
-    return Stored(world.tables, world.opened, world.key, None, memory)
+    return Stored(world.tables, world.opened, None, memory)
 
 
 def select(table: Table, sql: str, columns: int) -> list[list[object]]:

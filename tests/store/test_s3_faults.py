@@ -77,14 +77,14 @@ class World:
         return Tables(stores, self.key, Memory(self.root / "tables.json"))
 
     def put(self, stores: Stores) -> object:
-        return putting.put(self.tables(stores), stores, self.key, self.table, "trial", ["ward"], Silent())
+        return putting.put(self.tables(stores), self.table, "trial", ["ward"], Silent())
 
     def append(self, stores: Stores, *, again: bool = False) -> object:
         tables = self.tables(stores)
-        return tables.sweep(putting.append(tables, stores, self.key, self.table, "trial", Silent(), again=again))
+        return tables.sweep(putting.append(tables, self.table, "trial", Silent(), again=again))
 
     def derive(self, stores: Stores) -> object:
-        return derive(self.tables(stores), stores, self.key, "trial", "bill * age", "weighted", Silent())
+        return derive(self.tables(stores), "trial", "bill * age", "weighted", Silent())
 
     def drop(self, stores: Stores) -> object:
         return self.tables(stores).drop("trial")

@@ -18,7 +18,7 @@ def test_rows_for_scans_are_those_of_a_put_with_scan(tmp_path: Path, key: OwnerK
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", appended=1)
     before = world.tables.open("trial").manifest
-    added = add_scan(world.tables, world.stores, "trial", Silent())
+    added = add_scan(world.tables, "trial", Silent())
     world.tables.sweep(added)
     stored = world.stored()
     for segment in stored.manifest.segments:
@@ -26,7 +26,7 @@ def test_rows_for_scans_are_those_of_a_put_with_scan(tmp_path: Path, key: OwnerK
         assert len(segment.scan.lanes) == stored.row_lanes.count
         assert sorted(stored.order(segment).tolist()) == list(range(segment.rows))
     with pytest.raises(InputError, match="already"):
-        add_scan(world.tables, world.stores, "trial", Silent())
+        add_scan(world.tables, "trial", Silent())
     dropped = drop_scan(world.tables, "trial")
     world.tables.sweep(dropped)
     assert dropped.manifest.objects() == before.objects()

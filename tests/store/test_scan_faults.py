@@ -78,9 +78,9 @@ class World:
             with open_table([folder / "trial.csv"], load_schema(folder / "trial.schema.toml")) as table:
                 tables = Tables(stores, key, Memory(folder / "tables.json"))
                 if append:
-                    putting.append(tables, stores, key, table, "trial", Silent())
+                    putting.append(tables, table, "trial", Silent())
                 else:
-                    putting.put(tables, stores, key, table, "trial", [], Silent(), scan=True)
+                    putting.put(tables, table, "trial", [], Silent(), scan=True)
 
     def ask(
         self, stores: Stores, carry: Callable[[Any], Any] = lambda carrier: carrier, seconds: float = SECONDS

@@ -79,11 +79,11 @@ class Many:
         (folder / "trial.schema.toml").write_text(SCHEMA)
         tables = Tables(self.stores, key, self.memory)
         with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
-            put(tables, self.stores, key, table, "trial", ["day"], Silent(), scan=True, segment_rows=ROWS)
+            put(tables, table, "trial", ["day"], Silent(), scan=True, segment_rows=ROWS)
 
     def stored(self) -> Stored:
         tables = Tables(self.stores, self.key, self.memory)
-        return Stored(tables, tables.open("trial"), self.key)
+        return Stored(tables, tables.open("trial"))
 
     def session(self, limit: int = 0) -> Session:
         return Session(

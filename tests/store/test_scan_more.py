@@ -13,7 +13,7 @@ from cleave.ask.result import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
-from cleave.maintain.rotate import Keyed, rotate
+from cleave.maintain.rotate import rotate
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
@@ -80,16 +80,16 @@ class Table:
     def put(self, **options: bool) -> None:
         data, schema = self._source
         with open_table([data], load_schema(schema)) as table:
-            putting.put(self.tables, self.stores, self.key, table, "trial", [], Silent(), replace=True, **options)
+            putting.put(self.tables, table, "trial", [], Silent(), replace=True, **options)
 
     def append(self) -> None:
         data, schema = self._source
         with open_table([data], load_schema(schema)) as table:
-            putting.append(self.tables, self.stores, self.key, table, "trial", Silent())
+            putting.append(self.tables, table, "trial", Silent())
         self.oracle.execute("INSERT INTO trial FROM trial")
 
     def stored(self) -> Stored:
-        return Stored(self.tables, self.tables.open("trial"), self.key)
+        return Stored(self.tables, self.tables.open("trial"))
 
     def check(self, sql: str) -> None:
         services = Services(self.stores)
@@ -125,7 +125,7 @@ def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_
     table.append()
     table.check(QUESTIONS[0])
     table.check(QUESTIONS[1])
-    derive(table.tables, table.stores, key, "trial", "bill * day", "by_day", Silent())
+    derive(table.tables, "trial", "bill * day", "by_day", Silent())
     table.check(QUESTIONS[1])
     with pytest.raises(QueryRefused, match="rows do not hold"):
         scan_plan(table.stored(), "SELECT SUM(bill * day) FROM trial WHERE day < 9")
@@ -150,7 +150,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> World:
 
 def _asked(world: World, sql: str, options: Options = DEFAULTS, contributor: str | None = None) -> list[list[object]]:
     tables, stores = world.tables()
-    stored = Stored(tables, tables.open("trial"), world.key, contributor)
+    stored = Stored(tables, tables.open("trial"), contributor)
     return ask_by_scan(stored, Services(stores), sql, options).result.rows
 
 
@@ -186,7 +186,7 @@ def test_segments_without_a_selected_row_are_not_asked_about(world: World, monke
         orders.clear()
         tables, stores = world.tables()
         services = Services(stores)
-        stored = Stored(tables, tables.open("trial"), world.key)
+        stored = Stored(tables, tables.open("trial"))
         ask_by_scan(stored, services, f"SELECT COUNT(*), SUM(bill) FROM trial WHERE {where}")
         assert sorted(orders) == sorted(asked)
         assert services.asked == ["select", *["scan"] * len(asked)]
@@ -211,8 +211,8 @@ def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) ->
     create_key(tmp_path / "new.json", None)
     new, stores = open_key(tmp_path / "new.json", None), world.stores()
     tables = Tables(stores, new, Memory(world.root / "owner.json"))
-    rotate(stores, Keyed(world.tables(stores)[0], world.key), Keyed(tables, new), "trial", Silent())
-    assert ask_by_scan(Stored(tables, tables.open("trial"), new), Services(stores), BY_WARD).result.rows == before
+    rotate(world.tables(stores)[0], tables, "trial", Silent())
+    assert ask_by_scan(Stored(tables, tables.open("trial")), Services(stores), BY_WARD).result.rows == before
 
 
 def test_contributors_of_a_table_put_without_room_are_not_scanned(tmp_path: Path, key_file: Path) -> None:

@@ -186,7 +186,7 @@ def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) 
     for _ in range(times):
         asked = question(cut_)
         with pytest.raises(CheckFailed):
-            rows.scanned().accept(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
+            rows.read(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -197,7 +197,7 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, times: int) -> None:
     rng = random.Random(7)
     asked, other = question(cut_), question(cut_)
     sound, stale = rows.answer(asked), rows.answer(other)
-    rows.scanned().accept(asked, sound)
+    rows.read(asked, sound)
     zero = rows.cipher.encrypt(np.eye(1, 8_192, dtype=np.int64) * (1 << 30))[0]
     evaluator = SealEvaluator(rows.cipher.ring)
 
@@ -226,14 +226,14 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, times: int) -> None:
             totals = [list(lane) for lane in sound]
             harm(totals)
             with pytest.raises(CheckFailed):
-                rows.scanned().accept(asked, totals)
+                rows.read(asked, totals)
     with pytest.raises(CheckFailed):
-        rows.scanned(fresh_key(DEFAULT_PROFILE)).accept(asked, sound)
+        rows.read(asked, sound, fresh_key(DEFAULT_PROFILE))
     for short in (sound[:-1], [lane[:-1] for lane in sound], [[*lane, lane[0]] for lane in sound], []):
         with pytest.raises(CheckFailed, match="results"):
-            rows.scanned().accept(asked, short)
+            rows.read(asked, short)
     with pytest.raises(CheckFailed, match="not a ciphertext"):
-        rows.scanned().accept(asked, [[b"x" for _ in lane] for lane in sound])
+        rows.read(asked, [[b"x" for _ in lane] for lane in sound])
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 4, 7, 8, 255, 256])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cleave.store.columns import Opened, read_column, sealed_column, value_of
+from cleave.store.columns import Batches, read_column, sealed_column, value_of
 from cleave.store.manifest import new_id
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, open_blocks, seal_column
 from cleave.table.schema import Column, Kind
@@ -43,13 +43,13 @@ def column(type_: str, lower: int | None = None, upper: int | None = None, *, nu
     return Column("x", Kind.SEALED, type_, decimals, *bounds, nullable=nullable)
 
 
-def there_and_back(declared: Column, connection: duckdb.DuckDBPyConnection) -> tuple[Values, list[Block], Opened]:
+def there_and_back(declared: Column, connection: duckdb.DuckDBPyConnection) -> tuple[Values, list[Block], Batches]:
     """The column x of the table t, sealed and opened."""
     sealed = sealed_column(declared)
     values = read_column(connection, sealed, "t")
     place = Place(new_id(), new_id(), new_id(), sealed, values.rows)
     blocks = open_blocks(KEY, place, 0, map(memoryview, seal_column(KEY, place, values)))
-    opened = Opened([sealed], connection, lambda make: (make([block]) for block in blocks))
+    opened = Batches([sealed], connection, lambda make: (make([block]) for block in blocks))
     return values, blocks, opened
 
 
@@ -60,7 +60,7 @@ def table(declared: Column, *values: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def check_same(declared: Column, connection: duckdb.DuckDBPyConnection, opened: Opened) -> None:
+def check_same(declared: Column, connection: duckdb.DuckDBPyConnection, opened: Batches) -> None:
     connection.register("opened", opened)
     value = value_of(opened.columns[0], "x")
     found = connection.execute(f"SELECT typeof({value}), CAST({value} AS VARCHAR) FROM opened").fetchall()

@@ -316,15 +316,15 @@ def test_what_a_part_is_sealed_for_is_all_that_it_opens_for(world: World, field:
 
 def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     """Of the same owner, schema and contributor."""
-    tables, stores = world.tables()
-    putting.put(tables, stores, world.key, world.table(OWN), "other", ("ward",), Silent())
+    tables, _stores = world.tables()
+    putting.put(tables, world.table(OWN), "other", ("ward",), Silent())
     contributors.register(tables, "other", "north", world.identity("north").public)
     other = invite(tables.open("other").manifest)
     place = folder_of(other.table_id, world.identity("north").public)
     forger = Forger(world, "north")
     forger.sign((moved(world, forger.head.parts[0], place),), place, table_id=other.table_id)
     with pytest.raises(CheckFailed, match=f"contributor 'north': .*{CANNOT}"):
-        collect(tables, stores, world.key, "other", Silent())
+        collect(tables, "other", Silent())
     assert tables.open("other").manifest.rows == 1
 
 

@@ -66,8 +66,8 @@ class Place:
             made = duckdb.sql(f"{made} FROM range({ROWS}) r(i)").to_arrow_table()
         pq.write_table(made, self.file)
         with of_files([self.file], self.schema, "t").read(None) as table:
-            putting.put(self.tables, self.stores, self.key, table, "t", by, Silent(), segment_rows=800)
-        return Stored(self.tables, self.tables.open("t"), self.key)
+            putting.put(self.tables, table, "t", by, Silent(), segment_rows=800)
+        return Stored(self.tables, self.tables.open("t"))
 
     def session(self, key_file: Path) -> Session:
         access = Access(key_file, no_passphrase)

@@ -20,7 +20,7 @@ MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("share.share", "store.putting", "share.collect"):
+    for module in ("store.put", "share.collect"):
         monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 
@@ -39,8 +39,8 @@ def cells(world: World) -> int:
 
 
 def append(world: World, more: str) -> None:
-    tables, stores = world.tables()
-    putting.append(tables, stores, world.key, world.table(more), "trial", Silent())
+    tables, _stores = world.tables()
+    putting.append(tables, world.table(more), "trial", Silent())
 
 
 def test_more_than_a_share_is_refused_before_anything_is_written(world: World) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from cleave.objects.storage import ForeignError, Storage
 from cleave_shared import limits
-from cleave_shared.errors import CheckFailed
 
 CONTENT = bytes(5000)
 
@@ -29,11 +26,3 @@ def test_a_head_has_a_limit(storage: Storage) -> None:
     storage.write("t/head", bytes(limits.MAX_HEAD_BYTES + 1))
     with pytest.raises(ForeignError, match="t/head has more than the 1,048,576 bytes"):
         storage.read_versioned("t/head")
-
-
-def test_what_is_copied_has_the_stated_size(storage: Storage) -> None:
-    storage.write("t/o/one", CONTENT)
-    for size in (4999, 5001):
-        with pytest.raises(CheckFailed):
-            storage.copy("t/o/one", "u/two", size, hashlib.sha256(CONTENT).hexdigest())
-    assert list(storage.names("u")) == []

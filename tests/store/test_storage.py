@@ -73,16 +73,6 @@ def test_links_name_the_buckets_own_host_in_its_region(bucket: str, region: str,
     opened.close()
 
 
-def test_an_object_is_copied(storage: Storage, open_again: Callable[[], Storage]) -> None:
-    storage.write("t/o/one", CONTENT)
-    storage.copy("t/o/one", "u/o/two", len(CONTENT), DIGEST)
-    storage.delete(["t/o/one"])
-    assert open_again().read("u/o/two") == CONTENT
-    with pytest.raises(NotStoredError):
-        storage.copy("t/o/one", "u/o/three", len(CONTENT), DIGEST)
-    assert list(storage.names("u")) == ["u/o/two"]
-
-
 def test_what_is_not_there_is_said(storage: Storage) -> None:
     with pytest.raises(NotStoredError):
         storage.read("t/o/none")

@@ -110,6 +110,6 @@ def test_names_that_tables_have_here_are_refused(world: World, tmp_path: Path, n
         open_table([tmp_path / "t.csv"], load_schema(tmp_path / "t.schema.toml")) as table,
         pytest.raises(InputError, match=f"column '{name}'") as refused,
     ):
-        put(world.tables, world.stores, world.key, table, "t", [name], Silent())
+        put(world.tables, table, "t", [name], Silent())
     assert refused.value.hint is not None
     assert list(world.tables.all()) == []

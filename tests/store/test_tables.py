@@ -329,7 +329,7 @@ def test_what_is_not_there_is_not_dropped(tables: Tables, key: OwnerKey, other_k
     tables.commit(put(tables, key), None)
     with pytest.raises(InputError, match="no table 'other'"):
         tables.drop("other")
-    others = Tables(tables._stores, other_key, Memory(tmp_path / "other.json"))
+    others = Tables(tables.stores, other_key, Memory(tmp_path / "other.json"))
     with pytest.raises(InputError, match="no table 'trial'"):
         others.drop("trial")
 

@@ -120,7 +120,7 @@ def many_cells(world: World, tmp_path: Path, cells: int) -> None:
         Column("x", Kind.ENCRYPTED, "BIGINT", 0, nullable=False),
     )
     with of_files([tmp_path / "wide.csv"], Schema(columns, CsvDialect()), "trial").read(None) as table:
-        putting.put(world.tables, world.stores, world.key, table, "trial", ["id"], Silent())
+        putting.put(world.tables, table, "trial", ["id"], Silent())
 
 
 def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(

@@ -64,12 +64,12 @@ class World:
     def _put(self, by: tuple[str, ...], schema: Path, *, append: bool = False, **options: int) -> None:
         with open_table([SAMPLE / "patients.csv"], load_schema(schema)) as table:
             if append:
-                putting.append(self.tables, self.stores, self.key, table, "trial", Silent(), again=True)
+                putting.append(self.tables, table, "trial", Silent(), again=True)
             else:
-                putting.put(self.tables, self.stores, self.key, table, "trial", by, Silent(), **options)
+                putting.put(self.tables, table, "trial", by, Silent(), **options)
 
     def stored(self) -> Stored:
-        return Stored(self.tables, self.tables.open("trial"), self.key)
+        return Stored(self.tables, self.tables.open("trial"))
 
     def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
         """`cloud_only`: no row is read for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 
@@ -26,6 +27,12 @@ def tell_timer_and_end(channel: Channel) -> None:
     channel.send([str(signal.getitimer(signal.ITIMER_REAL)[0]).encode()])
     limit_time(0.01)
     time.sleep(600)
+
+
+def tell_limits(channel: Channel) -> None:
+    """Seconds left by the clock; processor seconds and bytes of address space, soft limits both."""
+    limits = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_CPU, resource.RLIMIT_AS))
+    channel.send([str(each).encode() for each in (signal.getitimer(signal.ITIMER_REAL)[0], *limits)])
 
 
 def refuse(_: Channel) -> None:

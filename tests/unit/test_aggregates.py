@@ -19,8 +19,7 @@ from cleave.aggregates import AGGREGATES, DECLARED
 from cleave.aggregates.balls import exact_root, inexact, nearest, precision, upper
 from cleave.aggregates.base import Estimate, Facts, Figure
 from cleave.aggregates.columns import Domain, Exact, Real
-from cleave.aggregates.moments import LOGARITHM, Sum
-from cleave.aggregates.powers import Square
+from cleave.aggregates.moments import LOGARITHM, Power, Sum
 from cleave.ckks.columns import Asked, Columns
 from cleave.text.figures import is_rounded
 from cleave_shared.errors import InputError
@@ -179,7 +178,7 @@ def test_nothing_left_is_null_and_a_count_of_zero(domain: Domain) -> None:
 
 def test_noise_cannot_make_a_variance_negative() -> None:
     facts = [Facts(Domain(None), Fraction(0))]
-    moments = {Sum(): Estimate(Fraction(20)), Square(): Estimate(Fraction(99), Fraction(2))}
+    moments = {Sum(): Estimate(Fraction(20)), Power(2): Estimate(Fraction(99), Fraction(2))}
     for name in ("VAR_SAMP", "STDDEV_POP"):
         figure = AGGREGATES[name].finish(4, moments, facts)
         assert figure.value is not None

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.functional.processes import HANGS, are_reaped
 FOREVER = 600.0
 
 
-def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int, ...] = ()) -> object:  # noqa: B008
+def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int, ...] = ()) -> Any:  # noqa: B008
     """What `look` returns in a child, by JSON."""
     with children.fork(lambda channel: channel.send([json.dumps(look()).encode()]), bounds, keep) as child:
         (answer,) = child.receive(HANGS)
@@ -115,7 +116,7 @@ def test_bounds_are_set_as_told() -> None:
         return [resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CPU), *timer()]
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    memory, cpu, left, again = told(look, Bounds(seconds=50.0, cpu_seconds=3, memory=1 << 30))  # type: ignore[misc]
+    memory, cpu, left, again = told(look, Bounds(seconds=50.0, cpu_seconds=3, memory=1 << 30))
     inherited = pages * resource.getpagesize()
     assert memory[0] == memory[1]
     assert abs(memory[0] - (1 << 30) - inherited) < 64 << 20  # both processes may have grown by a little
@@ -261,7 +262,7 @@ def test_only_the_standard_streams_go_whatever_they_are(kind: str, tmp_path: Pat
         (SystemExit(0), ServiceError, "a forked process failed: SystemExit"),
     ],
 )
-def test_an_error_ends_the_work_and_is_told(error: BaseException, kind: type, message: str) -> None:
+def test_an_error_ends_the_work_and_is_told(error: BaseException, kind: type[ServiceError], message: str) -> None:
     def fail(_: Channel) -> None:
         raise error
 

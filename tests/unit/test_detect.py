@@ -29,7 +29,8 @@ def facts(name: str, type_: str, values: Sequence[str]) -> Facts:
 
 NUMBERS = [str(1000 + 37 * (number * number % 101)) for number in range(100)]
 WORDS = [f"word{number % 90}" for number in range(100)]
-WARDS = ["Surgery", "Oncology", "Maternity", "Geriatrics"] * 25
+WARDS = ["North", "South", "Main building", "Annexe"] * 25
+MEDICAL = ["Surgery", "North", "South"] * 33
 FLAGS = ["true", "false"] * 50
 DAYS = [f"2024-{1 + number % 12:02d}-{1 + number % 28:02d}" for number in range(100)]
 
@@ -133,13 +134,15 @@ def test_by_name(name: str, type_: str, kind: Kind) -> None:
         ("environment", "VARCHAR", ["prod", "dev"] * 50, P),
         ("environment", "VARCHAR", ["smoke", "mould"] * 50, S),
         # a quarter of a year has four; a third of a pregnancy has three
-        ("trimestre", "VARCHAR", ["T1", "T2", "T3", "T4"] * 25, P),
+        ("trimestre fiscal", "VARCHAR", ["T1", "T2", "T3", "T4"] * 25, P),
+        ("fiscal trimestre", "VARCHAR", ["T1", "T2", "T3"] * 33, S),
+        ("trimestre", "VARCHAR", ["T1", "T2", "T3", "T4"] * 25, S),
         ("trimestre", "VARCHAR", ["T1", "T2", "T3"] * 33, S),
         # words of one language in one piece
         ("Produktkategorie", "VARCHAR", WARDS, P),
         ("Produktallergie", "VARCHAR", WARDS, S),
         ("Geburtsland", "VARCHAR", WARDS, S),
-        ("jour de la semaine", "VARCHAR", WARDS, P),
+        ("jour de la semaine", "VARCHAR", WARDS, S),
         ("jour de la rechute", "VARCHAR", WARDS, S),
         ("\u51fa\u751f\u56fd\u5bb6", "VARCHAR", WARDS, S),  # "country of birth" in Chinese
         ("de la", "VARCHAR", WARDS, S),
@@ -179,12 +182,23 @@ def test_by_name(name: str, type_: str, kind: Kind) -> None:
         ("code", "VARCHAR", ["EUR", "USD"] * 50, P),
         ("code", "VARCHAR", ["I10", "F32"] * 50, S),
         ("status", "VARCHAR", ["1", "open"] * 50, S),
-        ("year", "BIGINT", ["2023", "2024"] * 50, P),
-        ("Quartal", "BIGINT", ["1", "2", "3", "4"] * 25, P),
+        # a part of a date that does not say of what
+        ("year", "BIGINT", ["2023", "2024"] * 50, E),
+        ("fiscal year", "BIGINT", ["2023", "2024"] * 50, P),
+        ("Quartal", "BIGINT", ["1", "2", "3", "4"] * 25, E),
+        # units, places and products that tell what someone has
+        ("ward", "VARCHAR", MEDICAL, S),
+        ("department", "VARCHAR", ["Sales", "Stroke unit"] * 50, S),
+        ("clinic", "VARCHAR", ["North", "HIV and hepatitis"] * 50, S),
+        ("product", "VARCHAR", ["Soap", "Insulin pen"] * 50, S),
+        ("product", "VARCHAR", ["Radio", "Cardigan", "Orthodox icon", "Saids"] * 25, P),
+        ("\u79d1 ward", "VARCHAR", ["\u5916\u79d1", "\u7b2c\u4e00\u5916\u79d1"] * 50, S),
+        ("ward id", "BIGINT", ["1", "2"] * 50, P),
         ("department_id", "BIGINT", ["10", "20", "30", "40"] * 25, P),
         ("patient_id", "BIGINT", ["10", "20", "30", "40"] * 25, S),
         ("patient_nr", "VARCHAR", ["P1", "P2", "P3", "P4"] * 25, S),
-        ("month", "DATE", ["2024-01-01", "2024-02-01"] * 50, P),
+        ("month", "DATE", ["2024-01-01", "2024-02-01"] * 50, S),
+        ("fiscal month", "DATE", ["2024-01-01", "2024-02-01"] * 50, P),
         ("diagnosis", "VARCHAR", WARDS, S),
         ("gender", "VARCHAR", ["f", "m"] * 50, S),
         ("name", "VARCHAR", WARDS, S),
@@ -205,6 +219,39 @@ def test_by_shape(name: str, type_: str, values: list[str], kind: Kind) -> None:
     assert proposal.kind == kind, proposal.reason
     assert proposal.reason
     assert not (proposal.unsure and kind == P)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "values", "unsure"),
+    [
+        ("x", "DOUBLE", NUMBERS, False),
+        ("x", "BIGINT", NUMBERS, False),
+        ("x", "BIGINT", ["1", "2"] * 50, False),
+        ("x", "BIGINT", ["1", "2", "3"] * 50, True),
+        ("x", "VARCHAR", ["word"], True),
+        ("x", "BOOLEAN", FLAGS, False),
+        ("x", "VARCHAR", WORDS, False),
+        ("x", "VARCHAR", WARDS, True),
+        ("x", "DATE", [f"2024-{1 + number % 12:02d}-{1 + number // 12:02d}" for number in range(200)], False),
+        ("x", "DATE", ["2024-01-01", "2024-02-01"] * 50, True),
+        ("x", "VARCHAR", [], True),
+        ("month", "BIGINT", ["1", "2"] * 50, True),
+        ("ward", "VARCHAR", MEDICAL, True),
+        ("diagnosis", "VARCHAR", WARDS, False),
+    ],
+)
+def test_only_what_may_be_of_more_use_is_unsure(name: str, type_: str, values: list[str], unsure: bool) -> None:
+    proposal = propose_kind(facts(name, type_, values))
+    assert proposal.unsure is unsure, proposal.reason
+    assert proposal.kind is not P
+
+
+def test_a_reason_claims_no_more_than_it_was_judged_by() -> None:
+    almost = [f"w{number}" for number in range(1000)] + ["w1"]
+    assert propose_kind(facts("x", "VARCHAR", almost)).reason.startswith("differs in 99 % of rows or more")
+    assert propose_kind(facts("x", "VARCHAR", almost[:-1])).reason.startswith("differs in every row")
+    mails = [f"someone{number}@example.org" for number in range(999)] + ["none"]
+    assert propose_kind(facts("x", "VARCHAR", mails)).reason.startswith("99 % of values")
 
 
 def luhn(stem: str) -> str:
@@ -250,7 +297,7 @@ BY_VALUE = {
         ["Lucía Moreau", "Dr. Chidi Okonkwo", "O'Hara, Uma", "Anna-Lena Weiss"] * 5,
         "names of people",
     ),
-    "birth dates": ("DATE", [f"{1930 + 3 * number}-05-17" for number in range(20)], "span a lifetime"),
+    "birth dates": ("DATE", [f"{1930 + 3 * number}-05-17" for number in range(20)], "years 40 or more apart"),
 }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,13 +29,22 @@ def server() -> Iterator[ForkServer]:
     made.stop()
 
 
+@contextlib.contextmanager
+def called(
+    server: ForkServer, work: Callable[..., None], arguments: Sequence[object] = (), bounds: Bounds | None = None
+) -> Iterator[Child]:
+    with server.fork() as child:
+        child.call(work, arguments, bounds or Bounds())
+        yield child
+
+
 def pids(child: Child) -> tuple[int, int]:
     pid, parent, *_ = map(int, child.receive(HANGS))
     return pid, parent
 
 
 def answer(server: ForkServer, *arguments: object) -> list[bytes]:
-    with server.fork(forked.tell, arguments) as child:
+    with called(server, forked.tell, arguments) as child:
         return child.receive(HANGS)
 
 
@@ -71,14 +81,14 @@ def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, beside_thr
 
 
 def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
-    with server.fork(forked.refuse) as child, pytest.raises(WireError) as raised:
+    with called(server, forked.refuse) as child, pytest.raises(WireError) as raised:
         child.receive(HANGS)
     assert vars(raised.value) == vars(WireError("chunk 3 is none", hint="send one", status=415))
     for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
-        with server.fork(forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
+        with called(server, forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
             child.receive(HANGS)
         assert (died.value.signal, died.value.late) == (number, False)
-    with server.fork(forked.tell_timer_and_end, (), Bounds(seconds=HANGS)) as child:
+    with called(server, forked.tell_timer_and_end, (), Bounds(seconds=HANGS)) as child:
         assert 0 < float(child.receive(HANGS)[0]) <= HANGS
         with pytest.raises(ProcessDied) as died:
             child.receive(HANGS)
@@ -86,11 +96,11 @@ def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
 
 
 def test_a_child_ends_with_its_block(server: ForkServer) -> None:
-    with server.fork(forked.tell_and_sleep) as child:
+    with called(server, forked.tell_and_sleep) as child:
         pid, _ = pids(child)
         assert is_alive(pid)
     assert have_ended(pid)
-    with server.fork(forked.tell_and_sleep) as child:
+    with called(server, forked.tell_and_sleep) as child:
         pid, _ = pids(child)
         with pytest.raises(ProcessDied) as died:
             child.receive(0.05)
@@ -106,19 +116,19 @@ def test_nothing_of_a_child_is_left_open(server: ForkServer) -> None:
 
     before = descriptors()  # perhaps with a lifeline: the server closes its end after it has told over it
     for _ in range(5):
-        with server.fork(forked.tell_and_sleep) as one, server.fork(forked.refuse):
+        with called(server, forked.tell_and_sleep) as one, called(server, forked.refuse):
             pids(one)
     assert met(lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True)))
 
 
 def test_a_child_holds_nothing_but_its_own_end(server: ForkServer) -> None:
-    with server.fork(forked.tell_and_sleep), server.fork(forked.descriptors) as child:
+    with called(server, forked.tell_and_sleep), called(server, forked.descriptors) as child:
         names = [each.decode() for each in child.receive(HANGS)]
     assert sum(name.startswith(("socket:", "pipe:", "anon_inode:")) for name in names) == 1, names
 
 
 def test_a_server_that_died_is_started_again(server: ForkServer) -> None:
-    with server.fork(forked.tell_and_sleep) as child:
+    with called(server, forked.tell_and_sleep) as child:
         pid, parent = pids(child)
         os.kill(parent, signal.SIGKILL)
         with pytest.raises(ProcessDied):
@@ -130,7 +140,7 @@ def test_a_server_that_died_is_started_again(server: ForkServer) -> None:
 def test_a_server_that_cannot_start_is_one_error() -> None:
     broken = ForkServer(["there_is_no_such_module"])
     with pytest.raises(ServiceError, match="no process can be started"):
-        broken.fork(forked.tell)
+        broken.fork()
     broken.stop()
 
 
@@ -158,7 +168,8 @@ threads = {threads}
 for _ in range(threads):
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 server = ForkServer([])
-kid = server.fork(forked.tell_and_sleep)
+kid = server.fork()
+kid.call(forked.tell_and_sleep)
 print(*map(int, kid.receive(120)), flush=True)
 {end}
 """

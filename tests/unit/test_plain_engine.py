@@ -20,6 +20,7 @@ from cleave_services.plain import contained, engine
 from cleave_services.plain import database as database_module
 from cleave_services.plain.database import Database, _translated
 from cleave_shared import fork_server, limits
+from cleave_shared.crew import Crew
 from cleave_shared.errors import WireError
 from cleave_shared.fork_server import ForkServer
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
@@ -496,7 +497,8 @@ def server() -> Iterator[ForkServer]:
 
 def test_it_is_opened_before_the_fork_by_a_process_that_keeps_one_thread(server: ForkServer) -> None:
     for _ in range(2):
-        with server.fork(forked.tell_of_duckdb) as child:
+        with server.fork() as child:
+            child.call(forked.tell_of_duckdb)
             assert child.receive(120) == [b"1", b"1"]
 
 
@@ -508,15 +510,19 @@ def test_none_is_kept_where_it_starts_threads(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_request_sees_what_another_left(server: ForkServer) -> None:
     for _ in range(2):
-        with server.fork(forked.leave_a_table) as child:
+        with server.fork() as child:
+            child.call(forked.leave_a_table)
             assert child.receive(120) == [b"[]", b"3", b"[('kept',), ('rows',)]"]
 
 
 def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contained, "_server", server)
+    crew = Crew(server.fork, 1, once=True)
+    monkeypatch.setattr(contained, "_crew", crew)
     for aggregate in ("max(getenv('HOME'))", "(SELECT count(*) FROM '/etc/passwd')"):
         request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
         with pytest.raises(WireError):
             contained.run(engine.aggregate, request, PlainResponse)
-    with server.fork(forked.reach_out, ("/etc/passwd",)) as child:
+    crew.end()
+    with server.fork() as child:
+        child.call(forked.reach_out, ("/etc/passwd",))
         assert child.receive(120) == [b"refused"] * 4

@@ -5,7 +5,6 @@ With real ciphertexts and at full size: tests/functional/test_workers.py, tests/
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import threading
@@ -16,14 +15,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cleave_services.sensitive import evaluate, workers
+from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Clock, Sums, Totals, merge
-from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share, processors, spread
+from cleave_services.sensitive.workers import fair_share, processors
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.plaintext import PlaintextEvaluator
 from tests.functional.processes import HANGS, are_reaped
+from tests.sharing import spread
 
 DEGREE = 4
 EVALUATOR = PlaintextEvaluator(DEGREE)
@@ -103,7 +103,7 @@ def test_running_sums() -> None:
 
 def test_a_clock_gives_each_stage_its_laps(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([10.0, 11.0, 13.0, 17.0, 17.0])
-    monkeypatch.setattr(evaluate.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(moments))
     clock = Clock()
     assert clock.seconds == {}
     for stage in ("load", "add", "load", "save"):
@@ -129,26 +129,11 @@ def test_parts_are_merged() -> None:
 @pytest.mark.parametrize(("count", "processes"), [(1, 1), (2, 2), (3, 3), (4, 3), (6, 6), (9, 6)])
 def test_processes_add_up_to_one(count: int, processes: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MIN_WORK", 1)
-    totals = evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), count)
+    totals = workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), count)
     assert seen(totals.files) == EXPECTED
     assert totals.seconds.keys() == {"load", "evaluate", "save"}
     assert all(spent >= 0 for spent in totals.seconds.values())
-    assert len(forks) == processes + (processes > 1)  # one more adds up what several found
-
-
-def test_all_rounds_end_by_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Bounds] = []
-    fork = children.fork
-
-    def noted(work: Callable[[Channel], None], bounds: Bounds) -> Child:
-        given.append(bounds)
-        return fork(work, bounds)
-
-    monkeypatch.setattr(workers, "MIN_WORK", 1)
-    monkeypatch.setattr(children, "fork", noted)
-    evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 2, 3 * HANGS)
-    assert all(3 * HANGS - HANGS < (each.seconds or 0) <= 3 * HANGS for each in given)
-    assert (given[-1].seconds or 0) < (given[0].seconds or 0)
+    assert len(forks) == processes
 
 
 @pytest.mark.parametrize(("work", "processes"), [(1, 1), (47, 1), (48, 2), (71, 2), (72, 3), (500, 3)])
@@ -158,8 +143,8 @@ def test_few_chunks_are_no_work_for_many(
     """Each process beyond the first has 24 chunks at least."""
     assert workers.MIN_WORK == 24
     monkeypatch.setattr(BlockSums, "work", lambda *_: work)
-    assert seen(evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 3).files) == EXPECTED
-    assert len(forks) == processes + (processes > 1)
+    assert seen(workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), 3).files) == EXPECTED
+    assert len(forks) == processes
 
 
 @pytest.mark.parametrize(
@@ -193,7 +178,7 @@ def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, mo
     chunks = chunks_of(*SUMS)
     chunks[place] = Chunk(chunks[place].block, b"no polynomial")
     with pytest.raises(WireError, match=r"^not a plaintext polynomial of this degree$") as refused:
-        evaluate_in_parallel(BlockSums(EVALUATOR), chunks, 3)
+        workers.evaluate(BlockSums(EVALUATOR), chunks, 3)
     assert refused.value.status == 422
     assert len(forks) == 3
 
@@ -246,6 +231,7 @@ class Slow:
         self.now = 1000.0
         self.answers, self.seconds = answers, seconds
         self.bounds: list[Bounds] = []
+        self.sends: list[float] = []
         self.waits: list[float] = []
         monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(children, "fork", self.fork)
@@ -260,13 +246,16 @@ class Slow:
     def __exit__(self, *_: object) -> None:
         """Nothing is there."""
 
+    def send(self, _: list[bytes], seconds: float) -> None:
+        self.sends.append(seconds)
+
     def receive(self, seconds: float, most: int) -> list[bytes]:
         assert most == limits.WORKER_BYTES
         self.waits.append(seconds)
         if len(self.waits) > self.answers:
             raise ProcessDied("a forked process did not answer in time", late=True)
         self.now += self.seconds
-        return [b"done"]
+        return workers.dumped(Totals({}))
 
 
 def test_who_answers_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,25 +265,16 @@ def test_who_answers_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(WireError, match=rf"^stopped after {limits.SENSITIVE_SECONDS:g} s$"):
         spread(lambda _: [], range(3), 3)
     longest = limits.SENSITIVE_SECONDS + 1
-    assert slow.waits == [longest, longest - 7.5, longest - 15]
+    assert slow.waits == slow.sends == [longest, longest - 7.5, longest - 15]
+    assert slow.bounds == [Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES)] * 3
 
 
-def test_all_rounds_have_one_deadline(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What adding up may take is what evaluating has left."""
-    monkeypatch.setattr(workers, "MIN_WORK", 1)
-    monkeypatch.setattr(limits, "SENSITIVE_SECONDS", 1000.0)
-    clock = itertools.count()  # a second each time it is read
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    assert seen(evaluate_in_parallel(BlockSums(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
-    assert [bounds.seconds for _, bounds in forks] == [999.0, 999.0, 995.0]
-
-
-@pytest.mark.parametrize(("left", "seconds"), [(-10.0, 1.0), (0.5, 1.0), (3.0, 3.0)])
-def test_a_deadline_that_is_near_leaves_a_second(left: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow(monkeypatch, answers=2)
-    assert spread(lambda _: [], range(2), 2, slow.now + left) == [[b"done"]] * 2
-    assert slow.bounds == [Bounds(seconds=seconds, memory=limits.WORKER_BYTES)] * 2
-    assert slow.waits == [seconds + 1] * 2
+def test_a_deadline_that_has_passed_is_no_error_of_the_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch, answers=1, seconds=20.0)
+    with pytest.raises(WireError):
+        spread(lambda _: [], range(2), 2, 3.0)
+    assert slow.bounds == [Bounds(seconds=3.0, memory=limits.WORKER_BYTES)] * 2
+    assert (slow.sends, slow.waits) == ([4.0, 0.01], [4.0, -16.0])
 
 
 def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +289,7 @@ def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: py
             return super().merge(parts)
 
     with pytest.raises(ProcessDied, match="a worker process died") as died:
-        evaluate_in_parallel(Elsewhere(EVALUATOR), chunks_of(*SUMS), 2)
+        workers.evaluate(Elsewhere(EVALUATOR), chunks_of(*SUMS), 2)
     assert died.value.signal == signal.SIGSEGV
 
 
@@ -317,10 +297,10 @@ def test_a_process_cannot_send_more_than_it_may_hold(forks: list, monkeypatch: p
     monkeypatch.setattr(limits, "WORKER_BYTES", 1 << 26)
     assert spread(lambda _: [bytes(1000)], range(1), 1) == [[bytes(1000)]]
 
-    def lie(channel: Channel) -> None:
+    def lie(channel: Channel, *_: object) -> None:
         os.write(channel.fileno(), b"\0\1\0\0\0" + ((1 << 26) + 1).to_bytes(8, "little"))
 
-    monkeypatch.setattr(workers, "_working", lambda *_: lie)
+    monkeypatch.setattr(workers, "_evaluate", lie)
     with pytest.raises(ServiceError, match="sent more than 67,108,864 bytes"):
         spread(lambda _: [], range(1), 1)
 

@@ -18,7 +18,6 @@ from cleave.ckks.packing import bytes_of_chunk
 from cleave.sql.plan import LocalPlan
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.pruning import cells_of, cells_of_whole, columns_of
-from cleave.sums.rowwise import parts_of
 from cleave.sums.scan import lanes_of_parts, plain_columns, results_of
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
@@ -103,7 +102,7 @@ def rows_work(
 def scan_work(stored: Stored, plan: StoredPlan, groups: int) -> Work:
     """Of sums of rows that the plain service selects into `groups` groups."""
     segments, degree = stored.manifest.segments, _scale(stored)
-    wanted = [parts for parts in parts_of(plan.sources, plan.parts).values() if parts]
+    wanted = [parts for parts in plan.parts_by_filter().values() if parts]
     lanes = lanes_of_parts(stored, plan)
     scans = [each.scan for each in segments if each.scan]
     parts = [part for scan in scans for lane in lanes for part in scan.lanes[lane]]

@@ -1,7 +1,8 @@
-"""From certified balls and exact fractions to figures.
+"""From exact rationals and certified balls to figures.
 
 A ball is Arb's: a midpoint and a radius that covers every rounding on the way (Johansson, "Arb: efficient
-arbitrary-precision midpoint-radius interval arithmetic", 2017).
+arbitrary-precision midpoint-radius interval arithmetic", 2017). Arithmetic of rationals alone is exact; with a ball it
+gives a ball.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import flint
+from flint import arb, fmpq
 
 from cleave.aggregates.base import Estimate, Figure
 
-if TYPE_CHECKING:
-    from flint import arb
-
+Number = fmpq | arb
 _BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
 _ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
 
@@ -29,13 +28,14 @@ def precision() -> Iterator[None]:
         yield
 
 
-def rational(value: Fraction) -> arb:
-    return flint.arb(flint.fmpq(value.numerator, value.denominator))
+def rational(value: Fraction | fmpq) -> fmpq:
+    return value if isinstance(value, fmpq) else fmpq(value.numerator, value.denominator)
 
 
-def ball(estimate: Estimate) -> arb:
+def number(estimate: Estimate) -> Number:
+    """A rational where the estimate is exact."""
     middle = rational(estimate.value)
-    return flint.arb(middle, rational(estimate.bound)) if estimate.bound else middle
+    return middle if estimate.exact else arb(arb(middle), arb(rational(estimate.bound)))
 
 
 def not_negative(value: arb) -> arb:
@@ -43,16 +43,12 @@ def not_negative(value: arb) -> arb:
     if value.lower() >= 0:
         return value
     half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
-    return flint.arb(half, half)
-
-
-def number(value: Fraction | arb) -> arb:
-    return value if isinstance(value, flint.arb) else rational(value)
+    return arb(half, half)
 
 
 def within(value: arb, low: int, high: int) -> arb:
     """`value` without what lies outside `low`..`high`, known to be impossible."""
-    ends = flint.arb(low), flint.arb(high)
+    ends = arb(low), arb(high)
     if value.lower() >= low and value.upper() <= high:
         return value
     if value.upper() <= low or value.lower() >= high:  # by its last bits, or not finite
@@ -74,20 +70,23 @@ def undecided() -> Figure:
     return Figure(math.nan, math.inf, exact=False)
 
 
-def nearest(value: Fraction) -> float:
-    """The double nearest to `value`, infinite where doubles overflow."""
+def nearest(value: Fraction | fmpq) -> float:
+    """The double nearest to `value`, infinite where doubles overflow; never -0.0."""
     try:
-        return float(value)
+        return int(value.numerator) / int(value.denominator)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
-def exact_double(value: Fraction) -> Figure:
+def figure_of(value: Number) -> Figure:
+    return exact_double(value) if isinstance(value, fmpq) else inexact(value)
+
+
+def exact_double(value: Fraction | fmpq) -> Figure:
     """`value` correctly rounded; its bound is unknown where doubles overflow."""
     double = nearest(value)
     known = math.isfinite(double)
-    ball = flint.fmpq(value.numerator, value.denominator)
-    return Figure(double, 0.0 if known else math.inf, known, ball)
+    return Figure(double, 0.0 if known else math.inf, known, rational(value))
 
 
 def rounded(double: float, ball: arb) -> Figure:
@@ -100,18 +99,28 @@ def half_unit(double: float) -> float:
     return max(math.ulp(double) / 2, math.ulp(0.0))
 
 
-def exact_root(value: Fraction, sign: int = 1) -> Figure:
+def root(value: Number) -> Figure:
+    """The square root of `value`, which is not below 0."""
+    if isinstance(value, fmpq):
+        return exact_root(value)
+    # of the ends: the root of a ball that reaches down to 0 would reach below it
+    lower = value.lower()
+    return inexact((lower.sqrt() if lower > 0 else arb(0)).union(value.upper().sqrt()))
+
+
+def exact_root(value: Fraction | fmpq, sign: int = 1) -> Figure:
     """The square root of `value` >= 0 times `sign`: exact where it is rational, else correctly rounded."""
-    above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
-    if above**2 == value.numerator and below**2 == value.denominator:
-        return exact_double(sign * Fraction(above, below))
-    shift = max(0, _ROOT_BITS - (value.numerator.bit_length() - value.denominator.bit_length()) // 2)
-    scaled = (value.numerator << (2 * shift)) // value.denominator
-    root = math.isqrt(scaled)
+    top, bottom = int(value.numerator), int(value.denominator)
+    above, below = math.isqrt(top), math.isqrt(bottom)
+    if above**2 == top and below**2 == bottom:
+        return exact_double(fmpq(sign * above, below))
+    shift = max(0, _ROOT_BITS - (top.bit_length() - bottom.bit_length()) // 2)
+    scaled = (top << (2 * shift)) // bottom
+    found = math.isqrt(scaled)
     # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
-    cut = root * root != scaled or scaled * value.denominator != value.numerator << (2 * shift)
+    cut = found * found != scaled or scaled * bottom != top << (2 * shift)
     with precision():
-        return rounded(nearest(sign * Fraction(2 * root + cut, 2 << shift)), sign * rational(value).sqrt())
+        return rounded(nearest(fmpq(sign * (2 * found + cut), 2 << shift)), sign * arb(rational(value)).sqrt())
 
 
 def inexact(value: arb) -> Figure:
@@ -119,11 +128,11 @@ def inexact(value: arb) -> Figure:
     middle = float(value.mid())
     if not value.is_finite() or not math.isfinite(middle):
         return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
-    return Figure(middle, upper((value - flint.arb(middle)).abs_upper()), exact=False, ball=value)
+    return Figure(middle, upper((value - arb(middle)).abs_upper()), exact=False, ball=value)
 
 
 def upper(value: arb) -> float:
     """A double that is not below `value` >= 0."""
     bound = value.upper()
     rounded = float(bound)
-    return rounded if flint.arb(rounded) >= bound else math.nextafter(rounded, math.inf)
+    return rounded if arb(rounded) >= bound else math.nextafter(rounded, math.inf)

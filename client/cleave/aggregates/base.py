@@ -1,15 +1,15 @@
-"""What an aggregate over encrypted columns declares, and the moments it is made of.
+"""Moments, which aggregates over encrypted columns are made of, and their figures.
 
 The sensitive service computes totals of encrypted columns and nothing else. A moment is one such column and how its
-total is read. An aggregate names the moments it needs over its arguments and how its figure follows from them.
+total is read. An aggregate (cleave.aggregates.group) names the moments it needs and how its figure follows from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
@@ -64,26 +64,32 @@ class Reading:
         return Estimate(value, bound + count * self.each if self.each else bound)
 
 
-class Moment(Protocol):
+class Moment:
     """A total over the rows of a group where none of the aggregate's arguments is NULL.
 
     `arguments` of its methods are those it `reads`, in that order. Of two, it is the same whichever comes first.
     Moments of one name over the same arguments and rows share a column, whatever aggregates they belong to.
     """
 
-    @property
-    def name(self) -> str: ...  # as `cleave plan` shows it
+    __slots__ = ()
+    of: int  # which of the aggregate's arguments, by number
 
     @property
-    def reads(self) -> tuple[int, ...]: ...  # which of the aggregate's arguments, by number
+    def name(self) -> str:
+        """As `cleave plan` shows it."""
+        raise NotImplementedError
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column | None:
         """The type of its column, None where the domains settle that the moment is 0."""
-        ...
+        raise NotImplementedError
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
         """Its column's values, of the type `column` says, 0 in rows that do not count; and how to read a total."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +114,3 @@ class Figure:
     bound: float
     exact: bool
     ball: arb | fmpq | None = field(default=None, compare=False, repr=False)
-
-
-class Aggregate(Protocol):
-    """One declaration a file; `cleave.aggregates.AGGREGATES` maps each SQL name to one."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...  # SQL names in upper case, DuckDB's spelling and its synonyms
-
-    @property
-    def arity(self) -> int: ...  # how many arguments it takes
-
-    @property
-    def moments(self) -> tuple[Moment, ...]: ...  # beside the number of rows that count, which all have
-
-    def result_type(self, *argument_types: str) -> str:
-        """DuckDB's type of the result for arguments of these types."""
-        ...
-
-    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
-        """The figure of one group in which `count` rows have no NULL among the arguments."""
-        ...

@@ -1,4 +1,8 @@
-"""The sum of one argument, and what a product of its values follows from; see powers.py and cross.py for the others."""
+"""Moments: sums over one argument or two, and what a product of values follows from.
+
+Powers and products are about a centre c. Exact values are raised as integers, about the middle of their domain. A real
+column is scaled by a power of two to at most 1 before it is raised, so that nothing overflows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from cleave.aggregates import words
-from cleave.aggregates.base import Reading
+from cleave.aggregates.base import Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
 from cleave_shared.dataclass import dataclass
@@ -19,18 +23,16 @@ UNIT = Fraction(1, 2**53)  # unit roundoff of a double: one rounding is off by t
 # holds whatever processor it runs on to this.
 LOGARITHM = 4 * UNIT
 _FARTHEST_LOG = 746.0  # -ln of the smallest double, 2^-1074, is 744.5
+# What powers of a column scaled to [0, 1) lose below the normal range, with room to spare: 2^-1074 would do.
+_UNDERFLOW = Fraction(1, 2**1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Moment):
     """Sum of x. Doubles are encrypted as x - c, exact values as x - lower."""
 
     of: int = 0
     name: str = "sum"
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column:
         (domain,) = arguments
@@ -50,15 +52,89 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class Power(Moment):
+    """Sum of (x - c)^degree, of degree 2, 3 or 4. Exact cubes are counted from the least one there may be."""
+
+    degree: int
+    of: int = 0
+
+    @property
+    def name(self) -> str:
+        return {2: "square", 3: "cube", 4: "fourth power"}[self.degree]
+
+    def column(self, arguments: Sequence[Domain]) -> Column:
+        (domain,) = arguments
+        return Exact((1 + self.degree % 2) * _reach(domain) ** self.degree) if domain.is_exact else Real(reach=1.0)
+
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+        (x,) = arguments
+        return self._of_integers(x) if x.domain.is_exact else self._of_doubles(x)
+
+    def _of_integers(self, x: Operand) -> tuple[Words, Reading]:
+        farthest, (sizes, below) = _reach(x.domain), _apart(x)
+        squares, unit = words.multiply(sizes, sizes, farthest, farthest), Fraction(1, x.domain.unit**self.degree)
+        if self.degree == 2:
+            return squares, Reading(unit)
+        if self.degree == 4:
+            return words.multiply(squares, squares, farthest**2, farthest**2), Reading(unit)
+        cubes = words.multiply(squares, sizes, farthest**2, farthest)
+        return x.kept(words.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
+
+    def _of_doubles(self, x: Operand) -> tuple[Doubles, Reading]:
+        exponent = math.frexp(x.spread)[1]
+        scaled = np.ldexp(x.distance, -exponent)
+        unit = Fraction(2**self.degree) ** exponent if x.spread else Fraction(0)
+        squares, void = np.square(scaled), x.spread == 0
+        if self.degree == 3:
+            lost = Fraction(x.lost) / Fraction(2) ** exponent if x.lost else Fraction(0)
+            # two roundings of at most 1, and a difference off by `lost` three times; signs differ, so no share of the
+            # total
+            each = 3 * UNIT + 4 * lost + _UNDERFLOW
+            return squares * scaled, Reading(unit, each=unit * each, void=void)
+        # of a square one rounding, of a fourth power three, that of the square counting twice; a difference that is off
+        # by up to 1 unit of itself counts as often as the degree
+        share = (2 if x.lost else 1) * self.degree * UNIT
+        column = squares if self.degree == 2 else np.square(squares)
+        return column, Reading(unit, each=unit * _UNDERFLOW, share=share, void=void)
+
+
+@dataclass(frozen=True, slots=True)
+class Cross(Moment):
+    """Sum of (x - c)(y - c'). Of two exact arguments as integers, counted from the least product there may be; one that
+    is exact beside a real one is taken as doubles.
+    """
+
+    name: str = "cross"
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return 0, 1
+
+    def column(self, arguments: Sequence[Domain]) -> Column:
+        x, y = arguments
+        return Exact(2 * _reach(x) * _reach(y)) if x.is_exact and y.is_exact else Real(reach=1.0)
+
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+        x, y = arguments
+        if x.domain.is_exact and y.domain.is_exact:
+            (sizes, below), (others, others_below) = _apart(x), _apart(y)
+            limit = _reach(x.domain) * _reach(y.domain)
+            products = words.multiply(sizes, others, _reach(x.domain), _reach(y.domain))
+            unit = Fraction(1, x.domain.unit * y.domain.unit)
+            return x.kept(words.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
+        (one, lost, scale), (other, other_lost, other_scale) = _doubles(x), _doubles(y)
+        unit = scale * other_scale
+        # each factor is at most 1 and off by what it lost; the product is rounded once
+        each = UNIT + lost + other_lost + lost * other_lost + _UNDERFLOW
+        return one * other, Reading(unit, each=unit * each, void=not unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Log(Moment):
     """Sum of ln|x| over the x that are not 0."""
 
     of: int = 0
     name: str = "log"
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column:  # noqa: ARG002 - the same for every domain
         return Real(reach=_FARTHEST_LOG)
@@ -80,15 +156,11 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class Negative(Moment):
     """How many x are below 0."""
 
     of: int = 0
     name: str = "negative"
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column | None:
         (domain,) = arguments
@@ -100,15 +172,11 @@ class Negative:
 
 
 @dataclass(frozen=True, slots=True)
-class Zero:
+class Zero(Moment):
     """How many x are 0."""
 
     of: int = 0
     name: str = "zero"
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column | None:
         (domain,) = arguments
@@ -116,9 +184,21 @@ class Zero:
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
         (x,) = arguments
-        if x.domain.is_exact:
-            return x.counted(~_from_zero(x)[0].any(axis=0)), Reading()
-        return x.counted(np.logical_not(x.values)), Reading()
+        return x.counted(~_from_zero(x)[0].any(axis=0) if x.domain.is_exact else np.logical_not(x.values)), Reading()
+
+
+def _reach(domain: Domain) -> int:
+    """The largest distance from the middle of an exact `domain`."""
+    return domain.upper - domain.middle
+
+
+def _apart(x: Operand) -> tuple[Words, Flags]:
+    """|x - c| of exact values, c the middle of their domain, and where x < c; 0 and False in rows that do not count."""
+    sizes, below = words.distance(x.above, x.domain.middle - x.domain.lower)
+    if x.present is not None:
+        sizes[:, ~x.present] = 0
+        below &= x.present
+    return sizes, below
 
 
 def _from_zero(x: Operand) -> tuple[Words, Flags]:
@@ -127,3 +207,20 @@ def _from_zero(x: Operand) -> tuple[Words, Flags]:
     if lower <= 0:
         return words.distance(x.above, -lower)
     return words.subtract(x.above, -lower)[0], np.zeros(x.above.shape[1], np.bool_)
+
+
+def _doubles(x: Operand) -> tuple[Doubles, Fraction, Fraction]:
+    """(x - c) / scale, of at most 1 in magnitude; how far each is off; and the scale, 0 where x is c everywhere."""
+    if x.domain.is_exact:
+        sizes, below = _apart(x)
+        distance = words.doubles(sizes)
+        np.negative(distance, out=distance, where=below)
+        spread = float(np.abs(distance).max(initial=0.0))
+        rounded = (len(sizes) + 1) * UNIT if _reach(x.domain) > 1 << 53 else Fraction(0)
+        unit, lost = Fraction(1, x.domain.unit), rounded * Fraction(spread)
+    else:
+        distance, spread, unit, lost = x.distance, x.spread, Fraction(1), Fraction(x.lost)
+    if not spread:
+        return distance, Fraction(0), Fraction(0)
+    exponent = math.frexp(spread)[1]
+    return np.ldexp(distance, -exponent), lost / Fraction(2) ** exponent, unit * Fraction(2) ** exponent

@@ -93,7 +93,7 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
 
 @stated(Asking)
 def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
-    """What `query` would send where, how exact the answer would be, and what each service would learn.
+    """Show what `query` would send where, how exact the answer would be, and what each service would learn.
 
     >>> import cleave
     >>> planned = cleave.plan("patients.csv", "SELECT AVG(age) FROM patients")

@@ -35,7 +35,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """What a question came to. Iterating gives its rows.
+    """Answer of one question. Iterating gives its rows.
 
     `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
     has the same shape: the largest distance to the exact value of the query over the data, 0.0 where the value is

@@ -24,5 +24,5 @@ def imported(name: str, what: str) -> Any:
     except ImportError:
         extra = {"pyarrow": "arrow"}.get(name, name)
         raise InputError(
-            f"{what} needs {name}, which is not installed", hint=f"pip install 'cleave[{extra}]'"
+            f"{what} needs {name}, which is not installed", hint=f"pip install 'cleave-sql[{extra}]'"
         ) from None

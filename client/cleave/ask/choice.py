@@ -15,8 +15,7 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.uncut import Uncut
 from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.kept import KeptTotals
-from cleave.sums.rowwise import SummedRows
+from cleave.sums.kept import KeptTotals, SummedRows
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema

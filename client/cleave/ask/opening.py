@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cleave.ask.options import Asking, Data, PassphraseLike, Place, SchemaLike
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
-    from cleave.ckks.owner_key import OwnerKey
     from cleave.objects.locate import Stores
     from cleave.store.tables import Tables
     from cleave.sums.machine import Machine
@@ -198,7 +197,7 @@ def open_place(place: Place) -> Stores:
 
 
 @contextlib.contextmanager
-def opened(place: Place, seconds: float | None = None) -> Iterator[tuple[Tables, Stores, OwnerKey]]:
+def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
     """The tables of a key in a store. All calls to the store end `seconds` from now, if the place says no time."""
     from cleave.ask.stored import open_tables  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
@@ -207,20 +206,21 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[tuple[Tables,
     describe_key(access.key)  # a missing key is reported before a store is asked
     stores = open_place(place)
     try:
-        tables, secret = open_tables(stores, access)
+        tables = open_tables(stores, access)
         if seconds := place["timeout"] or seconds:
             from cleave.processes.deadline import Deadline  # noqa: PLC0415
 
             stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
-        yield tables, stores, secret
+        yield tables
     finally:
         stores.close()
 
 
 def _machine(asking: Asking, arn: str) -> Machine:
-    from cleave.sums.machine import Machine  # noqa: PLC0415 - botocore takes 100 ms
+    session = _aws(asking)  # first: it says so where botocore is not installed
+    from cleave.sums.machine import Machine  # noqa: PLC0415
 
-    return Machine(_aws(asking), arn)
+    return Machine(session, arn)
 
 
 def _size(name: str, given: str | int) -> int:

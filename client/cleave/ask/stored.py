@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cleave.ask.access import Access
     from cleave.ask.describe import Description
     from cleave.ask.result import Options
-    from cleave.ckks.owner_key import OwnerKey
     from cleave.objects.locate import Stores
     from cleave.sums.job import Job
     from cleave.sums.machine import Machine
@@ -51,9 +50,7 @@ T = TypeVar("T")
 _TRIES = 4
 
 
-def open_tables(
-    stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False
-) -> tuple[Tables, OwnerKey]:
+def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False) -> Tables:
     """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
 
     `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
@@ -61,7 +58,7 @@ def open_tables(
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory(), open_cache(used=cache)), key
+    return Tables(stores, key, memory or Memory(), open_cache(used=cache))
 
 
 class StoredSource(Source):
@@ -116,7 +113,7 @@ class StoredSource(Source):
         self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
         self._asked = False
         try:
-            self._tables, self._key = open_tables(stores, access, memory, cache=cache)
+            self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._let_go)
             if name is not None:
@@ -208,7 +205,7 @@ class StoredSource(Source):
 
     def _hold(self, name: str, opened: Opened) -> None:
         whose = self._contributor if name == self.name else None
-        self._held[name.lower()] = Stored(self._tables, opened, self._key, whose, self._memory_limit)
+        self._held[name.lower()] = Stored(self._tables, opened, whose, self._memory_limit)
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
@@ -317,7 +314,7 @@ class StoredSource(Source):
             if job is not None:
                 from cleave.sums.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
-                return scan_by_job(remote, self._stores.sensitive, stored, plan, job, question.progress, deadline)
+                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
             return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
 

@@ -13,16 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from cleave.aggregates.avg import Avg
-from cleave.aggregates.base import Aggregate, Estimate, Facts, Figure, Moment, Reading
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
-from cleave.aggregates.count import Count
+from cleave.aggregates.group import Aggregate
 from cleave.aggregates.operand import operand, present_in, require_values
-from cleave.aggregates.sum import Sum
+from cleave.aggregates.sums import AVG, COUNT, SUM
 from cleave_shared.dataclass import dataclass
 
 Kind = Literal["count", "sum", "mean"]
-_LINEAR: dict[type, Kind] = {Count: "count", Sum: "sum", Avg: "mean"}
+_LINEAR: dict[Aggregate, Kind] = {COUNT: "count", SUM: "sum", AVG: "mean"}
 Places = tuple[int, ...]  # the arguments of an aggregate, by number
 
 
@@ -138,7 +137,7 @@ class Columns:
     def linear(self, number: int) -> Linear | None:
         """How the figure of an aggregate follows from a total alone. None: it is not as simple as that."""
         asked = self._asked[number]
-        kind = _LINEAR.get(type(asked.aggregate))
+        kind = _LINEAR.get(asked.aggregate)
         presence = self._presence(asked)
         flags = self._flags[presence] if presence else None
         if kind is None:

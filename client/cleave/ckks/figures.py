@@ -100,7 +100,7 @@ class Figures:
             return None
         counts = self._counts(linear, self._totals)
         if linear.kind == "count":
-            return [Figure(count, 0.0, exact=True, ball=rational(Fraction(count))) for count in counts]
+            return [Figure(count, 0.0, exact=True, ball=fmpq(count)) for count in counts]
         sums = self._sums(number, linear, self._totals)
         if sums is None:
             return None
@@ -146,7 +146,8 @@ class Figures:
         times, shift = {each: int(step * below) for each, step in steps.items()}, int(reading.shift * below)
         kinds = list(zip(terms, counts if reading.each else [0] * len(terms), strict=True))
         radii = {
-            (each, n): rational(reading.unit * snaps[each].bound + n * reading.each) for each, n in dict.fromkeys(kinds)
+            (each, n): arb(rational(reading.unit * snaps[each].bound + n * reading.each))
+            for each, n in dict.fromkeys(kinds)
         }
         return _Sums(
             [

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.base import Aggregate, Estimate, Figure
+from cleave.aggregates.base import Estimate, Figure
 from cleave.aggregates.columns import Domain, Values
+from cleave.aggregates.group import Aggregate
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Asked, Columns
 from cleave.ckks.encode import encode

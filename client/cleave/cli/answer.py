@@ -5,7 +5,6 @@ The formats for programs hold what `cleave.finish.records` makes of it, bounds a
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +24,6 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Result
-    from cleave.finish.records import Form, Records
 
 # What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.
 _MARKUP = re.compile(r"[\\|&<>`\[\]]")
@@ -64,6 +62,8 @@ def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, r
     for path in (output, report):
         if path is not None and path.exists():
             raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+    if report is not None:
+        import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in ENDINGS:
@@ -113,7 +113,7 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
     """The answer, every text ended by a line feed."""
     from cleave.cli import report  # noqa: PLC0415 - as above
-    from cleave.finish.records import records  # noqa: PLC0415 - DuckDB
+    from cleave.finish.records import copied, csv_of, records  # noqa: PLC0415 - DuckDB
 
     match chosen:
         case Format.TABLE:
@@ -127,9 +127,9 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
             lines = (report.dump(dict(zip(held.names, row, strict=True))) for row in held.rows)
             return "".join(f"{line}\n" for line in lines).encode()
         case Format.CSV:
-            return _copied(records(answer.result), "FORMAT csv, HEADER true", "text")
+            return csv_of(answer.result)
         case Format.PARQUET:
-            return _copied(records(answer.result), "FORMAT parquet, COMPRESSION zstd", "parquet")
+            return copied(records(answer.result), "FORMAT parquet, COMPRESSION zstd", "parquet")
 
 
 def _markdown(answer: Result) -> str:
@@ -147,16 +147,3 @@ def _markdown(answer: Result) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"\\{found[0]}")
-
-
-def _copied(held: Records, options: str, form: Form) -> bytes:
-    """What DuckDB writes, into a memory file. CSV takes every value as text, so that decimals keep their digits."""
-    from cleave.finish.records import loaded  # noqa: PLC0415 - as above
-
-    memory = os.memfd_create("answer")
-    try:
-        with loaded(held, form) as connection:
-            connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
-        return os.pread(memory, os.fstat(memory).st_size, 0)
-    finally:
-        os.close(memory)

@@ -33,6 +33,7 @@ from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.stored import add_scan, derive, drop, drop_scan, ls, pull, put, show, verify
+from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
@@ -54,7 +55,7 @@ def create_cli(
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
-    `prepare` is called where embedded services will be asked, before this process has a second thread. Of `words` that
+    `prepare` is called where embedded services will be used, before this process has a second thread. Of `words` that
     begin with a command's name only that command is made: typer takes 30 ms for all of them.
     """
     app = typer.Typer(
@@ -236,7 +237,5 @@ def _add(app: typer.Typer, command: Callable[..., None], name: str | None = None
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - 20 ms
-
-        console.out(f"cleave {version('cleave')}")
+        console.out(f"cleave {VERSION}")
         raise typer.Exit

@@ -24,7 +24,7 @@ LINE_SECONDS = 60.0
 
 
 def out(text: str) -> None:
-    """One block of results on stdout. Raises InputError if it cannot be written, BrokenPipeError if nobody reads it."""
+    """Print results on stdout. Raises InputError if it cannot be written, BrokenPipeError if its reader has left."""
     try:
         _write(sys.stdout, text + "\n")
     except BrokenPipeError:
@@ -40,14 +40,9 @@ def unwritable(error: OSError) -> InputError:
 
 
 def say(text: str) -> None:
-    """Anything else, on stderr; if that cannot be written there is nobody to tell."""
+    """Print anything else on stderr; where that cannot be written it is lost."""
     with contextlib.suppress(OSError):
         _write(sys.stderr, text + "\n")
-
-
-def saying(*, quiet: bool) -> Callable[[str], None]:
-    """Says what may hold anything, one text a line; nothing where it is to be `quiet`."""
-    return (lambda _: None) if quiet else (lambda text: say(printable(text)))
 
 
 def show_warnings(*, quiet: bool) -> None:
@@ -80,7 +75,7 @@ def report_error(message: str, hint: str | None = None, excerpt: str = "") -> No
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether a person sees this stream."""
+    """Check whether a person sees this stream."""
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
@@ -132,7 +127,7 @@ def show_requests(*, shown: bool) -> None:
 
 @contextlib.contextmanager
 def progress(*, quiet: bool) -> Iterator[Silent | LineProgress | BarProgress]:
-    """Bars if a person sees stderr, else lines; nothing where quiet is asked for."""
+    """Show bars if a person sees stderr, else lines; nothing if `quiet`."""
     if quiet:
         yield Silent()
     elif not is_terminal(sys.stderr):

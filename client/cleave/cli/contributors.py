@@ -42,7 +42,7 @@ def add(
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
 
     public = read_contributor_key(contributor_key)
-    with opened(place) as (tables, _, _):
+    with opened(place) as tables:
         done = register(tables, name, contributor, public)
         tables.sweep(done)
     ctx.obj.say(
@@ -60,9 +60,9 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     from cleave.maintain.facts import contributors_text, rows_of  # noqa: PLC0415 - as above
     from cleave.share.collect import news  # noqa: PLC0415
 
-    with opened(place) as (tables, stores, secret):
+    with opened(place) as tables:
         manifest = tables.open(name).manifest
-        waiting = {each.name: len(news(stores, secret, manifest, each).added) for each in manifest.contributors}
+        waiting = {each.name: len(news(tables, manifest, each).added) for each in manifest.contributors}
     if as_json:
         facts = [
             {"name": each.name, "key": each.key, "added": each.added, "version": each.version}
@@ -105,7 +105,7 @@ def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> No
     from cleave.maintain.facts import stored_table  # noqa: PLC0415 - as above
     from cleave.store.contributors import remove as take_out  # noqa: PLC0415
 
-    with opened(place) as (tables, _, _):
+    with opened(place) as tables:
         done = take_out(tables, name, contributor)
         tables.sweep(done)
     _say_version(ctx, name, stored_table(done.manifest))

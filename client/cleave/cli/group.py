@@ -28,7 +28,7 @@ ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
 _EXAMPLES = "\nExamples:\n"
 _NO_SUCH = re.compile(r"^No such (\w+):?")
 INTERRUPTED = 130
-READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
+READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
 
 class Serve(Protocol):
@@ -47,7 +47,7 @@ class Serve(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every command has at hand: `ctx.obj`."""
+    """Settings of the command line, at hand for every command as `ctx.obj`."""
 
     embedded: Embedded
     serve: Serve
@@ -152,7 +152,7 @@ def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
 
 
 def _usage(error: typer.TyperException) -> int:
-    """Tell what is wrong with the words given; none at all ask for help."""
+    """Report what is wrong with the words of a command; without any, print its help."""
     context = getattr(error, "ctx", None)
     if context is not None and error.format_message() == context.get_help():
         console.out(error.format_message())
@@ -170,7 +170,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def tell(error: Exception, *, debug: bool = False) -> int:
-    """Tell the error; give its exit code."""
+    """Report an error and return its exit code."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, CleaveError):

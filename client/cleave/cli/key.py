@@ -113,9 +113,10 @@ def export(
         from cleave.share.collect import newest_versions  # noqa: PLC0415
         from cleave.share.invitation import invite  # noqa: PLC0415
 
-        with opened(place) as (tables, stores, secret):
+        with opened(place) as tables:
+            secret = tables.key
             manifest = tables.open(table).manifest
-            invitation = invite(manifest, newest_versions(stores, secret, manifest)).model_dump_json()
+            invitation = invite(manifest, newest_versions(tables, manifest)).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
     ctx.obj.say(f"wrote {output}")
@@ -138,7 +139,7 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     if callable(supplied):  # asked once, for opening and for wrapping
         supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else b""
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
-    with opened(place) as (tables, _, _):
+    with opened(place) as tables:
         floors = tables.versions()
     copy_key(path, output, supplied or None, floors)
     ctx.obj.say(f"wrote {output}, with the versions of {counted(len(floors), 'table')}")

@@ -30,7 +30,7 @@ def current_new(descriptor: int | None) -> bytes | Callable[[], bytes]:
 
 
 def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
-    """A passphrase for a new wrapping, asked for twice at a prompt. Raises KeyFileError if it is empty."""
+    """A passphrase for a new wrapping; a prompt reads it twice. Raises KeyFileError if it is empty."""
     given = _given(descriptor, variable)
     if given is not None:
         return given

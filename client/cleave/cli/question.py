@@ -1,4 +1,4 @@
-"""What the words of `plan`, `query` and `shell` name: files of a table, or a stored one, and a question."""
+"""Words of `plan`, `query` and `shell`: files of a table, or a stored one, and a question."""
 
 from __future__ import annotations
 

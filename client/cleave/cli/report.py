@@ -130,7 +130,7 @@ def footer(answer: Result, seconds: float) -> str:
 
 
 def local_words(usage: Usage) -> str:
-    """What is true of outputs that this machine computed, other than from groups alone."""
+    """Say how outputs were computed on this machine, other than from groups alone."""
     return "local, nothing of it sent" if usage.objects_read is None else "local, over rows fetched and decrypted here"
 
 

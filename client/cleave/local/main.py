@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cleave.cli import process
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -58,6 +59,7 @@ def _serve(
     origins: Sequence[str] = (),
     stores: Sequence[str] = (),
 ) -> None:
-    from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
+    with extra("serve", "services over HTTP"):
+        from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
 
     serve(host, port, ready, log=log, names=names, origins=origins, stores=stores)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ckks.owner_key import OwnerKey
     from cleave.store.manifest import Manifest
     from cleave.store.tables import Opened, Tables
 
@@ -102,16 +101,14 @@ def stored_table(manifest: Manifest) -> StoredTable:
     return StoredTable(manifest.table, *counts, manifest.by, facts)
 
 
-def facts_of(tables: Tables, key: OwnerKey, opened: Opened) -> TableFacts:
+def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     """Everything about a stored table but its rows. Reads its schema and its cells."""
-    from cleave.store.cells import load_cells  # noqa: PLC0415 - what a question over a file does without
-    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
 
     manifest = opened.manifest
-    rows = load_cells(tables.unseal(opened.vault, "cells", manifest.cells)).rows
-    cells = sum(each > 0 for each in rows)
+    cells = sum(rows > 0 for rows in tables.cells(opened).rows)
     folder = tables.folder(manifest.table).removeprefix("tables/")
-    facts = stored_table(manifest).facts | {"key_id": key.key_id, "set": folder, "cells": cells}
+    facts = stored_table(manifest).facts | {"key_id": tables.key.key_id, "set": folder, "cells": cells}
     measures = {each.name for each in manifest.measures}
     columns = [
         [each.name, str(each.kind), each.type, _stored_as(each.name in manifest.by, each.name in measures)]
@@ -121,7 +118,7 @@ def facts_of(tables: Tables, key: OwnerKey, opened: Opened) -> TableFacts:
     sections = [
         f"{manifest.table}: version {manifest.version}, {counted(manifest.rows, 'row')}, {counted(cells, 'cell')} by "
         f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
-        f"{sized(manifest.bytes)}, under key {key.key_id}; set {folder}",
+        f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}",
         table([Heading(word) for word in ("column", "kind", "type", "kept")], columns),
         table([*map(Heading, ("version", "at", "what")), Heading("rows", justify="right")], history),
         *([contributors_text(manifest)] if manifest.contributors else []),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,18 +21,16 @@ from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
 from cleave.ask.options import Appending, Contributing, Dropping, Place, Pulling, Putting, Rotating, complete, stated
 from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts, facts_of, stored_table
 from cleave.text.quantities import counted
-from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CleaveWarning, InputError
+from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
-    from cleave.ckks.owner_key import OwnerKey
     from cleave.maintain.verify import Damage
-    from cleave.objects.locate import Stores
     from cleave.store.tables import Opened, Tables
     from cleave.table.progress import Progress
 
 _SECONDS = 600.0  # to list or show tables
+_CONTINUES = "run it again to continue from there"
 
 
 @stated(Putting)
@@ -55,15 +53,15 @@ def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     given = complete(Putting, options)
     columns = given["by"].split(",") if isinstance(given["by"], str) else given["by"]
     by = None if columns is None else [each.strip() for each in columns if each.strip()]
-    with _working(given) as work, lazy(data, given["schema"], name).stream() as rows:
+    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
         done = store(
-            *(work.tables, work.stores, work.key, rows, name, by, work.progress),
+            *(tables, rows, name, by, progress),
             scan=given["scan"],
             replace=given["replace"],
             drop_contributors=given["drop_contributors"],
             say=given["say"] or _silent,
         )
-        return work.finish(done)
+        return _finished(tables, done)
 
 
 @stated(Appending)
@@ -82,13 +80,13 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
     from cleave.store.put import append as add  # noqa: PLC0415 - as above
 
     given = complete(Appending, options)
-    with _working(given) as work, lazy(data, given["schema"], name).stream() as rows:
+    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
         done = add(
-            *(work.tables, work.stores, work.key, rows, name, work.progress),
+            *(tables, rows, name, progress),
             again=given["again"],
             say=given["say"] or _warn,
         )
-        return work.finish(done)
+        return _finished(tables, done)
 
 
 @stated(Contributing)
@@ -112,7 +110,7 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
         given["say"](invited.consent)
     stores = open_place(given)
     try:
-        with unread.stream() as rows, bars(given["progress"])() as progress:
+        with unread.stream() as rows, _noting(given, _CONTINUES) as progress:
             contributions = invited.contributions(stores, given["say"] or _warn)
             head, count = contributions.put(rows, progress, replace=given["replace"], again=given["again"])
     finally:
@@ -130,26 +128,26 @@ def collect(name: str, *contributors: str, **place: Unpack[Place]) -> StoredTabl
     from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
 
     given = complete(Place, place)
-    with _working(given, LONGEST_TIMEOUT) as work:
-        done, found = take(work.tables, work.stores, work.key, name, work.progress, contributors)
+    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
+        done, found = take(tables, name, progress, contributors)
         for each in found:
             parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
             (given["say"] or _silent)(f"{each.contributor.name}: {parts}")
-        return work.finish(done)
+        return _finished(tables, done)
 
 
 @stated(Place)
 def ls(**place: Unpack[Place]) -> list[StoredTable]:
     """List the tables that the key has in a store, by name."""
-    with _working(complete(Place, place), _SECONDS) as work:
-        return [stored_table(each.manifest) for each in work.tables.all()]
+    with opened(complete(Place, place), _SECONDS) as tables:
+        return [stored_table(each.manifest) for each in tables.all()]
 
 
 @stated(Place)
 def show(name: str, **place: Unpack[Place]) -> TableFacts:
     """Describe a stored table: its columns, its history, and what each party can see of it."""
-    with _working(complete(Place, place), _SECONDS) as work:
-        return facts_of(work.tables, work.key, work.tables.open(name))
+    with opened(complete(Place, place), _SECONDS) as tables:
+        return facts_of(tables, tables.open(name))
 
 
 @stated(Pulling)
@@ -176,13 +174,13 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
     elif find_spec("pyarrow") is None:
         raise InputError(
             "a table in memory needs pyarrow, which is not installed",
-            hint="pip install 'cleave[arrow]' or 'cleave[pandas]', or name a file to write",
+            hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
-    with _working(given) as work:
-        stored = Stored(work.tables, work.tables.open(name), work.key, given["contributor"])
+    with _working(given) as (tables, progress):
+        stored = Stored(tables, tables.open(name), given["contributor"])
         if output is None:
-            return Pulled(pull_arrow(stored, work.progress))
-        pull_into(stored, Path(output), work.progress)
+            return Pulled(pull_arrow(stored, progress))
+        pull_into(stored, Path(output), progress)
         return None
 
 
@@ -191,21 +189,18 @@ def derive(name: str, expression: str, alias: str, **place: Unpack[Place]) -> St
     """Store totals of `expression` too, as column `alias`: questions over it then need no rows."""
     from cleave.maintain.derive import derive as make  # noqa: PLC0415 - as above
 
-    with _working(complete(Place, place)) as work:
-        return work.finish(make(work.tables, work.stores, work.key, name, expression, alias, work.progress))
+    with _working(complete(Place, place)) as (tables, progress):
+        return _finished(tables, make(tables, name, expression, alias, progress))
 
 
 @stated(Place)
 def verify(name: str, **place: Unpack[Place]) -> list[Damage]:
     """Read and check every object of a stored table. Returns what is lost or damaged: nothing, if all is well."""
     from cleave.maintain.verify import verify as check  # noqa: PLC0415
-    from cleave.maintain.verify import verify_heads  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
-    with _working(complete(Place, place), LONGEST_TIMEOUT) as work:
-        table = work.tables.open(name)
-        damages = check(work.tables, table, Stored(work.tables, table, work.key), work.progress)
-        return damages + verify_heads(work.stores, work.key, table.manifest)
+    with _working(complete(Place, place), LONGEST_TIMEOUT) as (tables, progress):
+        return check(Stored(tables, tables.open(name)), progress)
 
 
 @stated(Dropping)
@@ -215,11 +210,11 @@ def drop(name: str, **options: Unpack[Dropping]) -> None:
     `forget`: delete nothing, but accept a table that was dropped and stored again on another machine.
     """
     given = complete(Dropping, options)
-    with _working(given, LONGEST_TIMEOUT) as work:
+    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
         if given["forget"]:
-            work.tables.forget(name)
+            tables.forget(name)
         else:
-            work.tables.drop(name, work.progress)
+            tables.drop(name, progress)
 
 
 @stated(Rotating)
@@ -229,7 +224,6 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     Until that is done queries use the old key. The same call continues a rotation that was stopped.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
-    from cleave.maintain.rotate import Keyed  # noqa: PLC0415
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.memory import Memory  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
@@ -237,11 +231,9 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     given = complete(Rotating, options)
     target = key_file(new_key)
     describe_key(target)  # a missing one is reported before a passphrase is asked for
-    with _working(given) as work:
+    with _working(given, after=_CONTINUES) as (tables, progress):
         other = open_key(target, passphrase_of(given["new_passphrase"]))
-        new = Keyed(Tables(work.stores, other, Memory()), other)
-        done = put_under(work.stores, Keyed(work.tables, work.key), new, name, work.progress)
-        return stored_table(done.manifest)
+        return stored_table(put_under(tables, Tables(tables.stores, other, Memory()), name, progress).manifest)
 
 
 @stated(Place)
@@ -249,8 +241,8 @@ def add_scan(name: str, **place: Unpack[Place]) -> StoredTable:
     """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
     from cleave.maintain.scans import add_scan as encrypt  # noqa: PLC0415 - as above
 
-    with _working(complete(Place, place)) as work:
-        return work.finish(encrypt(work.tables, work.stores, name, work.progress))
+    with _working(complete(Place, place)) as (tables, progress):
+        return _finished(tables, encrypt(tables, name, progress))
 
 
 @stated(Place)
@@ -258,27 +250,56 @@ def drop_scan(name: str, **place: Unpack[Place]) -> StoredTable:
     """Delete the rows for scans of a stored table; it keeps everything else."""
     from cleave.maintain.scans import drop_scan as forget  # noqa: PLC0415 - as above
 
-    with _working(complete(Place, place)) as work:
-        return work.finish(forget(work.tables, name))
+    with opened(complete(Place, place)) as tables:
+        return _finished(tables, forget(tables, name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    tables: Tables
-    stores: Stores
-    key: OwnerKey
-    progress: Progress
+class _Noted:
+    """Progress that is shown, and known where the work is stopped."""
 
-    def finish(self, done: Opened) -> StoredTable:
-        """Delete what the table no longer stands on."""
-        self.tables.sweep(done)
-        return stored_table(done.manifest)
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self.stages: list[str] = []
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        advance, place, done = self._shown.stage(name, total, unit), len(self.stages), 0
+        self.stages.append("")
+
+        def noted(amount: int) -> None:
+            nonlocal done
+            done += amount
+            self.stages[place] = f"{name}: {done:,} of {total:,} {unit}".rstrip()
+            advance(amount)
+
+        noted(0)
+        return noted
 
 
 @contextmanager
-def _working(place: Place, seconds: float | None = None) -> Iterator[_Work]:
-    with opened(place, seconds) as (tables, stores, key), bars(place["progress"])() as progress:
-        yield _Work(tables, stores, key, progress)
+def _noting(place: Place, after: str = "run it again") -> Iterator[Progress]:
+    """A progress display. `say` gets how far the work came where it is stopped, and what to do then."""
+    with bars(place["progress"])() as shown:
+        noted = _Noted(shown)
+        try:
+            yield noted
+        except (KeyboardInterrupt, ServiceError):
+            if noted.stages:
+                (place["say"] or _silent)(f"stopped at {noted.stages[-1]}; {after}")
+            raise
+
+
+@contextmanager
+def _working(
+    place: Place, seconds: float | None = None, after: str = "run it again"
+) -> Iterator[tuple[Tables, Progress]]:
+    with opened(place, seconds) as tables, _noting(place, after) as progress:
+        yield tables, progress
+
+
+def _finished(tables: Tables, done: Opened) -> StoredTable:
+    """Delete what the table no longer stands on."""
+    tables.sweep(done)
+    return stored_table(done.manifest)
 
 
 def _silent(_: str) -> None:

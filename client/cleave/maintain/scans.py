@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from cleave.ckks.cipher import Cipher
-from cleave.objects.locate import Stores
-from cleave.store.manifest import Event, Manifest
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.tables import Opened, Tables, now
+from cleave.store.tables import Opened, Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 
 
-def add_scan(tables: Tables, stores: Stores, name: str, progress: Progress) -> Opened:
+def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
     """Encrypt the rows of every segment for scans, from its sealed columns, and show all of them at once.
 
     Raises InputError for a table that has them; ConflictError where another writer changes the table meanwhile.
@@ -27,17 +24,14 @@ def add_scan(tables: Tables, stores: Stores, name: str, progress: Progress) -> O
         raise InputError(f"table {name!r} has no encrypted numbers to scan")
     with tables.changing(opened):
         manifest = opened.manifest.model_copy(update={"scanned": len(opened.manifest.measures)})
-        secret, schema = tables.secret(manifest), load_stored_schema(manifest)
-        folder = tables.folder(name)
-        writer = SegmentWriter(stores.sensitive, stores.plain, opened.vault, Cipher(secret), secret.profile, folder)
-        rows = Rows(tables, opened.vault, manifest, schema)
+        writer = SegmentWriter(tables, manifest)
         advance = progress.stage("encrypt for scans", manifest.rows, "rows")
         most = max((each.rows for each in manifest.segments), default=0)
-        names, segments = [each.name for each in schema.columns], []
-        with writer.encryptors(manifest, most) as encryptors, closing(rows.tables(names)) as found:
+        names, segments = [each.name for each in load_stored_schema(manifest).columns], []
+        with writer.encryptors(most) as encryptors, closing(Rows(tables, opened).tables(names)) as found:
             for segment, table in zip(manifest.segments, found, strict=True):
-                segments.append(writer.finish(writer.for_scans(table, manifest, segment), encryptors, advance))
-        return _commit(tables, opened, manifest.model_copy(update={"segments": tuple(segments)}), "scan add")
+                segments.append(writer.finish(writer.for_scans(table, segment), encryptors, advance))
+        return tables.change(opened, manifest.model_copy(update={"segments": tuple(segments)}), "scan add")
 
 
 def drop_scan(tables: Tables, name: str) -> Opened:
@@ -47,11 +41,4 @@ def drop_scan(tables: Tables, name: str) -> Opened:
         raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
     segments = tuple(each.model_copy(update={"scan": None}) for each in opened.manifest.segments)
     manifest = opened.manifest.model_copy(update={"scanned": 0, "segments": segments})
-    return _commit(tables, opened, manifest, "scan drop")
-
-
-def _commit(tables: Tables, opened: Opened, manifest: Manifest, what: str) -> Opened:
-    version = manifest.version + 1
-    event = Event(version=version, at=now(), what=what, rows=0)
-    update = {"version": version, "history": (*manifest.history, event)}
-    return tables.commit(manifest.model_copy(update=update), opened.head)
+    return tables.change(opened, manifest, "scan drop")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.locate import Stores
 from cleave.share.collect import news
-from cleave.store.manifest import Manifest, Object, Segment
-from cleave.store.tables import Opened, Tables
+from cleave.store.manifest import Object, Segment
 from cleave.store.vault import Purpose
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
@@ -24,10 +21,12 @@ class Damage:
     reason: str
 
 
-def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -> list[Damage]:
-    """Read and check every object of the table: its digest, and that what is sealed opens. Raises StoreError."""
+def verify(stored: Stored, progress: Progress) -> list[Damage]:
+    """Read and check every object of the table: its digest, and that what is sealed opens. Of each contributor's head:
+    that it bears its signature and is no older than what was taken in. Raises StoreError.
+    """
     found: list[Damage] = []
-    every = list(_objects(tables, opened, stored))
+    every = list(_objects(stored))
     advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
     for what, which, check in every:
         try:
@@ -36,35 +35,28 @@ def verify(tables: Tables, opened: Opened, stored: Stored, progress: Progress) -
             found.append(Damage(what, failure.message))
         advance(which.bytes)
     if not found:  # then every total must open as well: another key, or another's ciphertexts, would show
-        parts = [(column.measure, column.part) for column in stored.columns()]
-        stored.totals(parts)
-    return found
-
-
-def verify_heads(stores: Stores, key: OwnerKey, manifest: Manifest) -> list[Damage]:
-    """Whether each contributor's head bears its signature and is no older than what was taken in. Raises StoreError."""
-    found = []
-    for each in manifest.contributors:
+        stored.totals([(column.measure, column.part) for column in stored.columns()])
+    for each in stored.manifest.contributors:
         try:
-            news(stores, key, manifest, each)
+            news(stored.tables, stored.manifest, each)
         except CheckFailed as failure:
             found.append(Damage("the head of a contribution", failure.message))
     return found
 
 
-def _objects(tables: Tables, opened: Opened, stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
+def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
     """All objects, what each holds, and what reads and checks it."""
 
     def sealed(purpose: Purpose, which: Object) -> tuple[Object, Callable[[], object]]:
-        return which, lambda: tables.unseal(opened.vault, purpose, which)
+        return which, lambda: stored.tables.unseal(stored.vault, purpose, which)
 
     def digested(which: Object, *, plain: bool = False) -> tuple[Object, Callable[[], object]]:
-        return which, lambda: tables.read(which, plain=plain)
+        return which, lambda: stored.tables.read(which, plain=plain)
 
     def column(segment: Segment, number: int) -> tuple[Object, Callable[[], object]]:
         return segment.columns[number].object, lambda: stored.rows.open_all(segment, number)
 
-    manifest = opened.manifest
+    manifest = stored.manifest
     yield "the CKKS secret", *sealed("ckks", manifest.secret)
     yield "the cells", *sealed("cells", manifest.cells)
     for number, segment in enumerate(manifest.segments, 1):

@@ -6,20 +6,18 @@ folder on a network file system that went away has no time-out at all. A call th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from cleave.objects.storage import Storage, StoreError
 from cleave.processes.deadline import Deadline, OutOfTime
-from cleave_shared import limits
 
 CALL_SECONDS = 900.0  # 100 MB at 1 Mbit/s
 
-T = TypeVar("T")
-
 
 class Bounded:
-    """See Storage. `inside` does the work."""
+    """See Storage, each method of which is that of `inside`."""
 
     def __init__(self, inside: Storage, seconds: float = CALL_SECONDS) -> None:
         self.location = inside.location
@@ -31,48 +29,25 @@ class Bounded:
         """From now on calls end with `deadline` too, with its error; None: no longer."""
         self._deadline = deadline
 
-    def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
-        return self._call(lambda: self.inside.read(name, start, stop, most))
-
-    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
-        return self._call(lambda: self.inside.read_versioned(name, most))
-
-    def write(self, name: str, content: bytes) -> None:
-        self._call(lambda: self.inside.write(name, content))
-
-    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
-        self._call(lambda: self.inside.copy(name, to, size, sha256))
-
-    def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        return self._call(lambda: self.inside.replace(name, content, expected))
-
-    def names(self, prefix: str) -> Iterator[str]:
-        yield from self._call(lambda: list(self.inside.names(prefix)))
-
-    def delete(self, names: Iterable[str]) -> None:
-        self._call(lambda: self.inside.delete(names))
-
-    def link(self, name: str, seconds: int) -> str:
-        return self._call(lambda: self.inside.link(name, seconds))
-
-    def put_link(self, name: str, seconds: int) -> str:
-        return self._call(lambda: self.inside.put_link(name, seconds))
-
-    @property
-    def base(self) -> str:
-        return self.inside.base
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inside, name)
+        return partial(self._call, found) if callable(found) else found
 
     def close(self) -> None:
         self.inside.close()
 
-    def _call(self, work: Callable[[], T]) -> T:
+    def _call(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        def work() -> Any:
+            found = method(*given, **named)
+            return list(found) if isinstance(found, Iterator) else found  # a listing ends here as well
+
         deadline = self._deadline
         if deadline is None:
             return self._timed(work)
         deadline.check()
         return deadline.call(work if deadline.left() <= self._seconds else lambda: self._timed(work))
 
-    def _timed(self, work: Callable[[], T]) -> T:
+    def _timed(self, work: Callable[[], object]) -> object:
         try:
             return Deadline(self._seconds).call(work)
         except OutOfTime:

@@ -20,11 +20,10 @@ from cleave.objects.storage import (
     NotStoredError,
     StoreError,
     checked,
-    read_twice,
     too_large,
 )
 from cleave_shared import folder_store, limits
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import InputError
 from cleave_shared.folder_store import ForeignEntry
 
 LOCK_SECONDS = 30.0
@@ -67,14 +66,6 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         with self._translated("written"):
             folder_store.write(str(self._root), checked(name), content)
-
-    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
-        def same(content: bytes) -> bytes:
-            if len(content) != size or _version(content) != sha256:
-                raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
-            return content
-
-        self.write(to, read_twice(lambda: self.read(name, most=size), same))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         with self._locked(checked(name).rpartition("/")[0]):

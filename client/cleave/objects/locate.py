@@ -83,6 +83,7 @@ def open_store(place: str, session: Callable[[], Session], endpoint: str | None 
         raise InputError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
     if "results" in prefix.split("/"):
         raise InputError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
+    opened = session()  # first: it says so where botocore is not installed
     from cleave.objects.s3 import Bucket  # noqa: PLC0415 - botocore takes 100 ms, and a folder needs none of it
 
-    return Bucket(session(), bucket, prefix, endpoint)
+    return Bucket(opened, bucket, prefix, endpoint)

@@ -27,7 +27,6 @@ from urllib3.exceptions import HTTPError
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
 from cleave.transport.aws import credentials_error, find_credentials, region_of
 from cleave_shared import limits
-from cleave_shared.errors import CheckFailed
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
 _CONNECTIONS = 16
@@ -95,12 +94,6 @@ class Bucket:
 
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
-
-    def copy(self, name: str, to: str, size: int, sha256: str) -> None:  # noqa: ARG002 - S3 copies what is not read
-        source = self._object(name)
-        if self._try(lambda: int(self._client.head_object(**source)["ContentLength"])) != size:
-            raise CheckFailed("stored", f"{self.location}: an object of the table is damaged")
-        self._try(lambda: self._client.copy_object(**self._object(to), CopySource=source))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})

@@ -2,7 +2,6 @@
 
     read      whole objects of a known size, or a range of one
     write     a new object: one that is there is never written over
-    copy      an object to a new name, by the store itself where it can
     replace   an object that changes (a table's head), only if it is still as it was read
     names     of what is there, under a prefix
     delete    objects, whether they are there or not
@@ -91,14 +90,6 @@ class Storage(Protocol):
 
     def write(self, name: str, content: bytes) -> None:
         """Raises ConflictError if there is an object of that name."""
-        ...
-
-    def copy(self, name: str, to: str, size: int, sha256: str) -> None:
-        """Write a new object `to` as `name` is. Raises NotStoredError.
-
-        Raises CheckFailed, before anything is written, for an object of another size. A store that reads what it
-        copies compares the digest too.
-        """
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:

@@ -1,9 +1,11 @@
 """Which columns are sensitive: a proposal with its reason for a person to review, never a decision.
 
 Fails closed: a column is plain only if all of its name is known to be harmless (see `harmless`) and its values do not
-take that back. Else numbers are encrypted and text is sealed, and the column is marked as unsure unless its name or
-values said why. Names of people are sealed, so that `cleave pull` can give them back. Free text stays local: it may
-hold anything, is of no use to a sum, and its length survives encryption. No reason quotes a value.
+take that back. Else numbers are encrypted and text is sealed. Where another kind would do as well if a person knows the
+column to be harmless, it is marked as unsure: text, dates and whole numbers of few values, by which people group and
+filter. What has many values, and what is measured, has its kind for good. Names of people are sealed, so that
+`cleave pull` can give them back. Free text stays local: it may hold anything, is of no use to a sum, and its length
+survives encryption. No reason quotes a value.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from cleave_shared.dataclass import dataclass
 
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category
+_FEW = 20  # different whole numbers, up to which they may be codes of a category
+_LEAST = 20  # rows, of which values say how a column repeats
 _GROUP = 5  # rows a category has on average, below which it may single people out
 _YEAR_DIGITS = 4
 _FIRST_YEAR, _LAST_YEAR = 1850, 2100  # other numbers of four digits are codes
@@ -63,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`unsure`: neither name nor values said enough, so the kind is only the safe one."""
+    """`unsure`: the kind is the safe one, and a person may know of a more useful one."""
 
     kind: Kind
     reason: str
@@ -123,15 +127,26 @@ def _harmless(facts: Facts) -> Proposal | None:
     if label := harmless.harmless_name(facts.name, facts.distinct):
         if not _may_be_plain(facts):
             return None
-        told = facts.type != "BOOLEAN" and harmless.contradicts(facts.sample)
-        if told or _spans_a_lifetime(facts):
-            kind = Kind.ENCRYPTED if is_number(facts.type) else Kind.SEALED
-            doubt = "but its values are figures, answers or years of birth"
-            return Proposal(kind, f"name says: {label}, {doubt}: unsure, so {kind}", unsure=True)
+        if doubt := _doubt(facts):
+            kind = Kind.ENCRYPTED if is_number(facts.type) or facts.type == "BOOLEAN" else Kind.SEALED
+            return Proposal(kind, f"name says: {label}, but {doubt}: unsure, so {kind}", unsure=True)
         return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
     if facts.type == "VARCHAR" and (label := harmless.harmless_values(facts.name, facts.values)):
         return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
     return None
+
+
+def _doubt(facts: Facts) -> str:
+    """What speaks against a harmless name."""
+    if facts.type != "BOOLEAN" and harmless.contradicts(facts.sample):
+        return "half of its values or more are figures or answers about someone"
+    if _spans_a_lifetime(facts):
+        return f"its years are {_LIFETIME} or more apart, as years of birth are"
+    if harmless.is_bare_date(facts.name):
+        return "not of what: it may be of a birth or a diagnosis"
+    if facts.type == "VARCHAR" and harmless.tell_a_condition(facts.values or facts.sample):
+        return "some of its values name a medical unit, a condition or a drug"
+    return ""
 
 
 def _may_be_plain(facts: Facts) -> bool:
@@ -147,22 +162,32 @@ def _may_be_plain(facts: Facts) -> bool:
 
 def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
     """For all that nothing is known of: numbers are encrypted, the rest is sealed."""
+    few = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'}"
     if is_number(facts.type):
         if facts.type == "BIGINT" and said & words.IDENTIFIER and not facts.is_category:
             return Proposal(Kind.SEALED, "name says: an identifier")
         if facts.type == "BIGINT" and facts.is_unique and _counts_up(facts.sample):
             return Proposal(Kind.SEALED, "counts up from row to row: an identifier")
-        return Proposal(Kind.ENCRYPTED, "a number the name says too little of: unsure, so encrypted", unsure=True)
+        if facts.type == "BIGINT" and 2 < facts.distinct <= _FEW and facts.repeats:  # two are yes and no
+            doubt = f"whole numbers with {few}, a measure or codes: unsure, so encrypted"
+            return Proposal(Kind.ENCRYPTED, doubt, unsure=True)
+        return Proposal(Kind.ENCRYPTED, "numbers that nothing shows to be harmless: encrypted, so that they add up")
     if facts.type == "BOOLEAN":
-        return Proposal(Kind.ENCRYPTED, "true or false about each row: unsure, so encrypted", unsure=True)
+        return Proposal(Kind.ENCRYPTED, "true or false about each row: encrypted, so that it can be counted")
     if facts.type in TIMES:
         if _spans_a_lifetime(facts):
-            return Proposal(Kind.SEALED, "dates that span a lifetime, as birth dates do")
-        return Proposal(Kind.SEALED, "dates or times that may single out a row: unsure, so sealed", unsure=True)
+            return Proposal(Kind.SEALED, f"dates with years {_LIFETIME} or more apart, as birth dates have")
+        if facts.is_category:
+            return Proposal(Kind.SEALED, f"dates or times with {few}: unsure, so sealed", unsure=True)
+        return Proposal(Kind.SEALED, "dates or times that may single out a row")
     if facts.is_unique:
-        return Proposal(Kind.SEALED, "differs in every row: an identifier")
-    few = f"{facts.distinct} different values" if facts.is_category else "many different values"
-    return Proposal(Kind.SEALED, f"text with {few} that nothing shows to be harmless: unsure, so sealed", unsure=True)
+        every = "differs in every row" if facts.distinct == facts.filled else "differs in 99 % of rows or more"
+        return Proposal(Kind.SEALED, f"{every}: an identifier")
+    few = f"text with {few} in {facts.filled} row{'' if facts.filled == 1 else 's'}"
+    # a note: it may be numbers or dates, which a person can say how to read
+    if facts.is_category or facts.note or facts.filled < _LEAST:
+        return Proposal(Kind.SEALED, f"{few} that nothing shows to be harmless: unsure, so sealed", unsure=True)
+    return Proposal(Kind.SEALED, f"{few}: it may single out a row")
 
 
 def _counts_up(sample: tuple[str, ...]) -> bool:

@@ -75,7 +75,7 @@ class Finding:
 
     @property
     def reason(self) -> str:
-        return f"{100 * self.share:.0f} % of values {self.says}"
+        return f"{int(100 * self.share)} % of values {self.says}"
 
 
 def _is_card(value: str) -> bool:

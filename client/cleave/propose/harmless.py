@@ -17,6 +17,7 @@ from cleave.propose.harmless_words import (
     BESIDE_VALUES,
     CALENDAR,
     CODE,
+    CONDITION,
     ENVIRONMENT,
     OF_SYSTEMS,
     PLACE,
@@ -41,6 +42,7 @@ _HARMLESS = PLACE | TRADE | STOCK | CALENDAR | SYSTEM
 _LEAST_PIECE = 4  # letters of a word that is looked for within another; CJK words are whole with two
 _LEAST_PIECE_CJK = 2
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
+_NO_BLANKS = re.compile(r"[\u0600-\u06ff\u0900-\u097f\u3040-\u30ff\u4e00-\u9fff]")  # scripts that stick words together
 _QUARTERS = 4
 _SHIPS = words("ship shipping shipment")
 
@@ -90,6 +92,9 @@ _NAMED = (
         ENVIRONMENT,
     ),
 )
+_CONDITION = re.compile(
+    "|".join(stem if _NO_BLANKS.match(stem) else rf"(?<!\w){stem.replace('~', '[ _-]?')}" for stem in sorted(CONDITION))
+)
 _UNDER_VALUES = UNIT | STATE | ENVIRONMENT | BESIDE_VALUES
 
 # What takes a harmless name back: a figure with its sign or unit, an answer, a letter for a sex, a blood group.
@@ -133,6 +138,17 @@ def of_system(name: str) -> bool:
     """
     said = _words(name)
     return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
+
+
+def is_bare_date(name: str) -> bool:
+    """Whether a harmless name is a part of a date and does not say of what date, as `fiscal year` does."""
+    said = set(_words(name))
+    return not said.isdisjoint(CALENDAR) and said.isdisjoint(PLACE | TRADE | STOCK | SYSTEM)
+
+
+def tell_a_condition(values: Sequence[str]) -> bool:
+    """Whether a value of a place, unit, department or product names what someone is treated for, or with."""
+    return any(_CONDITION.search(fold(value)) for value in values)
 
 
 def of_people_too(name: str) -> bool:

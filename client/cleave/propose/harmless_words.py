@@ -73,6 +73,24 @@ QUANTITY = words(
 # Of systems and shipments only: `loaded at`, `cpu percent`; of a hospital they would date or measure a visit.
 OF_SYSTEMS = words("at date time timestamp ts status version percent usage bytes kb mb gb count total batch")
 
+# How values begin that name a medical unit, a condition or a drug: a ward, a shop or a product called so tells what
+# someone has. Specialties in fifteen languages, conditions and drugs in English; `~` is a blank or nothing.
+CONDITION = words(
+    "surgery surgical oncolog onkolog cardiol cardiac kardiol psychiatr psychol psychother maternity obstetr"
+    " gynaec gynec gynak gynaek ginec ginek jinekol geburtshilfe kreiss entbindung kreissaal maternite paediatr"
+    " pediatr pädiatr kinderheilkunde geriatr neurol nevrol urolog dermatol nephrol nefrol haematol hematol"
+    " rheumatol reumatol pulmonol endocrinol endokrinol gastroent orthop ortoped ophthalm oftalm okulist radiolog"
+    " radiother trauma palliat hospice hospiz dialys rehab detox addict sucht substance methadone naloxone"
+    " buprenorphine abortion fertility ivf prenatal antenatal stroke~unit intensive~care icu nicu burns~unit"
+    " chirurg cirurg cirug chirurgi kirurg cerrahi internal~medicine innere~medizin medicina~interna hiv aids"
+    " hepatit tubercul cancer krebs tumor tumour leukaem leukem diabet asthma asma epilep dementia alzheimer"
+    " parkinson schizo depress anxiety insulin metformin warfarin chemother dialysis contracept pregnan"
+    " antidepress antipsychotic opioid morphine fentanyl oxycodon tamoxifen хирург кардиол онколог психиатр"
+    " педиатр гинекол неврол роддом нарколог акушер"
+    " 外科 内科 儿科 小児科 精神科 产科 産科 妇科 婦人科 肿瘤 腫瘍 眼科 皮肤科 皮膚科 急诊 救急"
+    " الجراحة القلب الأطفال الأورام النفسية الولادة सर्जरी हृदय प्रसूति मनोरोग शल्य"
+)
+
 # Names under which values decide, if all other words are harmless.
 UNIT = words(
     "unit units uom code type value Einheit Mengeneinheit Maßeinheit unité unidad unità unidade eenheid jednostka enhet"

@@ -1,12 +1,20 @@
-"""The answer's table as the page has it: figure and bound apart, what is undecided marked."""
+"""The answer's table as the page shows it: four digits of each figure, all of them on hover and in the CSV."""
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
 from cleave.finish import ResultTable
-from cleave.report.charts import is_numeric
+from cleave.report.charts import is_by_month, is_numeric, key_text
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
+
+_DIGITS = 4
+_WHOLE = 6  # digits before the point that are never rounded to zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +28,13 @@ class PageHeading:
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """`trust` is `exact`, `rounded`, `± 2e-9`, or empty where nothing is known or there is nothing to know."""
+    """`value` is what is shown, `full` every digit with the bound; "" where `value` is all there is to say.
+
+    `trust` is the bound (`± 2e0`) where it reaches a digit that is shown.
+    """
 
     value: str
+    full: str
     trust: str
     is_null: bool
     undecided: bool
@@ -44,26 +56,66 @@ def headings_of(result: ResultTable) -> list[PageHeading]:
 
 
 def cells_of(result: ResultTable) -> list[PageRow]:
+    months = {place for place in range(len(result.columns)) if is_by_month(result, place)}
     return [
         PageRow(
-            tuple(_cell(result, row, place) for place in range(len(result.columns))),
+            tuple(_cell(result, row, place, month=place in months) for place in range(len(result.columns))),
             ", ".join(result.doubts_of(row)),
         )
         for row in range(len(result.rows))
     ]
 
 
-def _cell(result: ResultTable, row: int, place: int) -> PageCell:
+def _cell(result: ResultTable, row: int, place: int, *, month: bool) -> PageCell:
     value, exact = result.rows[row][place], result.exact[row][place]
-    undecided = result.is_undecided(row, place)
-    text, trust = figures.plain(value), ""
-    if result.columns[place].source == "encrypted" and value is not None:
-        text = figures.encrypted(value, result.bounds[row][place], exact)
-        if exact:
-            text, trust = text.removesuffix(" exact"), "exact"
-        elif figures.is_rounded(value, result.bounds[row][place]):
-            text, trust = text.removesuffix(" rounded"), "rounded"
-        elif not isinstance(value, str | bool) and " \N{PLUS-MINUS SIGN} " in text:
-            text, sign, bound = text.rpartition("\N{PLUS-MINUS SIGN} ")
-            text, trust = text.rstrip(), sign + bound
-    return PageCell(printable(text), trust, value is None, undecided)
+    source, undecided = result.columns[place].source, result.is_undecided(row, place)
+    full, bound = figures.plain(value), None
+    if source == "encrypted" and value is not None:
+        bound = None if exact else result.bounds[row][place]
+        full = figures.encrypted(value, result.bounds[row][place], exact)
+    text = key_text(value, month=month) if month or source == "key" else brief(value)
+    trust = ""
+    if " ± " in full and (unit := shown_unit(value)) is not None and not (bound is not None and 2 * bound < unit):
+        text, _, trust = full.partition(" ± ")
+        trust = f"± {trust}"
+    full = "" if f"{text} {trust}".strip() == full else full
+    return PageCell(printable(text), printable(full), trust, value is None, undecided)
+
+
+def brief(value: Any) -> str:
+    """`value` with four significant digits; the digits of a whole number below a million are all there."""
+    unit = shown_unit(value)
+    if unit is None:
+        return figures.plain(value)
+    shown = Decimal(round(Fraction(value) / unit)) * (Decimal(unit.numerator) / Decimal(unit.denominator))
+    if shown and not -_WHOLE <= shown.adjusted() < 2 * _WHOLE:
+        return f"{shown.scaleb(-shown.adjusted()).normalize():f}e{shown.adjusted()}"
+    return f"{shown:,f}"
+
+
+def shown_unit(value: Any) -> Fraction | None:
+    """The unit of the last digit that `brief` shows of a number; None for what is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
+        return None
+    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+        return None
+    exact = Fraction(value)
+    if not exact:
+        return Fraction(1)
+    before = _digits_before_point(abs(exact))
+    unit = Fraction(10) ** (before - (max(_DIGITS, before) if before <= _WHOLE else _DIGITS))
+    return max(unit, _least_unit(value)) if unit < 1 else unit
+
+
+def _digits_before_point(size: Fraction) -> int:
+    """Digits before the point; 0 and less count the zeros behind it."""
+    digits = len(str(size.numerator)) - len(str(size.denominator))
+    return digits + 1 if size >= Fraction(10) ** digits else digits
+
+
+def _least_unit(value: Any) -> Fraction:
+    """The unit of the last digit that a number has, so that 0.5 is not written 0.5000."""
+    if isinstance(value, Fraction):
+        return Fraction(0)
+    exponent = Decimal(repr(value) if isinstance(value, float) else value).normalize().as_tuple().exponent
+    return Fraction(10) ** exponent if isinstance(exponent, int) else Fraction(0)

@@ -7,7 +7,7 @@ Values and bounds are those the answer's table shows, never more digits, scaled 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +27,7 @@ _PIXELS = 240  # about the height of a chart: a bound shorter than one of them c
 _TIMES = ("DATE", "TIMESTAMP")
 _NAMING = ("VARCHAR", "ENUM", "BOOLEAN", "UUID", *_TIMES)
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # endings of the first moment of a month
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -96,6 +97,24 @@ def is_numeric(type_: str) -> bool:
     return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
 
 
+def is_by_month(result: ResultTable, place: int) -> bool:
+    """Whether a column holds months: two or more of them, each as its first moment."""
+    if not result.types[place].startswith(("DATE", "TIMESTAMP")):
+        return False
+    values = {str(row[place]) for row in result.rows if row[place] is not None}
+    return len(values) > 1 and all(map(_is_month, values))
+
+
+def key_text(value: Any, *, month: bool) -> str:
+    """The text of a group's key; of a month without its first day."""
+    text = figures.plain(value)
+    return text[:7] if month and value is not None else text
+
+
+def _is_month(text: str) -> bool:
+    return text[4:5] == "-" and text[7:] in _MONTH
+
+
 def _groups_of(result: ResultTable) -> _Groups | None:
     keys = _keys_of(result)
     if not keys or not result.rows:
@@ -109,13 +128,14 @@ def _groups_of(result: ResultTable) -> _Groups | None:
         others = [place for place in keys if place != timed[0]]
         if any(time is None and row[timed[0]] is not None for time, row in zip(times, rows, strict=True)):
             times, others = None, keys  # infinity, or a year that no calendar of a browser has
-    series = [_name(row, others) for row in rows]
+    months = {place for place in keys if is_by_month(result, place)}
+    series = [_name(row, others, months) for row in rows]
     if times is not None and (len(set(series)) > MOST_LINES or len(set(zip(series, times, strict=True))) < len(rows)):
         times, others = None, keys  # more lines than colours, or two values at a time: a key is not shown
     shown = timed if times is not None else keys
     by = ", ".join(printable(result.columns[place].name) for place in [*shown, *(others if times is not None else ())])
     left_out = 0 if times is not None else max(0, len(rows) - MOST_DRAWN)
-    names = [_name(row, keys) for row in rows]
+    names = [_name(row, keys, months) for row in rows]
     return _Groups(by, names, times, series, left_out)
 
 
@@ -263,8 +283,8 @@ def _kind(groups: _Groups, count: int) -> Kind:
     return "bars" if count <= _MOST_BARS else "columns"
 
 
-def _name(row: Sequence[Any], keys: Sequence[int]) -> str:
-    return " \N{MIDDLE DOT} ".join(printable(figures.plain(row[place])) for place in keys)
+def _name(row: Sequence[Any], keys: Sequence[int], months: Collection[int]) -> str:
+    return " \N{MIDDLE DOT} ".join(printable(key_text(row[place], month=place in months)) for place in keys)
 
 
 def _placed(groups: _Groups, place: int) -> bool:

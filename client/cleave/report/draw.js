@@ -29,7 +29,7 @@
 
   // Two marks, so that what is undecided is hollow.
   function rectangles(mark, chart, options) {
-    const fill = `var(--${chart.source})`;
+    const fill = "var(--series-0)";
     const decided = chart.points.filter((point) => !point.undecided);
     const open = chart.points.filter((point) => point.undecided);
     return [
@@ -102,8 +102,7 @@
   }
 
   function line(chart, width) {
-    const several = chart.series.length > 1;
-    const colour = (series) => (several ? `var(--series-${series})` : `var(--${chart.source})`);
+    const colour = (series) => `var(--series-${series})`;
     const lines = [...new Set(chart.points.map((point) => point.series))].map((series) => [
       series,
       chart.points.filter((point) => point.series === series).sort((a, b) => a.place - b.place),

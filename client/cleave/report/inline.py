@@ -10,11 +10,13 @@ from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from cleave.report.charts import Chart
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
+from cleave_shared.extras import extra
+
+with extra("report", "reports"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 _IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 DRAWING = ("vendor/plot.js", "draw.js")

@@ -7,12 +7,12 @@ JSON in which no `<`, `>` or `&` is left.
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
+from cleave.finish.records import csv_of
 from cleave.report.answer import cells_of, headings_of
 from cleave.report.charts import charts_of
 from cleave.report.inline import DRAWING, as_json, asset, policy, template
@@ -20,6 +20,11 @@ from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
+from cleave_shared.extras import extra
+from cleave_shared.version import VERSION
+
+with extra("report", "reports"):
+    from markupsafe import Markup
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -34,17 +39,20 @@ _STAGES = {
     "local": "Answer on this machine",
     "finish": "Decrypt, check, rejoin and finish",
 }
+_MOST_NAMED = 8  # columns in one sentence
 _PARTS = ("plain", "sensitive")  # of `ask`
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a page tells besides the answer: the question as it was asked, when, and how long all of it took."""
+    """What a page states beside the answer. `seconds`: from question to answer. `title` "": the table's name."""
 
     sql: str
     table: str
     made: datetime
     seconds: float
+    title: str = ""
+    author: str = ""
 
 
 def page(answer: Result, facts: Facts, description: Description | None) -> str:
@@ -57,10 +65,13 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         style=Markup(style),  # noqa: S704 - these three are files of this package, none of their text comes from data
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         data=Markup(as_json(charts)),  # noqa: S704 - escaped there
-        title=printable(facts.table),
+        title=printable(facts.title or facts.table),
+        author=printable(facts.author),
+        statement=printable(_statement(answer, facts, description)),
+        csv=b64encode(csv_of(answer.result)).decode(),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
         made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("cleave"),
+        version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
         suppressed=answer.usage.suppression,
@@ -81,6 +92,33 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         ],
         usage=answer.usage,
     )
+
+
+def _statement(answer: Result, facts: Facts, description: Description | None) -> str:
+    """One sentence on what left this machine, which a person can sign."""
+    usage = answer.usage
+    if usage.objects_read is not None:
+        read = f"{counted(usage.objects_read, 'object')} ({sized(usage.bytes_read or 0)})"
+        return (
+            f"To answer this question, {read} were read from the stores; "
+            "no key and no sensitive value left this machine unencrypted."
+        )
+    if description is None or not usage.requests:
+        return "Nothing was sent to answer this question: no row, no column and no key left this machine."
+    sent = [
+        f"{_names(names)} of {facts.table} left this machine {how}"
+        for destination, how in (("plain", "in the clear"), ("sensitive", "encrypted"))
+        if (names := [each.name for each in description.columns if each.destination == destination])
+    ]
+    what = " and ".join(sent) or "only numbers of rows left this machine"
+    return f"To answer this question, {what}; no other column and no key did."
+
+
+def _names(names: Sequence[str]) -> str:
+    """The columns by name, or how many where they are too many for a sentence."""
+    if len(names) > _MOST_NAMED:
+        return counted(len(names), "column")
+    return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names)}"
 
 
 def _order(stage: str) -> int:

@@ -1,33 +1,92 @@
-"""A contributor's rows into the store, without the secret key: new objects in a folder of its own, then its head."""
+"""A contributor's rows into the store, without the secret key: new objects in a folder of its own, then its head.
+
+Every column is sealed, the plain ones too: nothing of a contribution is in the clear. The draft is sealed under a key
+that follows from the contributor's identity, for it holds the key of the rows and digests of them: neither a store nor
+the table's owner opens it. Once the rows are put, it keeps these digests alone until the next put, so that a put
+repeated after it was killed is recognised.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage
-from cleave.share.contribute_draft import ContributionDraft, begun, contribution_drafts
-from cleave.share.contribute_rows import Making
 from cleave.share.invitation import Invitation
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
-from cleave.store.contribution import Entry, Head, PartManifest, context_of, dump_head, folder_of, names_of, read_head
+from cleave.store.columns import sealed_column
+from cleave.store.contribution import (
+    ContributedSegment,
+    Entry,
+    Head,
+    Key,
+    PartManifest,
+    context_of,
+    dump_head,
+    folder_of,
+    names_of,
+    read_head,
+)
+from cleave.store.drafts import Draft, Drafts, Step
+from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.identity import Identity
-from cleave.store.manifest import Object, described, new_id
+from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
 from cleave.store.memory import Memory
-from cleave.store.putting import Say, are_those, rows_together
 from cleave.store.schemas import check_fits, stored_schema
+from cleave.store.sealed import key_of_object
+from cleave.store.segment import THREADS, Target
 from cleave.store.slices import Slices
+from cleave.store.vault import Vault
 from cleave.table.progress import Progress
+from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey, changed
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 
 _Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
+_NO_KEY = "0" * 64
+
+
+class ContributionStep(Step):
+    segment: ContributedSegment | None = None
+
+
+class ContributionDraft(Draft):
+    """`part`: the id of the part that is being made."""
+
+    part: Hex
+    key: Key
+    columns: tuple[SealedColumn, ...]
+    steps: tuple[ContributionStep, ...]
+
+    def without_key(self) -> ContributionDraft:
+        return self.model_copy(update={"key": _NO_KEY})
+
+
+def begun(asked: str, head: str | None, schema: Schema) -> ContributionDraft:
+    """Return the draft of a new part on top of `head`, without segments, with a key of its own."""
+    return ContributionDraft(
+        id=new_id(),
+        asked=asked,
+        head=head,
+        part=new_id(),
+        key=secrets.token_hex(32),
+        columns=tuple(sealed_column(each) for each in schema.columns),
+        steps=(),
+    )
+
+
+def contribution_drafts(stores: Stores, folder: str, identity: Identity) -> Drafts[ContributionDraft, ContributionStep]:
+    """The draft in one contributor's folder."""
+    return Drafts(stores, f"{folder}/draft", Vault(identity, folder), ContributionDraft, ContributionStep)
 
 
 class Contributions:
@@ -107,10 +166,9 @@ class Contributions:
             return there, survey.rows
         draft = self._drafts.stands(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        together = min(rows_together(survey, 0, segment_rows), survey.rows)
-        making = Making(self._stores.sensitive, self._invitation, self.folder, self._drafts, together)
-        made = making.run(rows, draft, advance, self._say) if draft is not None else None
-        made = made or making.run(rows, begun(asked, version, self._invitation.table_schema()), advance, self._say)
+        together = rows_together(survey, 0, segment_rows)
+        made = self._filled(rows, draft, together, advance) if draft is not None else None
+        made = made or self._filled(rows, begun(asked, version, self._invitation.table_schema()), together, advance)
         if made is None or made.rows != survey.rows:
             raise changed(rows.name)
         head, before = self._commit(made, there, version, replace=replace)
@@ -118,12 +176,34 @@ class Contributions:
         self._close(made, replace=replace)
         return head, survey.rows
 
+    def _filled(
+        self, rows: Stream, draft: ContributionDraft, together: int, advance: Callable[[int], None]
+    ) -> ContributionDraft | None:
+        """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
+        secret, columns = bytes.fromhex(draft.key), draft.columns
+
+        def seal(table: Table) -> ContributedSegment:
+            segment, table_id = new_id(), self._invitation.table_id
+            of = Target(
+                self._stores.sensitive, self.folder, table_id, segment, lambda name: key_of_object(secret, name)
+            )
+            with ThreadPoolExecutor(THREADS) as pool:
+                sealed = tuple(pool.map(lambda column: of.write(table, column), columns))
+            return ContributedSegment(id=segment, rows=table.rows, columns=sealed)
+
+        def finish(digest: str, made: ContributedSegment) -> ContributionStep:
+            advance(made.rows)
+            return ContributionStep(id=made.id, rows=made.rows, digest=digest, segment=made)
+
+        schema = self._invitation.table_schema()
+        return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
+
     def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
         """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
         if draft.part not in {each.id for each in there.parts} or draft.rows != survey.rows:
             return False
         with Slices(rows, self._invitation.table_schema()) as slices:
-            return are_those(slices, draft.steps, lambda _: None)
+            return are_those(slices, draft.steps)
 
     def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
@@ -146,8 +226,7 @@ class Contributions:
             columns=made.columns,
             segments=made.segments,
         )
-        names = [which.name.rpartition("/")[2] for each in made.segments for which in each.objects()]
-        content = part.model_dump_json().encode()
+        names = [which.name.rpartition("/")[2] for each in made.segments for which in each.parts()]
         entry = Entry(
             id=part.id,
             manifest=self._write(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.columns import Opened, sealed_column, value_of
+from cleave.store.columns import Batches, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
 from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
@@ -78,7 +78,7 @@ class ContributedRows:
         with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
             blocks = [self._blocks(segment, number) for number in range(len(columns))]
-            opened = Opened(columns, connection, lambda make: map(make, zip(*blocks, strict=True)))
+            opened = Batches(columns, connection, lambda make: map(make, zip(*blocks, strict=True)))
             connection.register("opened", opened)
             try:
                 for each in columns:

@@ -9,9 +9,9 @@ from cleave.ckks.public_key import PublicKey, read_public_key
 from cleave.objects.locate import Stores
 from cleave.share.contribute import Contributions
 from cleave.share.invitation import Invitation, invitation_of
+from cleave.store.filling import Say
 from cleave.store.identity import Identity, read_identity
 from cleave.store.memory import Memory
-from cleave.store.putting import Say
 from cleave.table.schema import Schema
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError

@@ -39,11 +39,11 @@ _ONLY = "only SELECT is supported"
 
 @dataclass
 class Named:
-    """What a statement names: tables in lower case, columns likewise; `everything` where it has a star."""
+    """What a statement names: tables in lower case, columns likewise; all columns are read of the tables `whole`."""
 
     tables: set[str] = field(default_factory=set)
     columns: set[str] = field(default_factory=set)
-    everything: bool = False
+    whole: set[str] = field(default_factory=set)
 
 
 def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Named:
@@ -59,7 +59,8 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     names |= {word.lower() for word in _given(statements)}
     walk = _Walk(tables, names)
     walk.node(statements[0]["node"], frozenset())
-    walk.found.everything |= bool(walk.relations & walk.alone)  # a table in place of a column is all of a row
+    for name in walk.alone & walk.relations.keys():  # a table in place of a column is all of a row
+        walk.found.whole |= walk.relations[name]
     return walk.found
 
 
@@ -92,8 +93,9 @@ class _Walk:
         self._known = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())
         self._names = names  # of columns, or given in the statement
-        self.relations: set[str] = set()  # names of tables and their aliases
-        self.alone: set[str] = set()  # columns that are named without a table
+        self.relations: dict[str, set[str]] = {}  # names of tables and their aliases -> tables
+        self.alone: set[str] = set()  # columns that are named without a table, and tables that a star names
+        self._from: set[str] = set()  # the tables in FROM of the innermost SELECT
 
     def node(self, node: Any, scope: frozenset[str]) -> None:
         """`scope`: the common table expressions that are seen here, in lower case."""
@@ -103,6 +105,8 @@ class _Walk:
         elif isinstance(node, dict):
             if "class" in node:
                 self._expression(node)
+                if node.get("subquery_type") == "EXISTS":
+                    node = _without_star(node)
             elif isinstance(node.get("type"), str) and self._relation(node, scope):
                 return
             self._children(node, scope)
@@ -120,13 +124,16 @@ class _Walk:
             return True
         if kind == "BASE_TABLE":
             self._table([str(part) for part in node["qualified_name"]["path"]], scope)
-            self.relations |= {str(node["alias"] or node["qualified_name"]["path"][-1]).lower()}
-            self.found.everything |= bool(node.get("column_name_alias"))  # columns are named by their places
+            name = str(node["qualified_name"]["path"][-1]).lower()
+            self.relations.setdefault(str(node["alias"]).lower() or name, set()).add(name)
+            if node.get("column_name_alias"):  # columns are named by their places
+                self.found.whole.add(name)
         elif kind == "PIVOT":
-            self.found.everything = True  # columns that it does not name make its groups
+            self.found.whole |= _tables_of_from(node["source"])  # columns that it does not name make its groups
         elif kind == "JOIN":
             self.found.columns.update(str(name).lower() for name in node["using_columns"])
-            self.found.everything |= node["ref_type"] == "NATURAL"
+            if node["ref_type"] == "NATURAL":
+                self.found.whole |= _tables_of_from(node)
         elif kind == "TABLE_FUNCTION":
             self._makes_rows(node["function"])
         elif kind == "SHOW_REF":
@@ -142,7 +149,9 @@ class _Walk:
             scope |= {str(each["key"]).lower()}
         if node["type"] == "RECURSIVE_CTE_NODE":
             scope |= {str(node["cte_name"]).lower()}
+        outer, self._from = self._from, _tables_of_from(node.get("from_table"))
         self._children(node, scope, but="cte_map")
+        self._from = outer
 
     def _table(self, path: list[str], scope: frozenset[str]) -> None:
         name = path[-1].lower()
@@ -177,7 +186,10 @@ class _Walk:
                 for each in called(node):
                     _refuse_function(each)
         elif kind == "STAR":
-            self.found.everything = True
+            if node["relation_name"]:
+                self.alone.add(str(node["relation_name"]).lower())
+            else:
+                self.found.whole |= self._from
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
             self.found.columns.update(words)
@@ -189,6 +201,26 @@ class _Walk:
                 self.alone.add(words[0])
                 if words[0] not in self._names:
                     _refuse_function(words[0])
+
+
+def _tables_of_from(node: Any) -> set[str]:
+    """The tables, in lower case, whose columns a star over this FROM stands for; a subquery has a star of its own."""
+    if not isinstance(node, dict):
+        return set()
+    if node["type"] == "BASE_TABLE":
+        return {str(node["qualified_name"]["path"][-1]).lower()}
+    return {name for side in ("left", "right", "source") for name in _tables_of_from(node.get(side))}
+
+
+def _without_star(exists: Mapping[str, Any]) -> Mapping[str, Any]:
+    """EXISTS whose subquery selects no bare star: it reads no column for it."""
+    query = exists["subquery"]["node"]
+    selected = [each for each in query.get("select_list", ()) if not _is_bare_star(each)]
+    return {**exists, "subquery": {**exists["subquery"], "node": {**query, "select_list": selected}}}
+
+
+def _is_bare_star(node: Mapping[str, Any]) -> bool:
+    return node["class"] == "STAR" and not any(node[key] for key in node if key.endswith("_list") or key == "expr")
 
 
 def _called(call: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from cleave.aggregates.base import Aggregate
+from cleave.aggregates.group import Aggregate
 from cleave.sql.plan import Argument, Source
 
 Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions

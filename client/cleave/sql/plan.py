@@ -19,8 +19,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from cleave.aggregates.base import Aggregate
 from cleave.aggregates.columns import Domain
+from cleave.aggregates.group import Aggregate
 from cleave.table.types import range_of
 from cleave_shared.dataclass import dataclass
 

@@ -29,18 +29,19 @@ def plan_whole(sql: str, schema: Schema, table: str, others: Mapping[str, Schema
         table=table,
         outputs=tuple(Output(name, "local", reason) for name, _ in described),
         types=tuple(type_ for _, type_ in described),
-        reads={name: _read(each, found) for name, each in tables.items() if name.lower() in found.tables}
+        reads={name: _read(name, each, found) for name, each in tables.items() if name.lower() in found.tables}
         | ({} if table.lower() in found.tables else {table: ()}),
         reason=reason,
         hint=refusal.hint or "",
     )
 
 
-def _read(schema: Schema, found: Named) -> tuple[str, ...]:
+def _read(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
     """The columns of a table that a question may read."""
     behind = (each.columns for each in schema.derived if each.name.lower() in found.columns)
     read = found.columns | {name.lower() for names in behind for name in names}
-    return tuple(each.name for each in schema.columns if found.everything or each.name.lower() in read)
+    whole = name.lower() in found.whole
+    return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
 def tables_named(sql: str) -> tuple[str, ...]:

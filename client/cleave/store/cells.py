@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cleave.sql.rejoin import Texts
+from cleave.store.index import Index
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared import duckdb
@@ -47,6 +48,11 @@ class Cells:
         for number, more in zip(found, rows, strict=True):
             self.rows[number] += more
         return found
+
+    def count(self, index: Index, times: int = 1) -> None:
+        """Add the rows of a segment `times` times; -1: take them out."""
+        for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
+            self.rows[number] += times * rows
 
     def copy(self) -> Cells:
         """As it is now."""

@@ -171,7 +171,7 @@ def blocks_of(values: Values, numbers: Iterable[int]) -> list[Block]:
     return found
 
 
-class Opened:
+class Batches:
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
     DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
@@ -234,7 +234,7 @@ class Opened:
 
 
 def value_of(column: SealedColumn, name: str) -> str:
-    """SQL of a column of `Opened` in its own type."""
+    """SQL of a column of `Batches` in its own type."""
     return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
 
 
@@ -275,7 +275,7 @@ def _buffers(column: SealedColumn, block: Block) -> list[Any]:
 
 
 def _opened_width(type_: str) -> int:
-    """Bytes of a value in the arrays of `Opened`."""
+    """Bytes of a value in the arrays of `Batches`."""
     digits = digits_of(type_)
     if digits is None:
         return _native(type_)

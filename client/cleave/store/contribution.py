@@ -62,7 +62,7 @@ class ContributedSegment(Part):
     rows: Count
     columns: tuple[Sealed, ...]  # one for each of the part's columns
 
-    def objects(self) -> Iterator[Object]:
+    def parts(self) -> Iterator[Object]:
         """All it consists of."""
         yield from (each.object for each in self.columns)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cleave.store.cells import Cells, load_cells
-from cleave.store.index import load_index
-from cleave.store.manifest import Contributor, Event, Manifest, Segment, new_id
-from cleave.store.tables import Opened, Tables, now
+from cleave.store.cells import Cells
+from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
+from cleave.store.tables import Opened, Tables
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
@@ -30,7 +29,8 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
         if each.key == key:
             raise InputError(f"this key is that of contributor {each.name!r}")
     made = Contributor(name=name, key=key, registration=new_id(), added=now())
-    return _commit(tables, opened, opened.manifest, (*opened.manifest.contributors, made))
+    manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, made)})
+    return tables.change(opened, manifest, "contributor")
 
 
 def remove(tables: Tables, table: str, name: str) -> Opened:
@@ -38,18 +38,19 @@ def remove(tables: Tables, table: str, name: str) -> Opened:
     opened = tables.open(table)
     who = contributor_of(opened.manifest, name)
     gone = [each for each in opened.manifest.segments if each.contributor == who.name]
-    manifest = without(tables, opened, opened.manifest, gone)
-    return _commit(tables, opened, manifest, tuple(each for each in manifest.contributors if each != who))
+    manifest = without(tables, opened, gone)
+    left = tuple(each for each in manifest.contributors if each != who)
+    return tables.change(opened, manifest.model_copy(update={"contributors": left}), "contributor")
 
 
-def without(tables: Tables, opened: Opened, manifest: Manifest, gone: Sequence[Segment]) -> Manifest:
-    """`manifest` without some of its segments, whose rows its cells then no longer count."""
+def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest:
+    """The manifest of `opened` without some of its segments, whose rows its cells then no longer count."""
+    manifest = opened.manifest
     if not gone:
         return manifest
-    cells = load_cells(tables.unseal(opened.vault, "cells", manifest.cells))
+    cells = tables.cells(opened)
     for segment in gone:
-        for cell, rows in rows_of_cells(tables, opened, segment):
-            cells.rows[cell] -= rows
+        cells.count(tables.index(opened, segment), -1)
     ids = {each.id for each in gone}
     return manifest.model_copy(
         update={
@@ -57,12 +58,6 @@ def without(tables: Tables, opened: Opened, manifest: Manifest, gone: Sequence[S
             "cells": tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump()),
         }
     )
-
-
-def rows_of_cells(tables: Tables, opened: Opened, segment: Segment) -> list[tuple[int, int]]:
-    """Each cell of a segment, and its rows there."""
-    index = load_index(tables.unseal(opened.vault, "cells", segment.index), segment)
-    return list(zip(index.cells.tolist(), index.rows.tolist(), strict=True))
 
 
 def contributed(manifest: Manifest) -> str:
@@ -100,18 +95,8 @@ def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
     if name.lower() not in {*whose, OWNER}:
         contributor_of(manifest, name)
     chosen = tuple(each for each in manifest.segments if (each.contributor or OWNER).lower() == name.lower())
-    cells = load_cells(tables.unseal(opened.vault, "cells", manifest.cells))
+    cells = tables.cells(opened)
     cells.rows = [0] * len(cells)
     for segment in chosen:
-        for cell, rows in rows_of_cells(tables, opened, segment):
-            cells.rows[cell] += rows
+        cells.count(tables.index(opened, segment))
     return Opened(manifest.model_copy(update={"segments": chosen}), opened.vault, opened.head), cells
-
-
-def _commit(tables: Tables, opened: Opened, manifest: Manifest, contributors: tuple[Contributor, ...]) -> Opened:
-    version = opened.manifest.version + 1
-    event = Event(version=version, at=now(), what="contributor", rows=manifest.rows - opened.manifest.rows)
-    changed = manifest.model_copy(
-        update={"version": version, "contributors": contributors, "history": (*manifest.history, event)}
-    )
-    return tables.commit(changed, opened.head)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -53,9 +53,14 @@ class Draft(Part):
         """Whether it has segments, and they are in no head yet."""
         return bool(self.steps) and all(each.segment is not None for each in self.steps)
 
-    def objects(self) -> tuple[set[str], set[str]]:
-        """Names of the objects it needs, in the sensitive store and in the plain one."""
-        raise NotImplementedError
+    @property
+    def segments(self) -> tuple[Any, ...]:
+        """Those that are in no head yet."""
+        return tuple(each.segment for each in self.steps if each.segment is not None)
+
+    def objects(self) -> set[str]:
+        """Names of the objects it needs, in either store."""
+        return {part.name for each in self.segments for part in each.parts()}
 
 
 D = TypeVar("D", bound=Draft)
@@ -104,9 +109,8 @@ class Drafts(Generic[D, S]):
         if draft is None or draft.head != head or not draft.is_open:
             return None
         folder = self._place.rpartition("/")[0]
-        halves = zip((self._stores.sensitive, self._stores.plain), draft.objects(), strict=True)
-        whole = all(not wanted or wanted <= set(store.names(folder)) for store, wanted in halves)
-        return draft if whole else None
+        there = {name for store in self._stores.apart() for name in store.names(folder)}
+        return draft if draft.objects() <= there else None
 
     def add(self, draft: D, step: S) -> D:
         """Record one more segment. Raises ConflictError where another process continued the same draft."""

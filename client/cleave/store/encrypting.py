@@ -7,13 +7,12 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Words
-from cleave.ckks.cipher import Sentinels
+from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors
 from cleave.processes.deadline import Deadline
@@ -36,17 +35,7 @@ class Span:
     stop: int
 
 
-class Encrypting(Protocol):
-    """What ciphertexts are made with: the secret key (Cipher), or a contributor's copy of the public key."""
-
-    def encrypt(self, polynomials: NDArray[np.int64], /) -> list[bytes]: ...
-
-    def sentinels(self, job: bytes, index: int, /) -> NDArray[np.int64]: ...
-
-
-def encrypt_span(
-    lanes: Lanes, lane: Lane, span: Span, cipher: Encrypting, profile: Profile, label: bytes
-) -> list[bytes]:
+def encrypt_span(lanes: Lanes, lane: Lane, span: Span, cipher: Cipher, profile: Profile, label: bytes) -> list[bytes]:
     """The ciphertexts of a span, `lane` being its entries. `label` makes their sentinels their own."""
     polynomials = lanes.polynomials(lane, 0, span.stop - span.start, profile.degree)
     for number, polynomial in enumerate(polynomials, span.start):
@@ -54,7 +43,7 @@ def encrypt_span(
     return cipher.encrypt(polynomials)
 
 
-def sentinels(cipher: Encrypting | Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
+def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
     """What stands in the last coefficients of ciphertext `number` of a lane."""
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
@@ -66,7 +55,7 @@ class RowEncryptors:
     a segment would stay in memory, twice, while the next is made.
     """
 
-    def __init__(self, lanes: Lanes, rows: int, together: int, cipher: Encrypting, profile: Profile) -> None:
+    def __init__(self, lanes: Lanes, rows: int, together: int, cipher: Cipher, profile: Profile) -> None:
         """For segments of at most `rows` rows, `together` ciphertexts in an object."""
         self.lanes = lanes
         self._rows = rows

@@ -17,6 +17,7 @@ table as it was or as it is.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import secrets
 from collections.abc import Iterator
@@ -182,6 +183,11 @@ class Manifest(Part):
         """Of everything it stands on, in either store."""
         return sum(each.bytes for each in self._parts())
 
+    def next(self, what: str, rows: int) -> Manifest:
+        """The next version, in which `what` added so many rows."""
+        event = Event(version=self.version + 1, at=now(), what=what, rows=rows)
+        return self.model_copy(update={"version": event.version, "history": (*self.history, event)})
+
     def objects(self) -> set[str]:
         """The names of all it stands on, in either store."""
         return {each.name for each in self._parts()}
@@ -191,6 +197,10 @@ class Manifest(Part):
         yield self.cells
         for segment in self.segments:
             yield from segment.parts()
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def new_id() -> str:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from cleave.aggregates.base import Estimate, Facts, Moment, Reading
 from cleave.aggregates.columns import Domain, Exact, Values, Words
-from cleave.aggregates.moments import Sum
+from cleave.aggregates.moments import Power, Sum
 from cleave.aggregates.operand import operand
-from cleave.aggregates.powers import Square
 from cleave.sql.plan import Argument
 from cleave.sql.split import units
 from cleave.store.manifest import Measure
@@ -37,7 +36,7 @@ _HALF, _WORD = (1 << 32) - 1, (1 << 64) - 1
 _LARGEST = 1 << 106  # so many of a segment's rows add up to less than 2^127, which HUGEINT holds
 _LARGEST_ROOT = 1 << 53
 _SMALL = 1 << 31  # a smaller distance has a square that BIGINT holds
-_SUM, _SQUARE = Sum(), Square()
+_SUM, _SQUARE = Sum(), Power(2)
 
 
 def unscaled(name: str, argument: Argument, *, derived: bool = False) -> Measure:

@@ -1,21 +1,28 @@
-"""A table into a store: looked at, told what it will take, then stored segment after segment (`putting`)."""
+"""A table into a store: looked at, reported, then stored segment after segment; the head comes last.
+
+The draft of an append stays until the next version of the table, so that an append repeated after it was killed is
+recognised and adds nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
 
-from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.locate import Stores
+from cleave.objects.storage import ForeignError
+from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.by import count_cells, describe, propose
-from cleave.store.cells import Cells, load_cells
+from cleave.store.by import count_cells, describe, propose, too_many_cells
+from cleave.store.cells import MOST_CELLS, Cells
 from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
+from cleave.store.drafts import Draft, Drafts, Step
+from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.halves import half_of
-from cleave.store.manifest import FORMAT, Manifest, Measure, SealedColumn, new_id
+from cleave.store.manifest import FORMAT, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
 from cleave.store.names import ROW
-from cleave.store.putting import Putting, Say
 from cleave.store.schemas import (
     arguments_of,
     check_by,
@@ -24,14 +31,47 @@ from cleave.store.schemas import (
     load_stored_schema,
     stored_schema,
 )
+from cleave.store.segment import Begun, SegmentWriter, plain_by
+from cleave.store.slices import Slices
 from cleave.store.tables import Opened, Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema
-from cleave.table.stream import Extent, Stream, Survey, stream_of
+from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
 from cleave.table.table import Table
-from cleave_shared.errors import InputError
-from cleave_shared.params import DEFAULT_PROFILE, Profile
+from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
+
+
+class PutStep(Step):
+    """`keys`: the cells that came with the segment, by number."""
+
+    segment: Segment | None = None
+    keys: tuple[tuple[Count, Texts], ...] = ()
+
+
+class PutDraft(Draft):
+    """The draft of an owner's put, append or rotation."""
+
+    table_id: Hex
+    measures: tuple[Measure, ...]
+    sealed: tuple[SealedColumn, ...]
+    secret: Object
+    steps: tuple[PutStep, ...]
+
+    def objects(self) -> set[str]:
+        return super().objects() | {self.secret.name}
+
+
+def put_drafts(tables: Tables, name: str, version: int) -> Drafts[PutDraft, PutStep]:
+    """The draft of the version `version` of table `name`."""
+    return Drafts(tables.stores, *tables.draft(name, version), PutDraft, PutStep)
+
+
+def new_draft(asked: str, head: str | None, manifest: Manifest) -> PutDraft:
+    """A draft without segments."""
+    given = {name: getattr(manifest, name) for name in ("table_id", "measures", "sealed", "secret")}
+    return PutDraft(id=new_id(), asked=asked, head=head, steps=(), **given)
 
 
 def _silent(_: str) -> None:
@@ -40,8 +80,6 @@ def _silent(_: str) -> None:
 
 def put(
     tables: Tables,
-    stores: Stores,
-    key: OwnerKey,
     rows: Table | Stream,
     name: str,
     by: Sequence[str] | None,
@@ -63,20 +101,28 @@ def put(
     """
     if not name.strip():
         raise InputError("the table has no name", hint="name it with --table")
-    there = require_new(tables, stores, name, replace=replace, drop_contributors=drop_contributors)
+    there = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
     with as_stream(rows) as stream:
         schema = stored_schema(stream.schema, name)
+        if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
+            say(f"not stored: {', '.join(local)} (kind local)")
         chosen = None if by is None else check_by(by, schema)
         survey = stream.survey(progress)
         if chosen is None:
-            chosen = check_by(propose(stream, survey.rows), schema)
+            plain, more = propose(stream, survey.rows)
+            chosen = check_by(plain, schema)
+            if more:
+                say(
+                    f"by is proposed of plain columns; {', '.join(more)} have few values too: questions that group by "
+                    f"them need no rows with --by {','.join([*chosen, *more])}"
+                )
         found = count_cells(stream, chosen)
         measures = measures_of(schema, survey, stream)
         manifest = Manifest.model_construct(
             format=FORMAT,
             table=name,
             table_id=there.manifest.table_id if there else new_id(),
-            version=there.manifest.version + 1 if there else 1,
+            version=there.manifest.version if there else 0,  # that it is put on top of
             profile=profile.name,
             schema_toml=dump_schema(schema),
             by=chosen,
@@ -87,18 +133,16 @@ def put(
             history=there.manifest.history if there else (),
         )
         say(describe(manifest, survey.rows, found, profile))
-        putting = Putting(tables, stores, key, manifest, Cells(), there.head if there else None, "put", say)
+        putting = _Putting(tables, manifest, Cells(), there.head if there else None, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
 
 
-def require_new(
-    tables: Tables, stores: Stores, name: str, *, replace: bool, drop_contributors: bool = False
-) -> Opened | None:
+def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
     """The table of that name, which is to be replaced. Raises InputError for one that is not to be."""
     there = tables.find(name)
     if there is not None and not replace:
         raise InputError(
-            f"{stores.sensitive.location}: table {name!r} is there already",
+            f"{tables.places[0]}: table {name!r} is there already",
             hint="--append adds rows to it, --replace puts it anew",
         )
     if there is not None and not drop_contributors and (lost := contributed(there.manifest)):
@@ -111,8 +155,6 @@ def require_new(
 
 def append(
     tables: Tables,
-    stores: Stores,
-    key: OwnerKey,
     rows: Table | Stream,
     name: str,
     progress: Progress,
@@ -132,12 +174,129 @@ def append(
         survey = stream.survey(progress)
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
-        manifest = there.manifest.model_copy(update={"version": there.manifest.version + 1})
-        cells = load_cells(tables.unseal(there.vault, "cells", there.manifest.cells))
-        putting = Putting(tables, stores, key, manifest, cells, there.head, "append", say)
+        putting = _Putting(tables, there.manifest, tables.cells(there), there.head, "append", say)
         if not again and putting.is_done(stream, survey):
             return there
         return putting.run(stream, survey, segment_rows, progress)
+
+
+class _Putting:
+    """One put or append (`what`), on top of the table that `head` shows."""
+
+    def __init__(self, tables: Tables, manifest: Manifest, cells: Cells, head: str | None, what: str, say: Say) -> None:
+        """`manifest` and `cells` of the version before; without segments and secret for a new table."""
+        self._tables = tables
+        self._manifest = manifest
+        self._cells = cells
+        self._head = head
+        self._what = what
+        self._say = say
+        self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
+
+    def is_done(self, stream: Stream, survey: Survey) -> bool:
+        """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
+        done = self._manifest.version
+        drafts = put_drafts(self._tables, self._manifest.table, done)
+        draft = drafts.left(self._asked())
+        if draft is None or draft.rows != survey.rows:
+            return False
+        if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
+            return False
+        with Slices(stream, load_stored_schema(self._manifest)) as slices:
+            if not are_those(slices, draft.steps):
+                return False
+        drafts.finish(draft)  # where it was killed before
+        self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
+        return True
+
+    def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
+        """Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names."""
+        advance = progress.stage("encrypt and store", survey.rows, "rows")
+        draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
+        if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
+            return done
+        done = self._fill(stream, survey, segment_rows, advance, None)
+        assert done is not None  # noqa: S101 - only a draft can be of other rows
+        return done
+
+    def _fill(
+        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: PutDraft | None
+    ) -> Opened | None:
+        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now, or an
+        index of `draft` is damaged.
+        """
+        tables, manifest, cells = self._tables, self._manifest, self._cells.copy()
+        if draft is not None:
+            given = {name: getattr(draft, name) for name in ("table_id", "measures", "sealed", "secret")}
+            manifest = manifest.model_copy(update=given)
+            if not self._counted(draft, manifest, cells):
+                return None
+        elif "secret" not in manifest.__dict__:
+            secret = tables.new_secret(manifest.table, manifest.table_id, PROFILES[manifest.profile])
+            manifest = manifest.model_copy(update={"secret": secret})
+        schema = load_stored_schema(manifest)
+        rows = rows_together(survey, manifest.scanned, segment_rows, sorts=bool(plain_by(manifest, schema.columns)))
+        writer = SegmentWriter(tables, manifest)
+        with writer.encryptors(rows) as encryptors:
+
+            def begin(table: Table) -> tuple[Begun, tuple[tuple[int, Texts], ...]]:
+                before = list(cells.keys)
+                begun = writer.begin(table, cells)
+                if len(cells) > MOST_CELLS:
+                    raise too_many_cells(manifest.by)
+                fresh = ((at, key) for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
+                return begun, tuple(fresh)
+
+            def finish(digest: str, begun: tuple[Begun, tuple[tuple[int, Texts], ...]]) -> PutStep:
+                made = writer.finish(begun[0], encryptors, advance)
+                return PutStep(id=made.id, rows=made.rows, digest=digest, segment=made, keys=begun[1])
+
+            draft = draft or new_draft(self._asked(), self._head, manifest)
+            filled = fill(stream, schema, self._drafts, draft, rows, begin, finish, advance, self._say)
+        if filled is None:
+            return None
+        if filled.rows != survey.rows:
+            raise changed(stream.name)
+        return self._commit(manifest, filled, cells)
+
+    def _counted(self, draft: PutDraft, manifest: Manifest, cells: Cells) -> bool:
+        """Add the rows of `draft` to `cells`, those of the table it adds to. False where an index is damaged."""
+        opened = Opened(manifest, self._tables.vault(manifest.table_id), "")
+        for step in draft.steps:
+            for number, key in step.keys:
+                if number == len(cells):
+                    cells.keys.append(key)
+                    cells.rows.append(0)
+                cells.keys[number] = key
+            try:
+                cells.count(self._tables.index(opened, step.segment)) if step.segment else None
+            except ForeignError:
+                raise
+            except CheckFailed:
+                return False
+        return True
+
+    def _commit(self, manifest: Manifest, draft: PutDraft, cells: Cells) -> Opened:
+        """Show everything that was added, at once."""
+        tables = self._tables
+        vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
+        update = {
+            "segments": (*manifest.segments, *draft.segments),
+            "cells": tables.seal(folder, vault, "cells", cells.dump()),
+        }
+        opened = tables.commit(manifest.model_copy(update=update).next(self._what, draft.rows), self._head)
+        if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
+            self._drafts.delete(draft)
+        else:
+            self._drafts.finish(draft)
+        return opened
+
+    def _asked(self) -> str:
+        """Digest of what makes a second put the same as a first, but for the rows."""
+        manifest = self._manifest
+        exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
+        asked = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact]
+        return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
-from cleave.store.columns import Opened, blocks_of, plain_column, read_columns, value_of
-from cleave.store.index import Blocks, Index, load_index
-from cleave.store.manifest import Manifest, Object, SealedColumn, Segment
+from cleave.store.columns import Batches, blocks_of, plain_column, read_columns, value_of
+from cleave.store.index import Blocks, Index
+from cleave.store.manifest import Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.names import ROW
+from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
-from cleave.store.tables import Tables
-from cleave.store.vault import Vault
+from cleave.store.tables import Opened, Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table
@@ -102,14 +102,13 @@ class _Coming:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(
-        self, tables: Tables, vault: Vault, manifest: Manifest, schema: Schema, memory: int | None = None
-    ) -> None:
+    def __init__(self, tables: Tables, opened: Opened, memory: int | None = None) -> None:
         """`memory`: bytes that a question over them may take; None: as DuckDB decides."""
         self._tables = tables
-        self._vault = vault
-        self._manifest = manifest
-        self._schema = schema
+        self._version = opened
+        self._vault = opened.vault
+        self._manifest = opened.manifest
+        self._schema = load_stored_schema(opened.manifest)
         self._memory = memory
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None
@@ -174,7 +173,7 @@ class Rows:
             def batches(make: Make) -> Generator[CArray, None, None]:
                 yield from self._batches(table, needed, plain, runs, make, progress, deadline)
 
-            opened = Opened([*plain, *sealed], table.connection, batches)
+            opened = Batches([*plain, *sealed], table.connection, batches)
             held = {each.name: each for each in opened.columns}
             values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
             selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
@@ -209,8 +208,7 @@ class Rows:
 
     def index(self, segment: Segment) -> Index:
         if segment.id not in self._indexes:
-            content = self._tables.unseal(self._vault, "cells", segment.index)
-            self._indexes[segment.id] = load_index(content, segment)
+            self._indexes[segment.id] = self._tables.index(self._version, segment)
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[Block]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from typing import TypeVar
 
 import numpy as np
 import zstandard
@@ -36,10 +35,6 @@ _SHORTEST = 64  # bytes that a text of a small segment is padded to, at least
 _MOST_CONTENT = 1 << 32  # bytes of a block
 _FRAME_HEAD = 18  # bytes of a zstd frame header, at most
 _SMALLEST = 512  # bytes of an object of variable values, at least
-
-T = TypeVar("T")
-U = TypeVar("U")
-Mapped = Callable[[Callable[[T], U], Iterable[T]], Iterator[U]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,46 +122,35 @@ def key_of_object(secret: bytes, name: str) -> bytes:
     return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
-def seal_column(key: bytes, place: Place, values: Values, each: Mapped[int, bytes] = map) -> list[bytes]:
-    """The sealed blocks of a column. `each` maps a function over the blocks' numbers, perhaps in threads."""
-    cipher = AESGCM(key)
-    if place.column.width:
-
-        def seal(block: int) -> bytes:
-            return _sealed(cipher, place, block, _fixed(values, block, nullable=place.column.nullable))
-
-        return list(each(seal, range(place.blocks)))
-    assert values.lengths is not None  # noqa: S101 - a column without a width has lengths
-    contents = list(each(lambda block: _variable(values, block, nullable=place.column.nullable), range(place.blocks)))
-    if contents:
-        extra = _padding(values, [len(content) for content in contents])
-        contents[-1] += bytes(extra)
-    return list(each(lambda block: _sealed(cipher, place, block, contents[block]), range(place.blocks)))
+def seal_column(key: bytes, place: Place, values: Values) -> list[bytes]:
+    """The sealed blocks of a column."""
+    cipher, column = AESGCM(key), place.column
+    make = _fixed if column.width else _variable
+    contents = [make(values, block, nullable=column.nullable) for block in range(place.blocks)]
+    if contents and not column.width:
+        contents[-1] += bytes(_padding(values, list(map(len, contents))))
+    nonces = [os.urandom(_NONCE) for _ in contents]
+    return [
+        nonce + cipher.encrypt(nonce, content, place.bound(block))
+        for block, (nonce, content) in enumerate(zip(nonces, contents, strict=True))
+    ]
 
 
 def open_blocks(
-    key: bytes,
-    place: Place,
-    first: int,
-    sealed: Iterable[memoryview],
-    each: Mapped[tuple[int, memoryview], Block] = map,
-    most: int = _MOST_CONTENT,
+    key: bytes, place: Place, first: int, sealed: Iterable[memoryview], most: int = _MOST_CONTENT
 ) -> list[Block]:
     """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place.
 
     `most`: bytes of a block's content, once it is no longer compressed.
     """
-    cipher = AESGCM(key)
-
-    def opened(numbered: tuple[int, memoryview]) -> Block:
-        block, content = numbered
+    cipher, found = AESGCM(key), []
+    for block, content in enumerate(sealed, first):
         try:
             plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
         except InvalidTag:
             raise _damaged() from None
-        return _parsed(place, block, plain, most)
-
-    return list(each(opened, enumerate(sealed, first)))
+        found.append(_parsed(place, block, plain, most))
+    return found
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
@@ -176,11 +160,6 @@ def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
         raise _damaged()
     view = memoryview(content)
     return [view[start:stop] for start, stop in pairwise(ends)]
-
-
-def _sealed(cipher: AESGCM, place: Place, block: int, content: bytes) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + cipher.encrypt(nonce, content, place.bound(block))
 
 
 def _part(rows: int, block: int) -> slice:

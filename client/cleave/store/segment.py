@@ -22,22 +22,36 @@ from cleave.ckks.cipher import Cipher
 from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
-from cleave.store.chunks import joined
+from cleave.store.columns import read_column
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
 from cleave.store.halves import columns_by_half
 from cleave.store.lanes import Lane, Lanes
-from cleave.store.manifest import Manifest, Measure, Object, Scan, Segment, Totals, described, new_id
-from cleave.store.sealing import THREADS, Target
+from cleave.store.manifest import (
+    Manifest,
+    Measure,
+    Object,
+    Scan,
+    Sealed,
+    SealedColumn,
+    Segment,
+    Totals,
+    described,
+    new_id,
+    now,
+)
+from cleave.store.sealed import Place, seal_column
 from cleave.store.slices import sort
 from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
 from cleave.store.sums import Summing
-from cleave.store.tables import now
+from cleave.store.tables import Tables
 from cleave.store.vault import Purpose, Vault
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind
 from cleave.table.table import Table
+from cleave_shared.chunks import joined
 from cleave_shared.dataclass import dataclass
-from cleave_shared.params import Profile
+
+THREADS = min(4, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +66,49 @@ class Begun:
     order: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the columns of `segment` are written, and the key of each object by its name."""
+
+    store: Storage
+    folder: str
+    table_id: str
+    segment: str
+    key_of: Callable[[str], bytes]
+
+    def write(self, table: Table, column: SealedColumn) -> Sealed:
+        """Seal and write `column` of the rows of `table`, in a thread: AES-GCM and DuckDB let go of the GIL."""
+        with table.beside() as rows:
+            values = read_column(rows.connection, column, rows.relation)
+        name = f"{self.folder}/{new_id()}"
+        place = Place(self.table_id, name[-32:], self.segment, column, values.rows)
+        blocks = seal_column(self.key_of(name), place, values)
+        content = b"".join(blocks)
+        self.store.write(name, content)
+        return Sealed(object=described(name, content), lengths=() if column.width else tuple(map(len, blocks)))
+
+
 class SegmentWriter:
-    """Writes segments of one table under its owner's key."""
+    """Writes segments of one table, which is as `manifest` has it, under its owner's key."""
 
-    def __init__(
-        self, sensitive: Storage, plain: Storage, vault: Vault, cipher: Cipher, profile: Profile, folder: str
-    ) -> None:
-        self._sensitive = sensitive
-        self._plain = plain
-        self._vault = vault
-        self._cipher = cipher
-        self._profile = profile
-        self._folder = folder
+    def __init__(self, tables: Tables, manifest: Manifest) -> None:
+        """Reads the table's CKKS secret. Raises CheckFailed, StoreError."""
+        secret = tables.secret(manifest)
+        self._tables = tables
+        self._manifest = manifest
+        self._vault = tables.vault(manifest.table_id)
+        self._cipher = Cipher(secret)
+        self._profile = secret.profile
+        self._folder = tables.folder(manifest.table)
 
-    def encryptors(self, manifest: Manifest, rows: int) -> AbstractContextManager[RowEncryptors | None]:
+    def encryptors(self, rows: int) -> AbstractContextManager[RowEncryptors | None]:
         """Processes that encrypt the rows for scans, of segments of at most `rows` rows. None: the table has none."""
-        if not manifest.scanned:
+        if not self._manifest.scanned:
             return nullcontext()
-        lanes = row_lanes(manifest, self._profile)
+        lanes = row_lanes(self._manifest, self._profile)
         return RowEncryptors(lanes, rows, OBJECT_CHUNKS, self._cipher, self._profile)
 
-    def begin(
-        self,
-        table: Table,
-        manifest: Manifest,
-        cells: Cells,
-        segment: str | None = None,
-        contributor: str | None = None,
-    ) -> Begun:
+    def begin(self, table: Table, cells: Cells, segment: str | None = None, contributor: str | None = None) -> Begun:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
         `cells` counts its rows.
@@ -87,13 +116,12 @@ class SegmentWriter:
         Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
         before an error.
         """
-        segment = segment or new_id()
+        segment, manifest = segment or new_id(), self._manifest
         by = plain_by(manifest, table.schema.columns)
         if by:
             sort(table, by)
-        target = Target(
-            self._sensitive, self._folder, manifest.table_id, segment, lambda name: self._vault.key_of("rows", name)
-        )
+        store, vault = self._tables.stores.sensitive, self._vault
+        target = Target(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
         with ThreadPoolExecutor(THREADS) as pool:
             half = pool.submit(self._plain_half, table)
             columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
@@ -113,15 +141,16 @@ class SegmentWriter:
                 plain=half.result(),
                 contributor=contributor,
             )
-        return self.for_scans(table, manifest, made)
+        return self.for_scans(table, made)
 
     def _plain_half(self, table: Table) -> Object | None:
         names = columns_by_half(table)["plain"]
         with table.beside() as rows:
-            return self._write(self._plain, rows.parquet_of(names)) if names else None
+            return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 
-    def for_scans(self, table: Table, manifest: Manifest, segment: Segment) -> Begun:
+    def for_scans(self, table: Table, segment: Segment) -> Begun:
         """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
+        manifest = self._manifest
         if not manifest.scanned:
             return Begun(segment, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
@@ -148,7 +177,7 @@ class SegmentWriter:
 
         def keep(span: Span, files: Sequence[bytes | memoryview]) -> None:
             nonlocal done, shown
-            made = self._write(self._sensitive, joined(files))
+            made = self._tables.write(self._folder, joined(files))
             with lock:
                 written[span] = made
                 done += len(files)
@@ -163,15 +192,7 @@ class SegmentWriter:
         return begun.segment.model_copy(update={"scan": Scan(order=self._seal("rows", begun.order), lanes=of)})
 
     def _seal(self, purpose: Purpose, content: bytes) -> Object:
-        name = f"{self._folder}/{new_id()}"
-        sealed = self._vault.seal(purpose, name, content)
-        self._sensitive.write(name, sealed)
-        return described(name, sealed)
-
-    def _write(self, store: Storage, content: bytes) -> Object:
-        name = f"{self._folder}/{new_id()}"
-        store.write(name, content)
-        return described(name, content)
+        return self._tables.seal(self._folder, self._vault, purpose, content)
 
     def write_totals(
         self,
@@ -195,8 +216,8 @@ class SegmentWriter:
         planes = lanes.encode(columns)
         label = total_label(segment, first)
         written = [
-            self._write(
-                self._sensitive,
+            self._tables.write(
+                self._folder,
                 joined(
                     encrypt_span(lanes, plane, Span(lane, 0, lanes.chunks(cells)), self._cipher, self._profile, label)
                 ),

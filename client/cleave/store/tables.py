@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import itertools
 import threading
@@ -18,9 +17,11 @@ from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, read_twice, replaced
+from cleave.store.cells import Cells, load_cells
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.manifest import Manifest, Object, described, new_id
+from cleave.store.index import Index, load_index
+from cleave.store.manifest import Manifest, Object, Segment, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.rotations import Rotations, is_note
 from cleave.store.vault import Purpose, Vault
@@ -89,8 +90,8 @@ class Tables:
 
     def __init__(self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None) -> None:
         """`cache`: what was read of stores that are not folders of this machine, where it is to be kept or deleted."""
-        self._stores = stores
-        self._key = key
+        self.stores = stores
+        self.key = key
         self._memory = memory
         self._cache = cache
         self._heads = Heads(key, stores.sensitive.location)
@@ -101,7 +102,7 @@ class Tables:
     @property
     def places(self) -> tuple[str, str]:
         """Where the sensitive and the plain half rest."""
-        return self._stores.sensitive.location, self._stores.plain.location
+        return self.stores.sensitive.location, self.stores.plain.location
 
     def close(self) -> None:
         """Hold the cache to its limit."""
@@ -120,7 +121,7 @@ class Tables:
         if opened is None and self._newest(tag):
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: table {name!r} was there and is gone",
+                f"{self.stores.sensitive.location}: table {name!r} was there and is gone",
                 hint="restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here",
             )
         if opened is not None and opened.manifest.table.lower() != name.lower():
@@ -146,7 +147,7 @@ class Tables:
         def marked(found: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
             return (self._heads.load(tag, found[0]), found[1]) if found else None
 
-        return read_twice(lambda: self._stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
+        return read_twice(lambda: self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
 
     def _believed(self, tag: str, head: dict[str, Any], version: str, seen: tuple[str, int] | None) -> Opened:
         """What a head shows, unless a newer version or another table was seen here in its place."""
@@ -154,7 +155,7 @@ class Tables:
         if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: shows version {head['version']} of a table, "
+                f"{self.stores.sensitive.location}: shows version {head['version']} of a table, "
                 f"and {seen[1]} was here before",
                 hint="somebody put an old state back: restore the newest one",
             )
@@ -164,7 +165,7 @@ class Tables:
         if seen and seen[0] != head["table_id"]:
             raise CheckFailed(
                 "stored",
-                f"{self._stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
+                f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
                 hint="if it was dropped and put anew elsewhere, `cleave drop NAME --forget` here, and ask again",
             )
         self._memory.remember(self._seen(tag), head["table_id"], head["version"])
@@ -174,7 +175,7 @@ class Tables:
 
     def _newest(self, tag: str) -> tuple[str, int] | None:
         """The newest version that was seen here, or that the key file was copied with."""
-        seen, floor = self._memory.newest(self._seen(tag)), self._key.floors.get(tag)
+        seen, floor = self._memory.newest(self._seen(tag)), self.key.floors.get(tag)
         if floor:
             forgotten = self._memory.newest(self._forgotten(tag))
             if forgotten and forgotten[0] == floor[0] and forgotten[1] >= floor[1]:
@@ -193,7 +194,7 @@ class Tables:
         with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
             near = did_you_mean(name, [each.manifest.table for each in self.all()])
         return InputError(
-            f"{self._stores.sensitive.location}: there is no table {name!r} under this key",
+            f"{self.stores.sensitive.location}: there is no table {name!r} under this key",
             hint=near or "`cleave ls --store ...` lists the tables there are",
         )
 
@@ -203,8 +204,8 @@ class Tables:
         `expected`: `Opened.head`, None for a new table.
         """
         tag = self._tag(manifest.table)
-        before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self._stores.apart())
-        vault = Vault(self._key, manifest.table_id)
+        before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self.stores.apart())
+        vault = self.vault(manifest.table_id)
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
@@ -214,10 +215,17 @@ class Tables:
             "manifest": written.model_dump(),
         }
         content = self._heads.dump(tag, head)
-        version = replaced(self._stores.sensitive, f"tables/{tag}/{_HEAD}", content, expected)
+        version = replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, expected)
         self._memory.remember(self._seen(tag), manifest.table_id, manifest.version)
         self._evict_older(tag, manifest, written.name)
         return Opened(manifest, vault, version, before)
+
+    def change(self, before: Opened, manifest: Manifest, what: str, *, rows: int | None = None) -> Opened:
+        """Commit `manifest`, made of that of `before`, as its next version. `rows`: that were added; None: those more
+        than before. Raises ConflictError if another change came first.
+        """
+        more = manifest.rows - before.manifest.rows if rows is None else rows
+        return self.commit(manifest.next(what, more), before.head)
 
     def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
         """Delete from the cache what a version does not name."""
@@ -235,12 +243,12 @@ class Tables:
         tag = self._tag(name)
         self._evict(name)
         self._memory.forget(self._seen(tag))
-        if tag in self._key.floors:  # the key file stays as it is: it may be wrapped
-            self._memory.remember(self._forgotten(tag), *self._key.floors[tag])
+        if tag in self.key.floors:  # the key file stays as it is: it may be wrapped
+            self._memory.remember(self._forgotten(tag), *self.key.floors[tag])
 
     def replaced(self, opened: Opened) -> bool:
         """Whether the table has another head by now."""
-        found = self._stores.sensitive.read_versioned(f"tables/{self._tag(opened.manifest.table)}/{_HEAD}")
+        found = self.stores.sensitive.read_versioned(f"tables/{self._tag(opened.manifest.table)}/{_HEAD}")
         return found is None or found[1] != opened.head
 
     @contextlib.contextmanager
@@ -251,24 +259,40 @@ class Tables:
         except LostError:
             if not self.replaced(opened):
                 raise
-            location = self._stores.sensitive.location
+            location = self.stores.sensitive.location
             raise ConflictError(f"{location}: the table was changed by somebody else meanwhile") from None
 
     def folder(self, name: str) -> str:
         """Where the objects of a table lie, in both stores."""
         return f"tables/{self._tag(name)}"
 
+    def vault(self, table_id: str) -> Vault:
+        """What seals the objects of a table."""
+        return Vault(self.key, table_id)
+
+    def cells(self, opened: Opened) -> Cells:
+        return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
+
+    def index(self, opened: Opened, segment: Segment) -> Index:
+        return load_index(self.unseal(opened.vault, "cells", segment.index), segment)
+
+    def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:
+        """A new object of either store, as it is."""
+        name = f"{folder}/{new_id()}"
+        self._place(plain=plain).write(name, content)
+        return described(name, content)
+
     def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes) -> Object:
         """A new sealed object of the sensitive store."""
         name = f"{folder}/{new_id()}"
         sealed = vault.seal(purpose, name, content)
-        self._stores.sensitive.write(name, sealed)
+        self.stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
     def draft(self, name: str, version: int) -> tuple[str, Vault]:
         """Where the draft of a version is stored, and what seals it."""
         tag = self._tag(name)
-        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self._key, f"draft {tag}")
+        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
 
     def read(self, which: Object, *, plain: bool = False) -> bytes:
         """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
@@ -313,7 +337,7 @@ class Tables:
         if self._cache is None or "://" not in self._place(plain=plain).location:
             return None
         _, tag, name = which.name.split("/")
-        return _Cached(self._cache, self._seen(tag), name, Vault(self._key, f"cache {tag}") if plain else None)
+        return _Cached(self._cache, self._seen(tag), name, Vault(self.key, f"cache {tag}") if plain else None)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -332,21 +356,16 @@ class Tables:
         return content
 
     def _place(self, *, plain: bool) -> Storage:
-        return self._stores.plain if plain else self._stores.sensitive
+        return self.stores.plain if plain else self.stores.sensitive
 
-    def new_secret(self, name: str, table_id: str, profile: Profile) -> tuple[SecretKey, Object]:
-        """A new CKKS secret for table `name`, and the sealed object that holds it."""
-        key = fresh_key(profile)
-        which = self.seal(self.folder(name), Vault(self._key, table_id), "ckks", key.secret)
-        return self._secret_key(table_id, profile, key.secret), which
+    def new_secret(self, name: str, table_id: str, profile: Profile) -> Object:
+        """The sealed object of a new CKKS secret for table `name`."""
+        return self.seal(self.folder(name), self.vault(table_id), "ckks", fresh_key(profile).secret)
 
     def secret(self, manifest: Manifest) -> SecretKey:
         """The CKKS secret of a table. Raises CheckFailed, StoreError."""
-        secret = self.unseal(Vault(self._key, manifest.table_id), "ckks", manifest.secret)
-        return self._secret_key(manifest.table_id, PROFILES[manifest.profile], secret)
-
-    def _secret_key(self, table_id: str, profile: Profile, secret: bytes) -> SecretKey:
-        return SecretKey(table_id, profile, secret, self._key.derive(f"store/sentinels/{table_id}"))
+        secret, table_id = self.unseal(self.vault(manifest.table_id), "ckks", manifest.secret), manifest.table_id
+        return SecretKey(table_id, PROFILES[manifest.profile], secret, self.key.derive(f"store/sentinels/{table_id}"))
 
     def unseal(self, vault: Vault, purpose: Purpose, which: Object) -> bytes:
         return vault.open(purpose, which.name, self.read(which))
@@ -354,11 +373,11 @@ class Tables:
     def all(self) -> Iterator[Opened]:
         """Every table under this key, by name; those of other keys, or put under another, are passed over."""
         found = []
-        for name in self._stores.sensitive.names("tables"):
+        for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
-            if last != _HEAD or (head := self._stores.sensitive.read_versioned(name)) is None:
+            if last != _HEAD or (head := self.stores.sensitive.read_versioned(name)) is None:
                 continue
-            if parsed(head[0]).get("key_id") != self._key.key_id:
+            if parsed(head[0]).get("key_id") != self.key.key_id:
                 continue
             tag = folder.removeprefix("tables/")
             if (signed := self._found_head(tag)) is None or key_moved_to(signed[0]) is not None:
@@ -382,11 +401,11 @@ class Tables:
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self.rotations(name).left(), f"results/{tag}", *self._contributed(tag), own]
         there = [  # not of a put that follows
-            (store, [each for folder in folders for each in store.names(folder)]) for store in self._stores.apart()
+            (store, [each for folder in folders for each in store.names(folder)]) for store in self.stores.apart()
         ]
         if not any(names for _, names in there) and self._newest(tag) is None:
             raise self._no_table(name)
-        self._stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
+        self.stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
         total = sum(len(names) for _, names in there)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
         for store, names in reversed(there):
@@ -415,7 +434,7 @@ class Tables:
         tag = self._tag(opened.manifest.table)
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
-        replaced(self._stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head)
+        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head)
 
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
@@ -425,12 +444,12 @@ class Tables:
             raise InputError(f"table {name!r} was not put under another key")
         self._evict(name)
         folders = [*self.rotations(name).left(), f"tables/{tag}"]
-        for store in reversed(self._stores.apart()):
+        for store in reversed(self.stores.apart()):
             for folder in folders:
                 store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{_HEAD}"])
 
     def rotations(self, name: str) -> Rotations:
-        return Rotations(self._stores, self._key, self.folder(name))
+        return Rotations(self.stores, self.key, self.folder(name))
 
     def sweep(self, opened: Opened) -> int:
         """Delete what was there before `opened` was committed and it does not name. Returns how many.
@@ -449,38 +468,34 @@ class Tables:
         return swept
 
     def _tag(self, name: str) -> str:
-        return self._key.tag(f"stored table {name.lower()}")
+        return self.key.tag(f"stored table {name.lower()}")
 
     def _seen(self, tag: str) -> str:
         """Under which name this store's table is remembered: two stores may have tables of one name."""
-        place = self._stores.sensitive.location
-        return self._key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
+        place = self.stores.sensitive.location
+        return self.key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
 
     def _forgotten(self, tag: str) -> str:
         """Under which name the floor of this store's table is noted as forgotten."""
-        return self._key.tag(f"forgotten {self._seen(tag)}")
+        return self.key.tag(f"forgotten {self._seen(tag)}")
 
     def _require_not_moved(self, head: dict[str, Any]) -> None:
         if (key_id := key_moved_to(head)) is not None:
             raise InputError(
-                f"{self._stores.sensitive.location}: the table is under another key now, {key_id}",
+                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
 
     def _open(self, head: dict[str, Any], version: str) -> Opened:
-        vault = Vault(self._key, head["table_id"])
+        vault = self.vault(head["table_id"])
         content = self.unseal(vault, "manifest", Object.model_validate(head["manifest"]))
         try:
             manifest = Manifest.model_validate_json(content)
         except ValidationError:
             raise InputError(
-                f"{self._stores.sensitive.location}: a table's manifest is not of this release",
+                f"{self.stores.sensitive.location}: a table's manifest is not of this release",
                 hint="use the release that wrote it, or a later one",
             ) from None
         if (manifest.table_id, manifest.version) != (head["table_id"], head["version"]):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, version)
-
-
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -20,8 +20,7 @@ from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Manifest, Measure
 from cleave.store.names import NUMBER
-from cleave.sums.kept import KeptTotals
-from cleave.sums.rowwise import SummedRows
+from cleave.sums.kept import KeptTotals, SummedRows
 from cleave.sums.sources import Part, Source
 from cleave.table.duck import identifier
 from cleave.table.table import Table
@@ -56,6 +55,14 @@ class StoredPlan(QueryPlan):
     def filters(self) -> list[str]:
         """SQL over by columns."""
         return list(dict.fromkeys(source.filter for source in self.sources if source.filter is not None))
+
+    def parts_by_filter(self) -> dict[str | None, list[Part]]:
+        """By filter, the parts of measures whose rows are added up where it holds; none where all that is counted."""
+        found: dict[str | None, dict[Part, None]] = {}
+        for source in self.sources:
+            of = {number for number, _ in source.terms}
+            found.setdefault(source.filter, {}).update(dict.fromkeys(part for part in self.parts if part[0] in of))
+        return {filter_: list(each) for filter_, each in found.items()}
 
     @property
     def tells_cells_apart(self) -> bool:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any, Literal
 
@@ -24,10 +25,8 @@ from cleave.processes.deadline import Deadline
 from cleave.store.manifest import Part, new_id
 from cleave.store.vault import Vault
 from cleave.sums.machine import Execution, Machine
-from cleave.sums.masks import Cut
-from cleave.sums.reduced import Shape, Term, reduced, shape_of
 from cleave.sums.remote import read_kept
-from cleave.sums.scanned import Question
+from cleave.sums.scanned import Question, Shape, Term, reduced
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
@@ -45,49 +44,25 @@ _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored.
-
-    `layout`: the number of its segment's (`cleave.sums.reduced`).
-    """
+    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored."""
 
     segment: str
     question: Question
     request: Callable[[], ScanRequest]
-    layout: int = 0
-
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.question, self.layout)
-
-
-class _Question(Part):
-    """A Question without its masks, which nothing but the service needs."""
-
-    segment: Hex
-    layout: int
-    label: Hex
-    weights: tuple[int, ...]
-    lanes: tuple[int, ...]
-    groups: tuple[int, ...]
-    chunks: tuple[int, ...]
-    cuts: tuple[tuple[int, ...], ...]
-    rows: tuple[tuple[int, ...], ...]
-
-    @property
-    def question(self) -> Question:
-        return Question(Cut(self.lanes, self.groups, self.chunks, b"", self.cuts, self.rows), self.label, self.weights)
-
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.question, self.layout)
 
 
 class _Batch(Part):
-    """`results`: where its answer may be, by attempt. `mark`: of the question that this answers."""
+    """`calls`: each with its segment, without the masks that only the service needs. `results`: where the answer may
+    be, by attempt. `mark`: of the question that this answers.
+    """
 
-    calls: tuple[_Question, ...]
+    calls: tuple[tuple[Hex, Question], ...]
     results: tuple[str, ...]
     mark: str
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return [question.shape for _, question in self.calls]
 
 
 class _State(Part):
@@ -111,7 +86,7 @@ class Answer:
 
     shape: Shape
     files: list[bytes]
-    asked: list[tuple[str, Question]]  # with the segment
+    asked: Sequence[tuple[str, Question]]  # with the segment
 
 
 class Job:
@@ -199,11 +174,11 @@ class Job:
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
-                    shape, terms = reduced([each.asked.shape for each in batch], window)
+                    shape, terms = reduced([each.asked.question.shape for each in batch], window)
                     reduce = self._reduce(len(batches), [each.results for each in batch], "scan", terms, key, written)
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
                     listed.append({"calls": steps, "reduce": reduce.step})
-                    calls_of = tuple(_question(each.asked) for each in batch)
+                    calls_of = tuple((each.asked.segment, _unmasked(each.asked.question)) for each in batch)
                     batches.append(_Batch(calls=calls_of, results=reduce.results, mark=reduce.mark))
                     shapes.append(shape)
         if not batches:
@@ -295,18 +270,17 @@ class Job:
 
     def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
         """Raises CheckFailed for an answer that is not the one the machine speaks of."""
-        shapes = [reduced([each.shape for each in batch.calls], state.window)[0] for batch in state.batches]
+        shapes = [reduced(batch.shapes, state.window)[0] for batch in state.batches]
         try:
             if state.results:
                 told = Answered.model_validate(output)
-                asked = [(each.segment, each.question) for batch in state.batches for each in batch.calls]
+                asked = [each for batch in state.batches for each in batch.calls]
                 shape = reduced(shapes, state.window)[0]
                 yield Answer(shape, self._read(state.results, state.mark, told, shape), asked)
                 return
             parts = {part.number: part for part in map(Answered.model_validate, output["reduce"]["parts"])}
             for number, (batch, shape) in enumerate(zip(state.batches, shapes, strict=True)):
-                asked = [(each.segment, each.question) for each in batch.calls]
-                yield Answer(shape, self._read(batch.results, batch.mark, parts[number], shape), asked)
+                yield Answer(shape, self._read(batch.results, batch.mark, parts[number], shape), batch.calls)
         except (ValidationError, KeyError, TypeError, IndexError):
             raise _foreign() from None
 
@@ -345,19 +319,8 @@ class _Reducing:
     mark: str
 
 
-def _question(asked: Asked) -> _Question:
-    question, cut = asked.question, asked.question.cut
-    return _Question(
-        segment=asked.segment,
-        layout=asked.layout,
-        label=question.label,
-        weights=question.weights,
-        lanes=cut.lanes,
-        groups=cut.groups,
-        chunks=cut.chunks,
-        cuts=cut.cuts,
-        rows=cut.rows,
-    )
+def _unmasked(question: Question) -> Question:
+    return replace(question, cut=replace(question.cut, numbers=b""))
 
 
 def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
@@ -365,7 +328,7 @@ def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
     batch: list[Asked] = []
     for call in calls:
         longer = [*batch, call]
-        fits = reduced([each.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
+        fits = reduced([each.question.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
         if batch and not (fits and len(longer) <= CALLS_OF_A_BATCH):
             yield batch
             longer = [call]

@@ -109,7 +109,7 @@ class Remote:
         """What the plain service says of all rows. Raises ServiceError, StoreError, CheckFailed."""
         segments = self._manifest.segments
         objects = [each.plain for each in segments]
-        linked = [self._linked(self._stores.plain, each) for each in objects if each is not None]
+        linked = [self.linked(each, plain=True) for each in objects if each is not None]
         if len(linked) != len(segments):
             raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
         with self._answer_of(self._stores.plain) as answers:
@@ -158,15 +158,16 @@ class Remote:
             raise CheckFailed("envelope", "the sensitive service's answer is to another request", hint=DISTRUST)
         return found
 
-    def linked(self, which: Object, *, plain: bool = False) -> Linked:
-        return self._linked(self._stores.plain if plain else self._stores.sensitive, which)
+    def linked(self, which: Object, *, plain: bool = False, seconds: int = LINK_SECONDS) -> Linked:
+        store = self._stores.plain if plain else self._stores.sensitive
+        return Linked(link=store.link(which.name, seconds), bytes=which.bytes, sha256=which.sha256)
 
     def _sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
         large = sum(each.stop - each.start for each in wanted) > DIRECT_SUMS
         with self._answer_of(self._stores.sensitive, used=large) as answers:
             lanes = [
                 Lane(
-                    objects=[self._linked(self._stores.sensitive, which) for which in each.objects],
+                    objects=[self.linked(which) for which in each.objects],
                     start=each.start,
                     stop=each.stop,
                 )
@@ -188,9 +189,6 @@ class Remote:
             if self.transport is None:
                 self.transport = self._connect()
             return self.transport
-
-    def _linked(self, store: Storage, which: Object) -> Linked:
-        return Linked(link=store.link(which.name, LINK_SECONDS), bytes=which.bytes, sha256=which.sha256)
 
     @contextlib.contextmanager
     def _answer_of(self, store: Storage, *, used: bool = True) -> Iterator[_Answers]:

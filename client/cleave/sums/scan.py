@@ -26,9 +26,8 @@ from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.sums.cellwise import StoredPlan, Sums
 from cleave.sums.masks import cut, stored_order
 from cleave.sums.remote import divided
-from cleave.sums.rowwise import parts_of
-from cleave.sums.scanned import Question, question
-from cleave.sums.sources import Part
+from cleave.sums.scanned import Question, Scanned, question
+from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave.text.quantities import counted
@@ -83,9 +82,6 @@ class Selected:
     keys: list[Texts]
     counts: list[int]
     sets: tuple[_RowSets, ...]  # by segment
-
-    def numbers_of(self, filter_: str | None, segment: int) -> Numbers:
-        return self.sets[segment].of(filter_)
 
     def rows_of(self, filter_: str | None) -> list[int]:
         """Of each group, where the filter holds."""
@@ -200,15 +196,13 @@ class ScanAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the sensitive service: what is asked about one segment, where `filter` holds."""
+    """One call of the sensitive service: what is asked about one segment."""
 
     segment: Segment
-    filter: str | None
     question: Question
 
 
 Totals = list[list[bytes]]
-Send = Callable[[Iterable[Call]], Iterator[tuple[Call, Totals]]]  # every call with its answer, in order
 
 
 def scan(
@@ -225,10 +219,17 @@ def scan(
     require_few(stored, plan, 1)
     selected = select(asking, stored, plan, side_by_side)
     require_few(stored, plan, len(selected.counts))
-    found = Scan(stored, plan, selected)
+    found, scanned = Scan(stored, plan, selected), stored.scanned()
     advance = progress.stage("scan", stored.manifest.rows, "rows")
-    sums = found.sums(lambda calls: sent(asking, stored, calls, side_by_side), advance)
-    return ScanAnswer(selected.responses, selected.keys, sums)
+    left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
+    answers = sent(asking, stored, found.calls(), side_by_side)
+    for segment, about in groupby(answers, key=lambda each: each[0].segment.id):
+        for call, totals in about:
+            files = [blob for lane in totals for blob in lane]
+            scanned.accept(call.question.shape, files, [(segment, call.question)])
+        advance(left.pop(segment))
+    advance(sum(left.values()))
+    return ScanAnswer(selected.responses, selected.keys, found.sums(scanned))
 
 
 class ManyGroupsError(QueryRefused):
@@ -296,7 +297,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
     """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
-    filters = len(parts_of(plan.sources, plan.parts))
+    filters = len(plan.parts_by_filter())
     return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
@@ -307,79 +308,58 @@ def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
 
 
 class Scan:
-    """Of the rows that `selected` tells."""
+    """Of the rows that `selected` tells. Groups are numbered filter after filter, as in `wanted`."""
 
     def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
         self._stored = stored
         self._plan = plan
         self._selected = selected
+        self._groups = len(selected.counts)
         kept = enumerate(columns_of_rows(stored.manifest))
-        self.columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
-        self.wanted = {filter_: parts for filter_, parts in parts_of(plan.sources, plan.parts).items() if parts}
+        self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
+        self._wanted = {filter_: parts for filter_, parts in plan.parts_by_filter().items() if parts}
+        self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
 
-    @property
-    def groups(self) -> int:
-        return len(self._selected.counts)
+    def calls(self, weights: Sequence[int] | None = None) -> Iterator[Call]:
+        """All there are, segment after segment, whose order is read when its calls are taken.
 
-    def calls(self) -> Iterator[Call]:
-        """All there are, segment after segment, whose order is read when its calls are taken."""
+        `weights`: of the groups, where answers are to be added up.
+        """
         lanes = self._stored.row_lanes
         for number, segment in enumerate(self._stored.manifest.segments):
             order = None  # megabytes, for which nothing is read where no row is selected
-            for filter_, parts in self.wanted.items():
-                needed = sorted({lane for part in parts for lane in lanes.of(self.columns[part])})
-                numbers = self._selected.numbers_of(filter_, number)
+            for place, (filter_, parts) in enumerate(self._wanted.items()):
+                needed = sorted({lane for part in parts for lane in lanes.of(self._columns[part])})
+                numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue
                 order = self._stored.order(segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
-                yield from self._cut(segment, filter_, placed, needed)
+                for each in cut(placed, self._groups, needed, SCAN_ROWS):
+                    groups = tuple(place * self._groups + group for group in each.groups)
+                    yield Call(segment, question(replace(each, groups=groups), weights))
 
-    def _cut(self, segment: Segment, filter_: str | None, placed: Numbers, lanes: list[int]) -> Iterator[Call]:
-        window = SCAN_ROWS
-        yield from (Call(segment, filter_, question(each)) for each in cut(placed, self.groups, lanes, window))
+    def sums(self, scanned: Scanned) -> list[Sums]:
+        """By argument and group, in the order of the plain service's groups, once all answers are in `scanned`.
 
-    def sums(self, send: Send, advance: Callable[[int], None] = lambda _: None) -> list[Sums]:
-        """By argument and group, in the order of the plain service's groups. Raises what `send` does, CheckFailed."""
-        left = {segment.id: segment.rows for segment in self._stored.manifest.segments}  # rows nothing came of yet
-        totals = {(filter_, part): [0] * self.groups for filter_, parts in self.wanted.items() for part in parts}
-        for _, answers in groupby(send(self.calls()), key=lambda each: (each[0].segment.id, each[0].filter)):
-            about = list(answers)
-            self._add(totals, about)
-            advance(left.pop(about[0][0].segment.id, 0))
-        advance(sum(left.values()))
-        return self.by_argument(totals)
+        Raises CheckFailed where a group has more values than rows, or not all of its rows were added up.
+        """
+        totals = {
+            (filter_, part): [
+                scanned.total(self._columns[part], group, self.rows[group])
+                for group in range(place * self._groups, (place + 1) * self._groups)
+            ]
+            for place, (filter_, parts) in enumerate(self._wanted.items())
+            for part in parts
+        }
+        return [self._of_argument(source, totals) for source in self._plan.sources]
 
-    def by_argument(self, totals: Mapping[tuple[str | None, Part], list[int]]) -> list[Sums]:
-        """`totals`: of each group, by filter and part. Raises CheckFailed where a group has more values than rows."""
-        rows = {filter_: self._selected.rows_of(filter_) for filter_ in {each.filter for each in self._plan.sources}}
-        return [self._of_argument(place, totals, rows) for place in range(len(self._plan.arguments))]
-
-    def _add(self, totals: dict[tuple[str | None, Part], list[int]], answers: Sequence[tuple[Call, Totals]]) -> None:
-        """All answers about one segment and filter."""
-        first = answers[0][0]
-        scanned = self._stored.scanned(first.segment)
-        seen: set[int] = set()
-        for call, results in answers:
-            scanned.accept(call.question, results)
-            seen.update(call.question.cut.groups)
-        for part in self.wanted[first.filter]:
-            for group in seen:
-                totals[first.filter, part][group] += scanned.total(self.columns[part], group)
-
-    def _of_argument(
-        self,
-        place: int,
-        totals: Mapping[tuple[str | None, Part], list[int]],
-        selected: Mapping[str | None, list[int]],
-    ) -> Sums:
-        source, measures = self._plan.sources[place], self._stored.manifest.measures
+    def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
         found: Sums = {
             part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
         }
-        counted = source.counted(measures)
-        rows = selected[source.filter]
+        counted, rows = source.counted(self._stored.manifest.measures), self._selected.rows_of(source.filter)
         if counted is not None and any(count > most for count, most in zip(found[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
         found[None] = rows if counted is None else found[counted, "count"]
@@ -389,7 +369,7 @@ class Scan:
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
     cut_, segment = call.question.cut, call.segment
-    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.rowwise)
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.kept)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,

@@ -1,22 +1,23 @@
-"""The sums that a service made of a segment's rows: checked, decrypted, and put together by group.
+"""The sums that services made of rows: checked, decrypted, and put together by group.
 
 A lane's first result is the sum of the others, each times a weight, and of sentinels of every chunk. All are made of
 the same ciphertexts by exact multiplications, so they agree modulo q up to the sentinels' own noise, whatever the
 values are: a chunk that was left out, or taken twice, or another's, for one group or for all, shows; so do results
 that changed places and anything added to one. A wrong choice of rows that is wrong in the same way in the check does
 not: a scan finds faults, not a service that lies.
+
+Answers to several calls may be added up before they come here. A group has the same weight in each of these, so check
+results of a lane add up to the check result of all their sums.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cleave.ckks.cipher import Sentinels
+from cleave.ckks.cipher import Cipher
 from cleave.ckks.layout import noise
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
@@ -26,14 +27,28 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS, scan_label, sentinel_weights
 
 _WEIGHTS = range(1, 1 << 15)
-Sums = dict[tuple[int, int], list[tuple[int, int]]]  # by lane and group: of each partial sum its rows and its value
+
+Term = tuple[int, int]  # a step, and a place among the ciphertexts of its answer
+Piece = tuple[int, int]  # a group, and how many rows the sum is of
 
 
-Integers = NDArray[np.int64]
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an answer consists of: of each lane a check result, then sums."""
 
+    lanes: dict[int, tuple[Piece, ...]]
 
-class Decrypting(Protocol):
-    def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]: ...
+    @property
+    def results(self) -> int:
+        return sum(1 + len(pieces) for pieces in self.lanes.values())
+
+    def places(self) -> dict[int, int]:
+        """Where each lane's check result stands."""
+        found, place = {}, 0
+        for lane, pieces in self.lanes.items():
+            found[lane] = place
+            place += 1 + len(pieces)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,12 @@ class Question:
     cut: Cut
     label: str
     weights: tuple[int, ...]
+
+    @property
+    def shape(self) -> Shape:
+        cut = self.cut
+        pieces = tuple((group, rows) for group, each in zip(cut.groups, cut.rows, strict=True) for rows in each)
+        return Shape(dict.fromkeys(cut.lanes, pieces))
 
 
 def weights_of(groups: int) -> tuple[int, ...]:
@@ -56,66 +77,92 @@ def question(cut: Cut, weights: Sequence[int] | None = None) -> Question:
     return Question(cut, secrets.token_hex(16), taken)
 
 
-class Scanned:
-    """What comes back of one segment. `label`: of its rows' sentinels."""
+def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
+    """What the answers of steps become, and the terms of each of its ciphertexts. `window`: rows a sum may have."""
+    lanes = sorted({lane for shape in shapes for lane in shape.lanes})
+    places = [shape.places() for shape in shapes]
+    made: dict[int, tuple[Piece, ...]] = {}
+    terms: list[list[Term]] = []
+    for lane in lanes:
+        having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
+        terms.append([(step, places[step][lane]) for step, _ in having])
+        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: rows, terms
+        for step, pieces in having:
+            for at, (group, rows) in enumerate(pieces, 1):
+                known = sums.setdefault(group, [])
+                term = (step, places[step][lane] + at)
+                if known and known[-1][0] + rows <= window:
+                    known[-1] = (known[-1][0] + rows, [*known[-1][1], term])
+                else:
+                    known.append((rows, [term]))
+        made[lane] = tuple((group, rows) for group, each in sums.items() for rows, _ in each)
+        terms += [found for each in sums.values() for _, found in each]
+    return Shape(made), terms
 
-    def __init__(self, lanes: Lanes, cipher: Decrypting, marks: Sentinels, label: bytes, modulus: int) -> None:
+
+class Scanned:
+    """The sums of a scan by group, of rows that lie in `lanes`."""
+
+    def __init__(self, lanes: Lanes, cipher: Cipher) -> None:
         self._lanes = lanes
         self._cipher = cipher
-        self._marks = marks
-        self._label = label
-        self._modulus = modulus
-        self._sums: Sums = {}
+        self._sums: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by lane and group: rows and value of each sum
 
-    def accept(self, asked: Question, totals: Sequence[Sequence[bytes]]) -> None:
-        """One answer, whole or not at all. Raises CheckFailed."""
-        cut = asked.cut
-        results = 1 + sum(map(len, cut.cuts))
-        if [len(lane) for lane in totals] != [results] * len(cut.lanes):
+    def accept(self, shape: Shape, files: Sequence[bytes], asked: Iterable[tuple[str, Question]]) -> None:
+        """Take in one answer, whole or not at all. `asked`: all calls that it is put together of, with their segments.
+
+        Raises CheckFailed.
+        """
+        if len(files) != shape.results:
             raise CheckFailed("envelope", "the answer to a scan has not the results that were asked for")
-        found = self._decrypted([blob for lane in totals for blob in lane])
-        for lane, values in zip(cut.lanes, found.reshape(len(cut.lanes), results).tolist(), strict=True):
-            self._check(asked, lane, values)
-            taken = iter(values[1:])
-            for group, rows in zip(cut.groups, cut.rows, strict=True):
-                self._sums[lane, group] = [(count, next(taken)) for count in rows]
-
-    def _decrypted(self, files: Sequence[bytes]) -> Integers:
         try:
-            return self._cipher.constants(files)
+            values = self._cipher.constants(files).tolist()
         except WireError as error:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
+        expected, chunks = dict.fromkeys(shape.lanes, 0), dict.fromkeys(shape.lanes, 0)
+        weights: dict[int, int] = {}
+        for segment, each in asked:
+            weights |= dict(zip(each.cut.groups, each.weights, strict=True))
+            for lane in each.cut.lanes:
+                expected[lane] += self._sentinels(segment, each, lane)
+                chunks[lane] += len(each.cut.chunks)
+        sums = {}
+        for lane, place in shape.places().items():
+            pieces = shape.lanes[lane]
+            sums[lane] = values[place + 1 : place + 1 + len(pieces)]
+            weighted = sum(weights[group] * value for (group, _), value in zip(pieces, sums[lane], strict=True))
+            _require_agreement(values[place] - weighted - expected[lane], chunks[lane], self._cipher.ring.modulus)
+        for lane, found in sums.items():
+            for (group, rows), value in zip(shape.lanes[lane], found, strict=True):
+                self._sums.setdefault((lane, group), []).append((rows, value))
 
-    def total(self, column: int, group: int) -> int:
-        """Of `column` of the lanes over all rows of a group. Raises CheckFailed for what is no sum of so many."""
-        return total_of(self._sums, self._lanes, column, group)
+    def total(self, column: int, group: int, rows: int) -> int:
+        """Of `column` of the lanes over all `rows` rows of a group. Raises CheckFailed for what is no sum of these."""
+        parts = self._lanes.of(column)
+        if not parts:
+            return 0
+        total = left = 0
+        for at, (count, _) in enumerate(self._sums.get((parts[0], group), ())):
+            planes = {lane: np.array([self._sums[lane, group][at][1]], np.int64) for lane in parts}
+            (found,) = self._lanes.decode(column, planes, count)
+            total += int(found)
+            left += count
+        if left != rows:
+            raise CheckFailed("envelope", "the answer to a scan is not of all rows of a group")
+        return total
 
-    def known(self, asked: Question, lane: int) -> int:
+    def _sentinels(self, segment: str, asked: Question, lane: int) -> int:
         """The sentinels' part of a lane's check result."""
         return sum(
-            int(sentinels(self._marks, self._label, lane, number) @ sentinel_weights(scan_label(asked.label, number)))
+            int(
+                sentinels(self._cipher, bytes.fromhex(segment), lane, number)
+                @ sentinel_weights(scan_label(asked.label, number))
+            )
             for number in asked.cut.chunks
         )
 
-    def _check(self, asked: Question, lane: int, values: Sequence[int]) -> None:
-        weights = [weight for weight, cuts in zip(asked.weights, asked.cut.cuts, strict=True) for _ in cuts]
-        expected = sum(weight * value for weight, value in zip(weights, values[1:], strict=True))
-        off = values[0] - expected - self.known(asked, lane)
-        require_agreement(off, len(asked.cut.chunks), self._modulus)
 
-
-def total_of(sums: Sums, lanes: Lanes, column: int, group: int) -> int:
-    """Of `column` over all rows of a group. Raises CheckFailed for what is no sum of so many."""
-    parts = lanes.of(column)
-    total = 0
-    for at, (rows, _) in enumerate(sums[parts[0], group] if parts else ()):
-        planes = {lane: np.array([sums[lane, group][at][1]], np.int64) for lane in parts}
-        (found,) = lanes.decode(column, planes, rows)
-        total += int(found)
-    return total
-
-
-def require_agreement(off: int, chunks: int, modulus: int) -> None:
+def _require_agreement(off: int, chunks: int, modulus: int) -> None:
     """Raises CheckFailed unless `off`, the error of a check result of `chunks` chunks, is at most their noise."""
     off %= modulus
     if min(off, modulus - off) > noise(SENTINELS * chunks):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from cleave.aggregates.base import Aggregate, Estimate, Facts, Moment, Reading
+from cleave.aggregates.base import Estimate, Facts, Moment, Reading
+from cleave.aggregates.group import Aggregate
 from cleave.sql.canonical import canonical
 from cleave.sql.kept import Types
 from cleave.sql.nodes import NULL, Case, Node

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.owner_key import OwnerKey
 from cleave.store import measures as of_measures
-from cleave.store.cells import Cells, load_cells
+from cleave.store.cells import Cells
 from cleave.store.contributors import only
 from cleave.store.lanes import Integers, Lanes
 from cleave.store.manifest import Object, Segment
@@ -21,14 +20,13 @@ from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.stored_lanes import row_lanes
 from cleave.store.tables import Opened, Tables
-from cleave.store.vault import Vault
 from cleave.sums.remote import Remote
 from cleave.sums.scanned import Scanned
 from cleave.sums.sources import Part
 from cleave.sums.totals import TotalsReader
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed, WireError
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 
@@ -43,7 +41,6 @@ class Stored:
         self,
         tables: Tables,
         opened: Opened,
-        key: OwnerKey,
         contributor: str | None = None,
         memory: int | None = None,
     ) -> None:
@@ -55,8 +52,7 @@ class Stored:
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
         self.tables = tables
-        self._vault = opened.vault
-        self._key = key
+        self.vault = opened.vault
         self._memory = memory
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table: Table | None = None
@@ -65,7 +61,7 @@ class Stored:
 
     @property
     def key_id(self) -> str:
-        return self._key.key_id
+        return self.tables.key.key_id
 
     @property
     def profile(self) -> Profile:
@@ -82,17 +78,17 @@ class Stored:
 
     @cached_property
     def _totals(self) -> TotalsReader:
-        return TotalsReader(self.tables, self._vault, lambda: self._cipher, self.profile, self.manifest)
+        return TotalsReader(self.tables, self.vault, lambda: self._cipher, self.profile, self.manifest)
 
     @property
     def cells(self) -> Cells:
         if self._cells is None:
-            self._cells = load_cells(self.tables.unseal(self._vault, "cells", self.manifest.cells))
+            self._cells = self.tables.cells(self.opened)
         return self._cells
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.tables, self._vault, self.manifest, self.schema, self._memory)
+        return Rows(self.tables, self.opened, self._memory)
 
     @property
     def places(self) -> tuple[str, str]:
@@ -103,7 +99,7 @@ class Stored:
         """The row of the plain half that each row of a segment's ciphertexts is."""
         if segment.scan is None:
             raise CheckFailed("stored", "a segment has no rows for scans")
-        order = np.frombuffer(self.tables.unseal(self._vault, "rows", segment.scan.order), np.uint32)
+        order = np.frombuffer(self.tables.unseal(self.vault, "rows", segment.scan.order), np.uint32)
         if len(order) != segment.rows:
             raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
         return order
@@ -113,30 +109,14 @@ class Stored:
         """Where the rows for scans are in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
 
-    def scanned(self, segment: Segment) -> Scanned:
-        """What takes in the sums that a service makes of rows of `segment`."""
-        label = bytes.fromhex(segment.id)
-        return Scanned(self.row_lanes, self._cipher, self._cipher, label, self._cipher.ring.modulus)
-
-    @property
-    def vault(self) -> Vault:
-        return self._vault
+    def scanned(self) -> Scanned:
+        """What takes in the sums that a service makes of the rows for scans."""
+        return Scanned(self.row_lanes, self._cipher)
 
     def name_of_job(self, sql: str) -> str:
         """32 hex digits that only the owner can tell `sql`, over these segments, by."""
         of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
-        return self._vault.pseudorandom(f"job/{of}", 16).hex()
-
-    @property
-    def modulus(self) -> int:
-        return self._cipher.ring.modulus
-
-    def values_of(self, files: Sequence[bytes]) -> list[int]:
-        """What sums of rows that a service made decrypt to. Raises CheckFailed for what is no ciphertext."""
-        try:
-            return [int(value) for value in self._cipher.constants(files)]
-        except WireError as error:
-            raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
+        return self.vault.pseudorandom(f"job/{of}", 16).hex()
 
     def stop(self) -> None:
         """End every wait for a service."""

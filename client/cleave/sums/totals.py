@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
-from cleave.store.chunks import split
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes
 from cleave.store.manifest import Manifest, Object, Segment, Totals
@@ -24,9 +23,9 @@ from cleave.store.segment import lane_checks
 from cleave.store.stored_lanes import total_label, total_lanes
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
-from cleave.sums.opening import open_lane
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
+from cleave_shared.chunks import split
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
@@ -142,14 +141,16 @@ class TotalsReader:
 
     def _read(self, run: _Run) -> dict[int, Lane]:
         ((segment, totals),) = run.kept
-        label = total_label(segment.id, totals.first)
-        lanes = run.layout.lanes
-        return {
-            lane: open_lane(self._cipher(), lanes, label, lane, split(self._tables.read(totals.lanes[lane])))[
-                : segment.cells
-            ]
-            for lane in run.layout.needed
-        }
+        found = {}
+        for lane in run.layout.needed:
+            try:
+                files = split(self._tables.read(totals.lanes[lane]))
+            except ValueError:
+                raise CheckFailed("stored", "an object does not hold what the table's manifest says") from None
+            failed = CheckFailed("stored", "an object of the table holds no ciphertext")
+            wrong = CheckFailed("sentinel", "a stored ciphertext is another's, or was encrypted under another key")
+            found[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
+        return found
 
     def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
         """The lanes (cells,) of the next `sums`, which are of `run`. Raises CheckFailed for any that is not."""
@@ -160,16 +161,24 @@ class TotalsReader:
                 files[lane] += next(sums)
         return {lane: self._checked(run, lane, files[lane]) for lane in run.layout.needed}
 
-    def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
-        lanes = run.layout.lanes
+    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: CheckFailed) -> Lane:
+        """The coefficients (entries,) of all ciphertexts of a lane, in order. Raises `failed` where one is no
+        ciphertext, `wrong` where its sentinels are others than those of the sum of the segments of `run`.
+        """
         try:
             coefficients = self._cipher().decrypt(files)
         except WireError:
-            raise CheckFailed("sentinel", "the sensitive service answered what is no ciphertext") from None
-        limit = noise(len(run.kept))
-        if (np.abs(coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))) > limit).any():
-            raise CheckFailed("sentinel", "a sum is not of the segments it was asked of")
-        plane: Lane = coefficients[:, : lanes.capacity].reshape(-1)[: run.cells]
+            raise failed from None
+        found = coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))
+        if (np.abs(found) > noise(len(run.kept))).any():
+            raise wrong
+        return coefficients[:, : run.layout.lanes.capacity].reshape(-1)
+
+    def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
+        lanes = run.layout.lanes
+        failed = CheckFailed("sentinel", "the sensitive service answered what is no ciphertext")
+        wrong = CheckFailed("sentinel", "a sum is not of the segments it was asked of")
+        plane = self._decrypted(run, lane, files, failed, wrong)[: run.cells]
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard
         wanted = (

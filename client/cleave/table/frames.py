@@ -109,7 +109,7 @@ def as_frame(data: ArrowStream) -> Frame:
     except ImportError:
         raise InputError(
             f"{shown}: is read by pyarrow, which is not installed",
-            hint="pip install 'cleave[pandas]' or 'cleave[arrow]'",
+            hint="pip install 'cleave-sql[pandas]' or 'cleave-sql[arrow]'",
         ) from None
     import duckdb  # noqa: PLC0415 - whole, since it scans what is registered here
 

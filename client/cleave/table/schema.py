@@ -9,7 +9,7 @@
     lower = 0                   stated bounds of a number, optional
     upper = 128
     reason = "name says: age"   why it was proposed so
-    unsure = true               neither name nor values told: to be settled by a person, then deleted
+    unsure = true               the kind is the safe one: to be settled by a person, then deleted
     [derived.NAME]              an expression that questions name like a column: see cleave.table.derived
 
 A column that the schema does not name is refused.
@@ -55,7 +55,8 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
 `nullable` is whether a field may be empty. A value outside, or a NULL where there may be none, is refused when the
 table is read. What services and stores see follows from these and never from values: widen them before the data grows.
 
-`unsure = true`: neither name nor values told, the kind is only the safe one. `cleave schema FILE --check` counts them.
+`unsure = true`: the kind is the safe one, and you may know of a more useful one. `cleave schema FILE --accept` takes
+all of them as they are, --plain, --encrypted, --sealed and --local settle them one by one, --check counts them.
 """
 
 
@@ -86,7 +87,7 @@ class Column:
 
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
-    is refused. `unsure`: `cleave schema` could not tell, and nobody has settled it yet. `unit`: a currency or the like
+    is refused. `unsure`: the kind is the safe one, and no one has settled it yet. `unit`: a currency or the like
     that every number of the column carries. `format`: how dates are written, where not as in ISO 8601.
     """
 

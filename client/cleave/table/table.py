@@ -29,7 +29,7 @@ _BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggreg
 
 
 class Stream(Protocol):
-    """Rows that DuckDB reads as Arrow: made meanwhile (cleave.store.columns.Opened), or there already (Batch)."""
+    """Rows that DuckDB reads as Arrow: made meanwhile (cleave.store.columns.Batches), or there already (Batch)."""
 
     @property
     def failure(self) -> BaseException | None: ...

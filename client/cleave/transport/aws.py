@@ -9,23 +9,25 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.exceptions import (
-    BotoCoreError,
-    ConfigParseError,
-    CredentialRetrievalError,
-    LoginError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
-from botocore.session import Session
-
 from cleave.transport.endpoint import execute_api_region
 from cleave.transport.http import Sign
 from cleave_shared.errors import ServiceError
+from cleave_shared.extras import extra
+
+with extra("aws", "S3, Lambda and signed requests"):  # imported before all others that need botocore
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.exceptions import (
+        BotoCoreError,
+        ConfigParseError,
+        CredentialRetrievalError,
+        LoginError,
+        PartialCredentialsError,
+        ProfileNotFound,
+        SSOError,
+        TokenRetrievalError,
+    )
+    from botocore.session import Session
 
 _LOG_IN = "log in again (aws sso login), or renew the session's credentials"
 

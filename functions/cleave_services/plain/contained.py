@@ -2,13 +2,16 @@
 
 SQL of one line can make DuckDB recurse until its stack ends, allocate past its own memory_limit or compute past an
 interrupt. The child has bounds on address space, processor and time that the kernel holds it to, no socket but the one
-it answers on, and no core file. It hands back bytes, which are validated like a stranger's.
+it answers on, and no core file. It hands back bytes, which are validated like a stranger's. It has a copy of
+an empty DuckDB that its parent opened, answers one request and ends; then the next one is forked, to wait.
 """
 
 from __future__ import annotations
 
 import math
+import resource
 import signal
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,11 +21,13 @@ from cleave_services.plain import database
 from cleave_services.plain.database import lambda_megabytes, threads
 from cleave_shared import limits
 from cleave_shared.children import Bounds, Channel
+from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 
 Request = TypeVar("Request")
 Response = TypeVar("Response", bound=BaseModel)
+_PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
 # Children come from here and never from the process of the service, where threads may be at work in DuckDB or anywhere.
@@ -34,10 +39,15 @@ _server = ForkServer(
         "cleave_services.plain.opened",
     ]
 )
+_crew = Crew(_server.fork, 0, once=True)
 
 
-def prepare() -> None:
-    """Start what the first request would start. Takes 2 ms before this process has a second thread, 0.3 s after."""
+def prepare(*, ahead: bool = True) -> None:
+    """Start what the first request would start. Takes 2 ms before this process has a second thread, 0.3 s after.
+
+    `ahead`: from the first request on, a child waits for the next one. For a process that answers many.
+    """
+    _crew.most_idle = int(ahead)
     _server.start()
 
 
@@ -59,13 +69,15 @@ def run(
     """
     seconds = limits.PLAIN_SECONDS if seconds is None else seconds
     try:
-        with _server.fork(_answer, (work, request, most), _bounds(seconds)) as child:
-            (body,) = child.receive(seconds + _SPARE, 2 * most)
+        with _crew.worker() as child:
+            child.call(_answer, (work, request, most), _bounds(seconds))
+            body, peak = child.receive(seconds + _SPARE, 2 * most)
     except ProcessDied as died:
         raise _told(died) from None
     try:
+        _server.note(*_PEAK.unpack(peak))
         return answer.model_validate_json(body)
-    except ValidationError:
+    except (ValidationError, struct.error):
         raise ServiceError("DuckDB's process sent no answer", status=500) from None
 
 
@@ -77,7 +89,7 @@ def _answer(channel: Channel, work: Callable[[Request], Response], request: Requ
         raise _SHORT from None
     if len(body) > most:
         raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
-    channel.send([body])
+    channel.send([body, _PEAK.pack(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
 
 
 def _bounds(seconds: float) -> Bounds:

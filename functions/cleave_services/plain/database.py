@@ -38,7 +38,8 @@ class Database:
 
     def __enter__(self) -> Database:
         self._connection = _unused.pop() if _unused else _opened()
-        self._connection.execute(f"SET threads = {threads()}")
+        if threads() > 1:
+            self._connection.execute(f"SET threads = {threads()}")
         return self
 
     def __exit__(
@@ -141,8 +142,7 @@ class Database:
         """From here on nothing outside is read but `paths`."""
         if paths:
             self._connection.execute("SET allowed_paths = $paths", {"paths": list(paths)})
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
+        self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         described = self._connection.execute(f"DESCRIBE {TABLE}").fetchall()
         if len(described) > limits.MAX_PLAIN_COLUMNS:
             raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", status=413)
@@ -183,9 +183,8 @@ def _opened() -> duckdb.DuckDBPyConnection:
             "python_enable_replacements": False,
         },
     )
-    connection.execute("SET TimeZone = 'UTC'")
     # DuckDB 2.0.0 sorts the text of a column that is all '-nan' in three bytes: '-na\0' comes out
-    connection.execute("SET disabled_optimizers = 'compressed_materialization'")
+    connection.execute("SET TimeZone = 'UTC'; SET disabled_optimizers = 'compressed_materialization'")
     return connection
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from cleave_services.plain.database import TABLE, Database
-from cleave_services.plain.expressions import require_aggregates, require_scalars
+from cleave_services.plain.expressions import require
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
@@ -113,12 +113,12 @@ def _answered(load: Callable[[Database], None], asked: Asked, most: int) -> tupl
         return grouping, {"load": loaded - started, "group": time.perf_counter() - loaded}
 
 
-def verify(database: Database, request: Asked) -> None:
+def verify(database: Database, request: Asked, filters: Sequence[str] = ()) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
     scalars = {} if request.where is None else {"where": request.where}
     scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}
-    require_scalars(database, scalars)
-    require_aggregates(database, {f"aggregates[{index}]": sql for index, sql in enumerate(request.aggregates)})
+    scalars |= {f"filters[{index}]": sql for index, sql in enumerate(filters)}
+    require(database, scalars, {f"aggregates[{index}]": sql for index, sql in enumerate(request.aggregates)})
 
 
 def group(

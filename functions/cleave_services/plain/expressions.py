@@ -43,29 +43,26 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 _HINT = "each of where, keys and aggregates is one DuckDB expression over the table's columns"
 
 
-def require_scalars(database: Database, asked: Mapping[str, str]) -> None:
-    """Raises WireError, naming its place, unless each has one value per row (no aggregate, no unnest: WHERE allows
-    neither). `asked`: expressions by their places in the request.
+def require(database: Database, scalars: Mapping[str, str], aggregates: Mapping[str, str]) -> None:
+    """Raises WireError, naming its place, unless each of `scalars` has one value per row (no aggregate, no unnest:
+    WHERE allows neither) and each of `aggregates` one per group (HAVING allows neither a bare column nor unnest).
+
+    Both are expressions by their places in the request. They are tried together, which takes a fraction of the time;
+    where one is refused, one after the other, so as to name it.
     """
-    _require(database, asked, f"SELECT 1 FROM {TABLE} WHERE")
-
-
-def require_aggregates(database: Database, asked: Mapping[str, str]) -> None:
-    """The same unless each has one value per group (HAVING allows neither a bare column nor unnest)."""
-    _require(database, asked, f"SELECT count(*) FROM {TABLE} HAVING")
-
-
-def _require(database: Database, asked: Mapping[str, str], where: str) -> None:
-    """All at once, which takes a fraction of the time; one after the other where one is refused, so as to name it."""
     with suppress(WireError):
-        if asked:
-            _check(database, asked, where)
+        _check(database, scalars, aggregates)
         return
-    for place, sql in asked.items():
-        _check(database, {place: sql}, where)
+    for place, sql in scalars.items():
+        _check(database, {place: sql}, {})
+    for place, sql in aggregates.items():
+        _check(database, {}, {place: sql})
 
 
-def _check(database: Database, asked: Mapping[str, str], where: str) -> None:
+def _check(database: Database, scalars: Mapping[str, str], aggregates: Mapping[str, str]) -> None:
+    asked = {**scalars, **aggregates}
+    if not asked:
+        return
     for place, sql in asked.items():
         if _depth(sql) > limits.MAX_SQL_DEPTH:
             raise _too_deep(place)
@@ -75,8 +72,12 @@ def _check(database: Database, asked: Mapping[str, str], where: str) -> None:
     lists = [_select_list(tree, together) for tree in trees.fetchall()[0][0]]
     for place, bare, wrapped in zip(asked, lists[::2], lists[1::2], strict=True):
         _require_expression(database, bare, wrapped, place)
-    tests = " AND ".join(f"({sql}\n) IS NULL" for sql in asked.values())
-    database.run(f"EXPLAIN {where} {tests}", together)
+    clauses = [
+        f" {clause} {' AND '.join(f'({sql}{chr(10)}) IS NULL' for sql in some.values())}"
+        for clause, some in (("WHERE", scalars), ("HAVING", aggregates))
+        if some
+    ]
+    database.run(f"EXPLAIN SELECT count(*) FROM {TABLE}{''.join(clauses)}", together)
 
 
 def _depth(sql: str) -> int:

@@ -9,7 +9,6 @@ from typing import cast
 
 from cleave_services.plain import engine
 from cleave_services.plain.database import TABLE, Database
-from cleave_services.plain.expressions import require_scalars
 from cleave_shared.dataclass import dataclass
 from cleave_shared.scan import SelectResponse
 
@@ -30,8 +29,7 @@ def select(asked: Selecting) -> SelectResponse:
         elif not left:
             database.load_nothing(sum(stored.rows))
         loaded = time.perf_counter()
-        engine.verify(database, stored)
-        require_scalars(database, {f"filters[{index}]": sql for index, sql in enumerate(asked.filters)})
+        engine.verify(database, stored, asked.filters)
         if left:
             database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
             keyed = engine.keyed_where_they_are(database, stored.where, stored.keys)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cleave_services.bodies import Note
-from cleave_services.sensitive import apart
-from cleave_services.sensitive.evaluate import Chunk, Evaluator
-from cleave_services.sensitive.workers import fair_share
-from cleave_shared.seal import SealEvaluator, ring
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
+from cleave_shared.seal import seal_evaluator
 from cleave_shared.wire import MomentsRequest, MomentsResponse
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def answer_moments(asked: MomentsRequest, note: Note) -> MomentsResponse:
-    answer = moments(asked, SealEvaluator(ring(asked.profile)))
+    answer = moments(asked, seal_evaluator(asked.profile))
     note(blocks=len(asked.blocks), chunks=len(asked.chunks), timings=answer.timings)
     return answer
 
@@ -24,7 +23,7 @@ def answer_moments(asked: MomentsRequest, note: Note) -> MomentsResponse:
 def answer_simple(asked: simple.SimpleRequest, note: Note) -> simple.SimpleResponse:
     from cleave_services.sensitive import simple  # noqa: PLC0415 - a client with this service in it asks no such call
 
-    answer = simple.answer(asked, SealEvaluator(ring(asked.profile)))
+    answer = simple.answer(asked, seal_evaluator(asked.profile))
     note(rows=answer.rows, chunks=sum(map(len, asked.data.values())))
     return answer
 
@@ -33,8 +32,8 @@ def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
     """The sum of every block of one request. Raises WireError for a chunk that is not a ciphertext."""
     blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
     chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
-    with fair_share() as workers:
-        totals = apart.block_sums(evaluator, request.profile, chunks, workers)
+    with workers.fair_share() as share:
+        totals = workers.evaluate(BlockSums(evaluator), chunks, share)
     return MomentsResponse(
         profile=request.profile,
         key_id=request.key_id,

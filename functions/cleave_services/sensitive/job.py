@@ -18,21 +18,18 @@ from pydantic import TypeAdapter, ValidationError
 from cleave_services import http, links
 from cleave_services.bodies import Note
 from cleave_services.links import Links
-from cleave_services.sensitive import apart
-from cleave_services.sensitive.evaluate import Chunk
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_services.sensitive.scan_stored import answer_scan
-from cleave_services.sensitive.workers import fair_share
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
 from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
-from cleave_shared.params import SUM60_PACK
 from cleave_shared.scan import ScanRequest, ScanResponse
-from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.seal import seal_evaluator
 from cleave_shared.stored import Linked
 
 _Step = TypeAdapter[Call | Reduce](Call | Reduce)
 _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}
-ring(SUM60_PACK.name)
 
 
 class Failed(Exception):  # noqa: N818 - named for what happened
@@ -88,9 +85,8 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
             raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, and number {last} is asked for")
         found |= {(number, place): blobs[place] for place in needed[number]}
     chunks = [Chunk(at, found[term]) for at, terms in enumerate(asked.sums) for term in terms]
-    with fair_share() as workers:
-        evaluator = SealEvaluator(ring(asked.profile))
-        totals = apart.block_sums(evaluator, asked.profile, chunks, workers, limits.SENSITIVE_SECONDS)
+    with workers.fair_share() as share:
+        totals = workers.evaluate(BlockSums(seal_evaluator(asked.profile)), chunks, share)
     note(steps=len(parts), chunks=len(chunks), sums=len(asked.sums), timings=totals.seconds)
     answer = Reduced(
         profile=asked.profile, key_id=asked.key_id, totals=[[totals.files[at] for at in range(len(asked.sums))]]

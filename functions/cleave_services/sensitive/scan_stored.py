@@ -6,10 +6,9 @@ import time
 
 from cleave_services.bodies import Note
 from cleave_services.links import Links
-from cleave_services.sensitive import apart
+from cleave_services.sensitive import workers
 from cleave_services.sensitive.scan import Wanted
-from cleave_services.sensitive.scan_work import Part, ScanWork
-from cleave_services.sensitive.workers import fair_share
+from cleave_services.sensitive.scan_work import Part, Scanning
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.moments import SENTINELS
@@ -30,10 +29,10 @@ def answer_scan(asked: ScanRequest, note: Note, table_set: str, links: Links) ->
     lanes = tuple(tuple(Part(each.first, next(contents)) for each in lane) for lane in asked.lanes)
     taken = time.monotonic() - started
     wanted = Wanted(len(lanes), tuple(map(tuple, asked.cuts)), tuple(asked.weights), asked.label)
-    with fair_share() as workers:
+    scanning = Scanning(asked.profile, wanted, lanes, tuple(asked.chunks), asked.numbers)
+    with workers.fair_share() as share:
         left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
-        work = ScanWork(asked.profile, wanted, lanes, tuple(asked.chunks), asked.numbers, workers, left)
-        totals = apart.masked_sums(work)
+        totals = workers.evaluate(scanning, range(len(asked.chunks)), share, left)
     timings = {**totals.seconds, "read": taken + totals.seconds.get("read", 0.0)}
     note(lanes=len(lanes), chunks=len(asked.chunks), groups=len(asked.cuts), timings=timings)
     if len(totals.files) != len(lanes) * wanted.results:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
-from cleave_services.sensitive.workers import evaluate_in_parallel, fair_share
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.operations import Operation
@@ -66,5 +66,5 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
 
 
 def _sum(evaluator: Evaluator, blobs: list[bytes]) -> bytes:
-    with fair_share() as workers:
-        return evaluate_in_parallel(BlockSums(evaluator), [Chunk(0, blob) for blob in blobs], workers).files[0]
+    with workers.fair_share() as share:
+        return workers.evaluate(BlockSums(evaluator), [Chunk(0, blob) for blob in blobs], share).files[0]

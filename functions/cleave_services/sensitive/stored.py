@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from cleave_services.bodies import Large, Note
 from cleave_services.links import Links
-from cleave_services.sensitive import apart
-from cleave_services.sensitive.evaluate import Chunk
-from cleave_services.sensitive.workers import fair_share
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
-from cleave_shared.seal import SealEvaluator, ring
+from cleave_shared.seal import seal_evaluator
 from cleave_shared.stored import Lane, SumsRequest, SumsResponse
 
 _LEAST_SECONDS = 5.0  # for adding up, however long reading took
@@ -21,7 +20,7 @@ _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 
 def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) -> SumsResponse | Large:
     """Raises WireError for a link, an object or a ciphertext that is not what it must be."""
-    evaluator = SealEvaluator(ring(asked.profile))
+    evaluator = seal_evaluator(asked.profile)
     started = time.monotonic()
     objects = [each for lane in asked.lanes for each in lane.objects]
     contents = iter(links.read(table_set, objects))
@@ -30,9 +29,9 @@ def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) ->
     for number, lane in enumerate(asked.lanes):
         chunks += list(_chunks(number, lane, first, [next(contents) for _ in lane.objects]))
         first += lane.stop - lane.start
-    with fair_share() as workers:
+    with workers.fair_share() as share:
         left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
-        totals = apart.block_sums(evaluator, asked.profile, chunks, workers, left)
+        totals = workers.evaluate(BlockSums(evaluator), chunks, share, left)
     sums = (totals.files[number] for number in range(first))
     timings = {"read": taken, **totals.seconds}
     note(lanes=len(asked.lanes), objects=len(objects), chunks=len(chunks), sums=first, timings=timings)

@@ -1,7 +1,12 @@
-"""Spread chunks over forked processes.
+"""Spread sums over worker processes.
 
-Every ciphertext is read in a child, never in the service's own process: what crashes or stalls SEAL ends one request.
-Children are forked, so they inherit the ring; TenSEAL holds the GIL in every call, so threads would gain nothing.
+Every ciphertext is read in a worker, never in the service's own process: what crashes or stalls SEAL ends one request.
+TenSEAL holds the GIL in every call, so threads would gain nothing.
+
+A function forks the workers of each request, which inherit the ring and their chunks. A client that has the service
+embedded (`prepare`) is large: forking it takes 20 ms, for its page tables and for every page that it writes to
+afterwards. So a crew serves it, request after request, forked by a process that has nothing but SEAL, before there is
+a key: starting a worker takes as long as adding up 20 chunks, and what masks need as long as adding up 150.
 """
 
 from __future__ import annotations
@@ -11,22 +16,57 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from cleave_services.sensitive.evaluate import Totals
 from cleave_shared import children, limits
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, WireError
+from cleave_shared.fork_server import ForkServer
+from cleave_shared.params import SUM60_PACK
+from cleave_shared.seal import ring
 
-MIN_WORK = 24  # a second process's fork and answer cost about as much as loading or masking this many chunks
-SPARE = 1.0  # seconds between the kernel's end of a child and the end of waiting for it
+MIN_WORK = 24  # a second process's start and answer cost about as much as loading or masking this many chunks
+SPARE = 1.0  # seconds between the kernel's end of a worker and the end of waiting for it
+_MOST_IDLE = 4  # as many requests a client has under way
 
 Item = TypeVar("Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 
+ring(SUM60_PACK.name)  # so that no request waits for it and every worker inherits it
+# what only scans need is imported there, since a question over files needs none of it
+_server = ForkServer([__name__, "cleave_services.sensitive.scan_work"])
+_crew: Crew | None = None
 _under_way = 0
 _lock = threading.Lock()
+
+
+class Evaluation(Protocol[Item_contra]):
+    """Sums of items; can be pickled. `work` estimates it in chunks loaded or masked."""
+
+    def work(self, items: Sequence[Item_contra]) -> int: ...
+
+    def part(self, items: Sequence[Item_contra]) -> Evaluation[Item_contra]:
+        """All that evaluating `items` needs."""
+        ...
+
+    def evaluate(self, items: Sequence[Item_contra]) -> Totals: ...
+
+    def merge(self, parts: Sequence[Totals]) -> Totals: ...
+
+
+def prepare() -> None:
+    """Serve this process by a crew from now on. Best called while it is small.
+
+    It is forked beside other threads, those of numpy's linear algebra among them: what TenSEAL does it does under the
+    GIL, and a worker touches no other library that has locks.
+    """
+    global _crew  # noqa: PLW0603 - a fact about the process
+    if _crew is None:
+        _crew = Crew(_server.fork, max(_MOST_IDLE, processors()))
+        _server.start(beside_threads=True)
 
 
 def processors() -> int:
@@ -50,59 +90,51 @@ def fair_share() -> Iterator[int]:
             _under_way -= 1
 
 
-class Evaluation(Protocol[Item_contra]):
-    """What is done with chunks; `work` estimates it in chunks loaded or masked."""
+def evaluate(evaluation: Evaluation[Item], items: Sequence[Item], workers: int, seconds: float | None = None) -> Totals:
+    """Evaluate consecutive shares of `items`, each in one of at most `workers` processes; each adds its sums to those
+    of the one before.
 
-    def work(self, chunks: Sequence[Item_contra]) -> int: ...
-
-    def evaluate(self, chunks: Sequence[Item_contra]) -> Totals: ...
-
-    def merge(self, parts: Sequence[Totals]) -> Totals: ...
-
-
-def evaluate_in_parallel(
-    evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int, seconds: float | None = None
-) -> Totals:
-    """`evaluation` over `workers` processes, whose results one more adds up. Raises what `spread` raises."""
-    deadline = time.monotonic() + (limits.SENSITIVE_SECONDS if seconds is None else seconds)
-    count = processes(evaluation, chunks, workers)
-    parts = spread(lambda share: dumped(evaluation.evaluate(share)), chunks, count, deadline)
-    if len(parts) > 1:
-        parts = spread(lambda _: dumped(evaluation.merge(list(map(loaded, parts)))), [None], 1, deadline)
-    return loaded(parts[0])
-
-
-def processes(evaluation: Evaluation[Item], chunks: Sequence[Item], workers: int) -> int:
-    """So many of `workers` are worth their start."""
-    return max(1, min(workers, evaluation.work(chunks) // MIN_WORK))
-
-
-def spread(
-    work: Callable[[Sequence[Item]], list[bytes]], items: Sequence[Item], count: int, deadline: float | None = None
-) -> list[list[bytes]]:
-    """What `work` makes of `count` consecutive shares of `items`, each in a forked process, in order.
-
-    Raises the WireError of a share that is refused, and one (422) past `deadline` (of time.monotonic; None:
-    limits.SENSITIVE_SECONDS from now); ServiceError (500) where a process dies. Whatever happens, no process is left.
+    Raises the WireError of a share that is refused, and one (422) after `seconds` (limits.SENSITIVE_SECONDS);
+    ServiceError (500) where a worker dies. Whatever happens, no worker goes on.
     """
-    size = -(-len(items) // max(1, min(count, len(items))))
+    seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
+    bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES)
+    until = time.monotonic() + seconds + SPARE  # so that the kernel's end of a worker comes first
+    count = max(1, min(workers, evaluation.work(items) // MIN_WORK, len(items)))
+    size = -(-len(items) // count)
     shares = [items[start : start + size] for start in range(0, len(items), size)]
-    left = limits.SENSITIVE_SECONDS if deadline is None else max(SPARE, deadline - time.monotonic())
-    bounds = Bounds(seconds=left, memory=limits.WORKER_BYTES)
-    until = time.monotonic() + left + SPARE
     with contextlib.ExitStack() as stack:
-        forked = [stack.enter_context(children.fork(_working(work, share), bounds)) for share in shares]
         try:
-            return [child.receive(until - time.monotonic(), limits.WORKER_BYTES) for child in forked]
+            at_work = [stack.enter_context(_worker(evaluation, share, bounds)) for share in shares]
+            found: list[bytes] = []
+            for child in at_work:
+                child.send(found, max(0.01, until - time.monotonic()))
+                found = child.receive(until - time.monotonic(), limits.WORKER_BYTES)
         except ProcessDied as died:
-            raise told(died) from None
+            raise _told(died) from None
+    return loaded(found)
 
 
-def _working(work: Callable[[Sequence[Item]], list[bytes]], share: Sequence[Item]) -> Callable[[Channel], None]:
-    return lambda channel: channel.send(work(share))
+@contextlib.contextmanager
+def _worker(evaluation: Evaluation[Item], share: Sequence[Item], bounds: Bounds) -> Iterator[Child]:
+    if _crew is None:
+        with children.fork(lambda channel: _evaluate(channel, evaluation, share), bounds) as child:
+            yield child
+    else:
+        with _crew.worker() as child:
+            child.call(_evaluate, (evaluation.part(share), share), bounds, lasting=True)
+            yield child
 
 
-def told(died: ProcessDied) -> Exception:
+def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[Item]) -> None:
+    try:
+        own = evaluation.evaluate(share)
+    finally:
+        before = channel.receive()  # also of a share that is refused: who sends reads the error only then
+    channel.send(dumped(evaluation.merge([loaded(before), own]) if before else own))
+
+
+def _told(died: ProcessDied) -> Exception:
     if died.late:
         return WireError(
             f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request", status=422

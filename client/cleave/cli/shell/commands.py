@@ -22,7 +22,7 @@ _OTHERS = {".quit": ".exit", "\\q": ".exit", "\\?": ".help", "\\h": ".help"}
 
 
 def is_command(text: str) -> bool:
-    """Whether a line is a command rather than SQL."""
+    """Check whether a line is a command rather than SQL."""
     line = text.strip()
     return line.startswith((".", "\\")) or line.rstrip("; ").lower() in _WORDS
 

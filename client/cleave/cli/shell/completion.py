@@ -1,4 +1,4 @@
-"""What Tab offers: the table's columns and name, DuckDB's functions and words, and the shell's own commands."""
+"""Completion by Tab: the table's columns and name, DuckDB's functions and words, and the shell's own commands."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sql(Completer):
 
 
 def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Completion]:
-    """Of what is inserted, what is compared and what is told about it; case does not matter."""
+    """Completions of `word` among texts to insert, names to compare and notes; case does not matter."""
     lower = word.lower()
     for text, name, about in offered:
         if name.lower().startswith(lower):

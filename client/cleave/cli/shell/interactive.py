@@ -62,12 +62,12 @@ def editor(
 
 
 def is_complete(text: str) -> bool:
-    """Whether Enter ends it: a command, nothing at all, or statements that a semicolon ends."""
+    """Check whether Enter ends it: a command, nothing at all, or statements that a semicolon ends."""
     return is_command(text) or not split_statements(text)[1].strip()
 
 
 def interact(shell: Shell, session: PromptSession[str], tell: Callable[[Exception], object]) -> None:
-    """Until Ctrl-D or `.exit`. Errors are told, and the next line is read."""
+    """Run lines until Ctrl-D or `.exit`. An error is reported, and the next line is read."""
     with _ctrl_c():
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a line means: a command of the shell's own, or statements, each planned, asked and shown.
+"""Lines of the shell: its own commands, or statements, each planned, answered and shown.
 
 Nothing here knows where lines come from; see cleave.cli.shell.interactive and cleave.cli.shell.piped.
 """

@@ -1,0 +1,120 @@
+"""An aggregate over encrypted columns, and what its formula is computed of: one group's moments.
+
+Sums of powers and products about the mean follow from moments about centres:
+
+    T1 = sum (x - c),  T2 = sum (x - c)^2, ..., d = T1 / n:
+
+    sum (x - mean)^2 = T2 - n d^2
+    sum (x - mean)^3 = T3 - 3 d T2 + 2 n d^3
+    sum (x - mean)^4 = T4 - 4 d T3 + 6 d^2 T2 - 3 n d^4
+    sum (x - mean)(y - mean') = sum (x - c)(y - c') - n d d'
+
+These hold for any c; one near the mean keeps d, and what cancels, small (docs/ckks.md section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from flint import fmpq
+
+from cleave.aggregates.balls import Number, figure_of, not_negative, null, number, precision
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment
+from cleave.aggregates.moments import Cross, Power, Sum
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`count` rows have no NULL among the arguments. Methods give a rational where the totals they read are exact."""
+
+    count: int
+    moments: Mapping[Moment, Estimate]
+    arguments: Sequence[Facts]
+
+    def total(self, moment: Moment) -> Number:
+        return number(self.moments[moment])
+
+    def mean(self, of: int = 0) -> Number:
+        return self.total(Sum(of)) / self.count
+
+    def squares(self, of: int = 0) -> Number:
+        """Raises CheckFailed where two exact totals cannot be of the same values."""
+        if self.count == 1:
+            return fmpq(0)
+        squares = self.total(Power(2, of))
+        if isinstance(squares, fmpq) and squares == 0:  # every value is the centre
+            return squares
+        apart = self._apart(of)
+        return _not_below_zero(squares - self.count * (apart * apart))
+
+    def products(self) -> Number:
+        if self.count == 1:
+            return fmpq(0)
+        return self.total(Cross()) - self.count * (self._apart(0) * self._apart(1))
+
+    def cubes(self) -> Number:
+        apart = self._apart(0)
+        return self.total(Power(3)) - 3 * apart * self.total(Power(2)) + 2 * self.count * apart**3
+
+    def fourths(self) -> Number:
+        apart, squares = self._apart(0), self.total(Power(2))
+        left = self.total(Power(4)) - 4 * apart * self.total(Power(3)) + 6 * apart**2 * squares
+        return _not_below_zero(left - 3 * self.count * apart**4)
+
+    def _apart(self, of: int) -> Number:
+        """d: how far the mean is from the centre."""
+        total = self.moments[Sum(of)]
+        return number(Estimate(total.value / self.count - self.arguments[of].centre, total.bound / self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`names`: in SQL, in upper case, DuckDB's spelling and its synonyms. `moments`: beside the number of rows that
+    count, which all have. `formula`: of a group of at least `least` rows; NULL for fewer. `type`: DuckDB's type of the
+    result, or how it follows from the argument's.
+    """
+
+    names: tuple[str, ...]
+    moments: tuple[Moment, ...]
+    formula: Callable[[Group], Figure | Number]
+    least: int = 1
+    arity: int = 1
+    type: str | Callable[[str], str] = "DOUBLE"
+
+    def result_type(self, argument: str, *_others: str) -> str:
+        """DuckDB's type of the result for arguments of these types."""
+        return self.type if isinstance(self.type, str) else self.type(argument)
+
+    def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
+        """The figure of one group in which `count` rows have no NULL among the arguments."""
+        if count < self.least:
+            return null()
+        with precision():
+            found = self.formula(Group(count, moments, arguments))
+            return found if isinstance(found, Figure) else figure_of(found)
+
+
+def counted(group: Group) -> Figure:
+    """How many rows count."""
+    return whole(group.count)
+
+
+def whole(value: int) -> Figure:
+    return Figure(value, 0.0, exact=True, ball=fmpq(value))
+
+
+def is_zero(value: Number) -> bool | None:
+    """Of a value that is not below 0; None: it may be."""
+    if isinstance(value, fmpq):
+        return value == 0
+    return False if value.lower() > 0 else None
+
+
+def _not_below_zero(value: Number) -> Number:
+    if not isinstance(value, fmpq):
+        return not_negative(value)
+    if value < 0:
+        raise CheckFailed("range", "two exact totals cannot be of the same values")
+    return value

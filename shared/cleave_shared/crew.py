@@ -1,0 +1,104 @@
+"""A crew of workers: children that wait for calls, so that no call waits for a process to start.
+
+    crew = Crew(server.fork, 4)
+    with crew.worker() as child:
+        child.call(work, (argument,), Bounds(seconds=25), lasting=True)
+        (blob,) = child.receive(26)
+
+A worker that is ended in its block, by an error or a deadline, is not used again. `once`: no worker is used twice, and
+the next one is started when a block is left: for work that hostile input may take over, in children of a fork server.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+from cleave_shared.children import Child
+from cleave_shared.errors import ServiceError
+
+_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+
+
+class Crew:
+    """`start` makes a worker; at most `most_idle` wait for a call. Thread-safe. Ends with this process."""
+
+    def __init__(self, start: Callable[[], Child], most_idle: int, *, once: bool = False) -> None:
+        self._start = start
+        self.most_idle = most_idle
+        self._once = once
+        self._idle: list[Child] = []
+        self._lock = threading.Lock()
+        _crews.add(self)
+
+    def begin(self) -> None:
+        """Start a worker ahead, where there is room for it."""
+        if len(self._idle) < self.most_idle:
+            self._keep(self._start())
+
+    @contextlib.contextmanager
+    def worker(self) -> Iterator[Child]:
+        """An idle one, else a new one. Raises ServiceError where none can be started."""
+        try:
+            with contextlib.ExitStack() as stack:
+                child = stack.enter_context(self._taken() or self._start())
+                yield child
+                stack.pop_all()
+                if self._once:
+                    child.release()  # its server ends it; nobody waits for that
+                else:
+                    self._keep(child)
+        finally:
+            if self._once:
+                with contextlib.suppress(ServiceError):  # said where one is wanted
+                    self.begin()
+
+    def end(self) -> None:
+        """End all that are idle."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().__exit__(None, None, None)
+
+    def _taken(self) -> Child | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                child = self._idle.pop()
+            poll = select.poll()
+            poll.register(child.channel.fileno(), select.POLLIN)
+            if not poll.poll(0):
+                return child
+            child.__exit__(None, None, None)  # it says nothing unless it has died
+
+    def _keep(self, child: Child) -> None:
+        with self._lock:
+            if len(self._idle) < self.most_idle:
+                self._idle.append(child)
+                return
+        child.__exit__(None, None, None)
+
+    def _forget(self) -> None:
+        """A process forked from this one has no workers: it closes its copies of their channels."""
+        self._lock = threading.Lock()  # may be held
+        while self._idle:
+            self._idle.pop().release()
+
+
+def _forget_all() -> None:
+    for crew in list(_crews):
+        crew._forget()
+
+
+def _end_all() -> None:
+    for crew in list(_crews):
+        crew.end()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_end_all)
