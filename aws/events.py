@@ -142,3 +142,34 @@ def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") ->
         "X-Forwarded-Proto": "https",
     }
     return proxy_event(path, body, content_type, stage=stage, headers=headers, context=_CONTEXT)
+
+
+def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:
+    """An HTTP API (payload 2.0) event: the stage, unless it is $default, stands in the path."""
+    binary = content_type != wire.JSON_TYPE
+    prefix = "" if stage == "$default" else f"/{stage}"
+    return {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": prefix + path,
+        "rawQueryString": "",
+        "headers": {"accept": "*/*", "content-type": content_type, "host": "abc123.execute-api.amazonaws.com"},
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": "abc123",
+            "domainName": "abc123.execute-api.amazonaws.com",
+            "http": {
+                "method": "POST",
+                "path": prefix + path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "203.0.113.7",
+                "userAgent": "curl/8.5.0",
+            },
+            "requestId": "JKJaXmPLvHcESHA=",
+            "routeKey": "$default",
+            "stage": stage,
+            "timeEpoch": 1773124478000,
+        },
+        "body": base64.b64encode(body).decode() if binary else body.decode(),
+        "isBase64Encoded": binary,
+    }

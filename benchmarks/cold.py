@@ -19,13 +19,13 @@ import subprocess
 import uuid
 from typing import Any
 
+from aws import many_chunks
 from aws.events import make_events
+from aws.runtime_api import Function
+from aws.sam import BUILD, IMAGE
 from cleave.ckks.secret_key import fresh_key
 from cleave_shared import limits
 from cleave_shared.params import DEFAULT_PROFILE
-from tests.aws.sam import BUILD, IMAGE
-from tests.functional import many_chunks
-from tests.functional.runtime_api import Function
 
 AIM_MS = 400
 PART_CHUNKS, FULL_CHUNKS, BLOCKS = 31, 64, 32

@@ -39,12 +39,12 @@ from typing import Any
 import duckdb
 
 import cleave
+from aws.events import http_event
+from aws.runtime_api import Function, FunctionError
+from aws.serving import served
 from benchmarks.memory import tree_mb
 from benchmarks.tables import figure, machine, markdown
 from cleave.ckks.key_file import create_key
-from tests.functional.gateway import http_event
-from tests.functional.runtime_api import Function, FunctionError
-from tests.functional.serving import served
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "samples"
 _PROCESSES = 4  # that the users share: Python runs one thread at a time

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
+from aws.serving import served
 from cleave.ckks import key_file as key_files
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.params import DEFAULT_PROFILE
-from tests.functional.serving import served
 
 # A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
 for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -126,6 +126,12 @@ def test_rooms_import_only_what_they_may() -> None:
         assert others <= ROOMS[room], f"{module} imports from {sorted(others - ROOMS[room])}"
 
 
+def test_tests_and_benchmarks_do_not_import_each_other() -> None:
+    for folder, other in (("tests", "benchmarks"), ("benchmarks", "tests"), ("aws", "tests"), ("aws", "benchmarks")):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert other not in roots(path), path
+
+
 def test_rooms_are_in_order() -> None:
     """The allowed edges hold no circle, so that neither can the rooms."""
     assert tuple(TopologicalSorter(ROOMS).static_order())

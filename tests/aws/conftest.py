@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.aws import sam
+from aws import sam
 
 
 @pytest.fixture(scope="session")

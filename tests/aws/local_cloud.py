@@ -16,7 +16,7 @@ from typing import Any
 
 from botocore.session import Session
 
-from tests.aws import sam
+from aws import sam
 
 PYTHON = sam.ROOT / "build" / "localstack" / "bin" / "python"
 REGION = "eu-central-1"

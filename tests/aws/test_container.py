@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.aws.sam import ROOT
+from aws.sam import ROOT
 from tests.functional.processes import met
 
 pytestmark = [pytest.mark.sam, pytest.mark.usefixtures("containers")]

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.aws import local_cloud, sam, stack
+from aws import sam
+from tests.aws import local_cloud, stack
 from tests.aws.local_cloud import ACCOUNT, REGION, Cloud, Stack
 from tests.aws.test_sam_local import cleave
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from aws import sam
 from aws.events import TABLE, decrypt_totals, make_events
 from cleave.ckks.secret_key import SecretKey
-from tests.aws import sam
 
 pytestmark = pytest.mark.sam
 

@@ -15,11 +15,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from aws import many_chunks, sam
 from aws.events import TABLE, decrypt_totals, make_events
 from aws.make_events import write_events
 from cleave.ckks.secret_key import SecretKey
-from tests.aws import sam
-from tests.functional import many_chunks
 
 pytestmark = [pytest.mark.sam, pytest.mark.usefixtures("containers")]
 

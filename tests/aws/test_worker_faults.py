@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aws import sam
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits
-from tests.aws import sam
 from tests.aws.test_rie import emulator as rie
 from tests.aws.test_rie import post
 from tests.functional import worker_faults

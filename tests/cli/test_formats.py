@@ -109,7 +109,7 @@ def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> N
     "options",
     [
         ["--format", "parquet"],
-        ["-o", "answer.xlsx"],
+        ["-o", "answer.docx"],
         ["--json", "--format", "csv"],
         ["--format", "yaml"],
     ],

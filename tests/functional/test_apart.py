@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from aws import many_chunks
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import limits, wire
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ServiceError
-from tests.functional import many_chunks
 from tests.functional.processes import descendants, have_ended
 
 CLIENT = os.getpid()

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from aws import many_chunks
 from aws.events import MOMENTS, TABLE, Event, decrypt_totals, make_events, rest_event
+from aws.runtime_api import Function, FunctionError
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits, wire
-from tests.functional import many_chunks
 from tests.functional.processes import descendants
-from tests.functional.runtime_api import Function, FunctionError
 
 SENSITIVE, PLAIN = "cleave_services.sensitive.app.handler", "cleave_services.plain.app.handler"
 NO_SHARED_MEMORY = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh")

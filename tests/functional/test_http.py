@@ -14,11 +14,11 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from aws.events import rest_event
+from aws.events import http_event, rest_event
 from cleave_services import http
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError, WireError
-from tests.functional.gateway import CANARY, CONTEXT, call, http_event
+from tests.functional.gateway import CANARY, CONTEXT, call
 
 FRAMES = {"content-type": wire.FRAMES_TYPE}
 JSON = {"content-type": wire.JSON_TYPE}

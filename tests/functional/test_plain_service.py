@@ -14,11 +14,11 @@ import duckdb
 import httpx
 import pytest
 
-from aws.events import rest_event
+from aws.events import http_event, rest_event
 from cleave_services.plain.app import app, handler
 from cleave_shared import limits, wire
 from cleave_shared.wire import PlainRequest, PlainResponse
-from tests.functional.gateway import CANARY, CONTEXT, call, http_event
+from tests.functional.gateway import CANARY, CONTEXT, call
 
 AGGREGATE = "/v1/plain/aggregate"
 HASH = "0123456789abcdef" * 2

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from aws.serving import ROOT
 from cleave.ckks.key_file import create_key
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, met
 from tests.functional.scripted import Reply, Scripted, scripted
-from tests.functional.serving import ROOT
 
 __all__ = ["cli"]
 CLEAVE = [sys.executable, "-c", "from cleave.local.main import main; main()"]

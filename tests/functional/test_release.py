@@ -21,7 +21,7 @@ import cleave_shared.version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("aws", "report", "serve")
+EXTRAS = ("aws", "excel", "report", "serve")
 DEMO = "SELECT ward, AVG(age), SUM(bill) FROM patients GROUP BY ward"
 # Copyleft of files or libraries; `LGPL` alone is how python-stdnum writes it.
 COPYLEFT = re.compile(r"\b[AL]?GPL\b|\bMPL\b|GNU .*General Public|Mozilla Public", re.IGNORECASE)

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from aws.serving import served
 from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Deaths
 from cleave.local.serve import Named, Switch
 from cleave_shared import limits, wire
 from tests.functional.gateway import call
 from tests.functional.processes import HANGS, descendants, have_ended, is_alive, met
-from tests.functional.serving import served
 
 JSON = {"content-type": wire.JSON_TYPE}
 SUM = {"data": {"x": [1, 2]}, "operation": "sum"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from aws.events import rest_event
+from aws.events import http_event, rest_event
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
 from cleave_shared import wire
-from tests.functional.gateway import CANARY, CONTEXT, http_event
+from tests.functional.gateway import CANARY, CONTEXT
 
 BODY = json.dumps({"data": {"x": [1]}, "operation": "sum"}).encode()
 REFUSED = json.dumps({"data": {"x": [1]}, "operation": "none"}).encode()  # 422 before anything is computed

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from aws.serving import ROOT, SERVE, served
 from cleave.local.embedded import embedded_services
 from cleave.processes.deadline import Deadline
 from cleave.transport.base import Service, Transport
@@ -21,7 +22,6 @@ from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import MomentsRequest, PlainRequest
 from tests.functional.envelopes import MOMENTS, ROWS
-from tests.functional.serving import ROOT, SERVE, served
 
 
 @pytest.fixture(params=["embedded", "served"])

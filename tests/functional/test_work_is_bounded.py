@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from aws import many_chunks
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import app as plain
@@ -15,7 +16,6 @@ from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import limits, seal, wire
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import ring
-from tests.functional import many_chunks
 from tests.functional.gateway import call
 from tests.fuzz.mutate import Message, joined, parts
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from aws import many_chunks
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers
@@ -17,7 +18,7 @@ from cleave_services.sensitive.app import app
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
-from tests.functional import many_chunks, worker_faults
+from tests.functional import worker_faults
 from tests.functional.gateway import call
 from tests.functional.processes import are_reaped
 from tests.functional.worker_faults import Service, Work

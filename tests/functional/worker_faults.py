@@ -20,13 +20,13 @@ from typing import Any
 
 import httpx
 
+from aws import many_chunks
 from aws.events import MOMENTS, rest_event
+from aws.runtime_api import Function
+from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits, wire
-from tests.functional import many_chunks
 from tests.functional.processes import descendants, met
-from tests.functional.runtime_api import Function
-from tests.functional.serving import served
 
 NO_CIPHERTEXT = b"no ciphertext"
 

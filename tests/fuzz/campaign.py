@@ -24,6 +24,7 @@ from typing import Any
 
 import httpx
 
+from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.app import handler as plain_handler
@@ -32,7 +33,6 @@ from cleave_services.sensitive.app import handler as sensitive_handler
 from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
 from tests.functional.processes import descendants, met
-from tests.functional.serving import served
 from tests.fuzz import truth
 from tests.fuzz.mutate import Message, mutated
 from tests.fuzz.truth import Answer

@@ -19,6 +19,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from aws.serving import served
 from cleave.ask import here_sums
 from cleave.ckks import encryptors
 from cleave.transport.base import Service
@@ -26,7 +27,6 @@ from cleave_services.sensitive import workers
 from cleave_shared import wire
 from cleave_shared.wire import MomentsRequest, PlainRequest
 from tests.cli.runner import Cli
-from tests.functional.serving import served
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, QUESTION, Canaries, canaries, traces
 from tests.security.conftest import Places, WrappedKey
 from tests.security.ways import WAYS, Record, recorded

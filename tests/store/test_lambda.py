@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aws.events import rest_event
+from aws.runtime_api import Function
 from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
@@ -29,7 +30,6 @@ from cleave_services.links import VARIABLE
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 from tests.conftest import no_passphrase
-from tests.functional.runtime_api import Function
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.test_services import SOURCES, Two, totals_come_first, twice
 from tests.store.trial import check, truth

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aws.serving import served
 from cleave.ask import choice
 from cleave.ask.access import Access
 from cleave.ask.session import Session
@@ -23,7 +24,6 @@ from cleave_services.plain import calls as plain_calls
 from cleave_services.sensitive import stored as sensitive_stored
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.conftest import no_passphrase
-from tests.functional.serving import served
 from tests.store.trial import World, check, truth
 
 SOURCES = {

@@ -149,7 +149,7 @@ C = CANARY
 REFUSES: dict[str, tuple[str | bytes, Schema, str, str]] = {
     "empty": ("", schema(AB), "t.csv:", "is empty"),
     "nothing but blank lines": (" \n\n", schema(AB), "t.csv:", "is empty"),
-    "a workbook": (b"PK\x03\x04" + b"\0" * 99, schema(AB), "t.csv:", "workbook"),
+    "a workbook": (b"PK\x03\x04" + b"\0" * 99, schema(AB), "t.csv:", "Excel"),
     "too few fields": (
         f'a,b\n"1\n2",{C}\n{C}\n',
         schema(AB, Kind.LOCAL),

@@ -9,10 +9,10 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, overload
 
-from cleave.ask.calls import imported
 from cleave.finish.records import loaded, records
 from cleave.table.types import ZONED
 from cleave.text import figures
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,8 @@ class Result:
         sums. Where the bounds leave something
         undecided there is a last column `undecided` in any case. Raises InputError without pandas.
         """
-        pd = imported("pandas", "df()")
+        with extra("pandas", "data frames"):
+            import pandas as pd  # noqa: PLC0415
         held = records(self._table, bounds=bounds)
         table = self.arrow(bounds=bounds)
         series = {}
@@ -147,7 +148,8 @@ class Result:
         """
         import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
 
-        imported("pyarrow", "arrow()")  # DuckDB uses it
+        with extra("arrow", "Arrow tables"):
+            import pyarrow  # noqa: F401, PLC0415 - DuckDB uses it
         with loaded(records(self._table, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()
 

@@ -20,6 +20,7 @@ from cleave.cli.options import flag
 from cleave.files import write_atomically
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -36,7 +37,8 @@ class Format(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     MARKDOWN = "markdown"
-    PARQUET = "parquet"  # into a file only
+    PARQUET = "parquet"  # these two into a file only
+    XLSX = "xlsx"
 
 
 ENDINGS = {
@@ -47,8 +49,9 @@ ENDINGS = {
     ".jsonl": Format.NDJSON,
     ".md": Format.MARKDOWN,
     ".parquet": Format.PARQUET,
+    ".xlsx": Format.XLSX,
 }
-FormatOption = Annotated[Format | None, flag("--format FORMAT", "table, csv, json, ndjson, markdown or parquet.")]
+FormatOption = Annotated[Format | None, flag("--format FORMAT", "table, csv, json, ndjson, markdown, parquet or xlsx.")]
 OutputOption = Annotated[Path | None, flag("-o, --output FILE", "Write to a new file; its ending says the format.")]
 ReportOption = Annotated[Path | None, flag("--report FILE", "Also write an HTML page: answer, charts, who saw what.")]
 
@@ -69,8 +72,11 @@ def chosen_format(given: Format | None, output: Path | None, *, as_json: bool, r
     if given is None and output is not None and output.suffix.lower() not in ENDINGS:
         raise typer.BadParameter(f"-o: the ending says no format, known are {', '.join(ENDINGS)}; or use --format")
     chosen = given or (ENDINGS[output.suffix.lower()] if output is not None else Format.TABLE)
-    if chosen is Format.PARQUET and output is None:
-        raise typer.BadParameter("Parquet is no text: name a file with -o")
+    if chosen in (Format.PARQUET, Format.XLSX) and output is None:
+        raise typer.BadParameter(f"{chosen} is no text: name a file with -o")
+    if chosen is Format.XLSX:
+        with extra("excel", "Excel files"):
+            import openpyxl  # noqa: F401, PLC0415 - as above
     return chosen
 
 
@@ -130,6 +136,10 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
             return csv_of(answer.result)
         case Format.PARQUET:
             return copied(records(answer.result), "FORMAT parquet, COMPRESSION zstd", "parquet")
+        case Format.XLSX:
+            from cleave.cli.workbook import workbook  # noqa: PLC0415 - as above
+
+            return workbook(records(answer.result))
 
 
 def _markdown(answer: Result) -> str:

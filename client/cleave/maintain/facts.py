@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from cleave.ask.calls import imported
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
 from cleave_shared.dataclass import dataclass
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,8 @@ class Pulled:
 
         Raises InputError without pandas.
         """
-        pd = imported("pandas", "df()")
+        with extra("pandas", "data frames"):
+            import pandas as pd  # noqa: PLC0415
         import pyarrow as pa  # noqa: PLC0415 - there if there is a table
 
         series = {}

@@ -1,4 +1,4 @@
-"""What is behind a table: files (CSV, gzipped or not, or Parquet) by name or pattern, standard input, or a frame."""
+"""What is behind a table: files (CSV, JSON, Excel or Parquet) by name or pattern, standard input, or a frame."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from cleave.table.converted import JSON_ENDINGS, json_text, workbook_text
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 STDIN = "-"
 _STDIN_SHOWN = "standard input"
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-_ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet")
+_WORKBOOK = b"PK\x03\x04"
+_FOREIGN = (b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet", *JSON_ENDINGS)
 _BLOCK = 1 << 20
 _SEPARATORS = " ._-+0123456789"
 
@@ -145,13 +147,17 @@ def _input(path: Path, shown: str) -> Input:
                 head = unpacked.read(4096)
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(shown, error) from None
-    if head.startswith(_FOREIGN) or (packed and head.startswith((_GZIP, _PARQUET))):
+    if head.startswith(_FOREIGN) or (packed and head.startswith((_GZIP, _PARQUET, _WORKBOOK))):
         raise InputError(
-            f"{shown}: is a workbook or a compressed file other than .gz, not CSV",
-            hint="export or unpack it to CSV first",
+            f"{shown}: is an .xls workbook, or packed otherwise than by gzip",
+            hint="save it as .xlsx or CSV, or unpack it",
         )
     if not head.strip():
         raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
+    if head.startswith(_WORKBOOK):
+        return Input(workbook_text(path, shown), shown)
+    if shown.lower().removesuffix(".gz").endswith(JSON_ENDINGS):
+        return Input(json_text(Input(path, shown, packed).open, shown), shown)
     return Input(path, shown, packed, parquet=head.startswith(_PARQUET))
 
 

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MAX_PAYLOAD = 6 * 1024 * 1024 + 100  # bytes; what Lambda says when it refuses one
 START_SECONDS = 60.0  # what an importing process may take on a busy machine
 

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.functional.processes import HANGS
-
-ROOT = Path(__file__).parents[2]
+HANGS = 120.0  # seconds: an end takes a moment
+ROOT = Path(__file__).parents[1]
 SERVE = [sys.executable, "-c", "from cleave.local.main import main; main()", "serve", "--port", "0"]
 
 

@@ -1,0 +1,122 @@
+"""JSON and Excel in and out: what a table of them holds, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from cleave.cli.answer import Format, answer_bytes
+from cleave.table import converted
+from cleave.table.inputs import open_inputs, table_name
+from cleave_shared.errors import InputError
+from tests.report.answers import CASES, answer, certain, key, table
+
+
+def text_of(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    (found,) = open_inputs(path)
+    assert found.shown == str(path)
+    return found.path.read_text()
+
+
+def workbook(path: Path, rows: Sequence[Sequence[Any]]) -> bytes:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'\n [{"a": 123456789012345678.90, "b": ""}, {"b": "x,\\"\\n", "c": true, "a": null}]',
+        b'{"a": 123456789012345678.90, "b": ""}\n\n{"b": "x,\\"\\n", "c": true, "a": null}\n',
+    ],
+)
+def test_json_keeps_digits_and_tells_null_from_an_empty_text(
+    tmp_path: Path, content: bytes, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / ("t.json.gz" if pack is gzip.compress else "t.json")
+    text = text_of(path, pack(content))
+    assert text == '"a","b","c"\n"123456789012345678.90","",\n,"x,""\n","true"\n'
+    assert table_name(path) == "t"
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "problem"),
+    [
+        (b'[{"a": 1}, 2]', "t.json, object 2", "not an object"),
+        (b'{"a": 1}\n{"a": [1]}\n', "t.json, line 2, member 'a'", "a list"),
+        (b'{"a": 1}\n{"a": 4711', "t.json, line 2", "not JSON"),
+        (b'{"a": 1, "a": 4711}', "t.json, line 1", "not JSON"),
+        (b'[{"a": NaN}]', "t.json", "not JSON"),
+        (b"[" * 100_000, "t.json", "not JSON"),
+        (b'\xff{"a": 4711}', "t.json, line 1", "not JSON"),
+        (b"[{}, {}]", "t.json", "no object with a member"),
+    ],
+)
+def test_json_that_is_no_table(tmp_path: Path, content: bytes, where: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        text_of(tmp_path / "t.json", content)
+    assert f"{where}: " in caught.value.message
+    assert problem in caught.value.message
+    assert "4711" not in str(caught.value)
+
+
+def test_a_long_array_is_refused_and_lines_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converted, "MOST_BYTES", 20)
+    with pytest.raises(InputError, match="an array of more than"):
+        text_of(tmp_path / "t.json", b'[{"a": 1}, {"a": 2222}]')
+    assert text_of(tmp_path / "t.ndjson", b'{"a": 1}\n' * 9) == '"a"\n' + '"1"\n' * 9
+
+
+def test_a_sheet(tmp_path: Path) -> None:
+    day = datetime.datetime(2026, 1, 2)  # noqa: DTZ001 - Excel has no zones
+    rows = [["ward", "day", "kg"], ["A", day, 61.5], [None, None, None], ["B", day.replace(hour=3), True]]
+    path = tmp_path / "t.xlsx"
+    text = text_of(path, workbook(path, rows))
+    assert text == '"ward","day","kg"\n"A","2026-01-02","61.5"\n"B","2026-01-02 03:00:00","true"\n'
+
+
+@pytest.mark.parametrize("rows", [[], [["a"], ["=1+1"]]])
+def test_a_sheet_without_rows_or_results_is_refused(tmp_path: Path, rows: list[list[Any]]) -> None:
+    path = tmp_path / "t.xlsx"
+    with pytest.raises(InputError, match=r"is empty|row 2: holds a formula without its result"):
+        text_of(path, workbook(path, rows))
+
+
+def test_a_workbook_that_unpacks_to_too_much_or_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", b" " * 5000)
+    with pytest.raises(InputError, match="cannot be read as an Excel file"):
+        text_of(tmp_path / "t.xlsx", packed.getvalue())
+    monkeypatch.setattr(converted, "MOST_BYTES", 4999)
+    with pytest.raises(InputError, match="unpacked"):
+        text_of(tmp_path / "t.xlsx", packed.getvalue())
+
+
+def test_an_answer_as_a_workbook_has_the_values_of_its_records() -> None:
+    sheet = openpyxl.load_workbook(io.BytesIO(answer_bytes(CASES["few"][0], Format.XLSX))).active
+    names = ["ward", "COUNT(*)", "AVG(age)", "AVG(age)_bound", "SUM(bill)", "SUM(bill)_bound"]
+    assert [cell.value for cell in sheet[1]] == names
+    assert [cell.value for cell in sheet[2]] == ["A", 61, 47, 5, 11250.5, 0]
+
+
+def test_no_text_is_a_formula_and_long_numbers_keep_their_digits() -> None:
+    rows = [[key("=1+1\x07"), certain(12345678901234567)], [key("+x"), certain(Decimal("0.1"))]]
+    made = answer(table((("k", "key", "VARCHAR"), ("x", "plain", "DECIMAL(38,1)")), rows))
+    sheet = openpyxl.load_workbook(io.BytesIO(answer_bytes(made, Format.XLSX))).active
+    cells = [[(cell.value, cell.data_type) for cell in row] for row in sheet.iter_rows(min_row=2)]
+    assert cells == [[("=1+1\\x07", "s"), ("12345678901234567", "s")], [("+x", "s"), (0.1, "n")]]
