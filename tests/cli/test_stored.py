@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ask.options import Place as PlaceOptions
+from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
+from cleave.maintain import operations
+from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
@@ -75,6 +79,32 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
     result = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial"))
     assert "6 cells" in result.stderr
     assert "bytes for each of" in result.stderr
+
+
+def test_put_says_what_is_not_stored_and_which_columns_have_few_values(place: Place) -> None:
+    said = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial")).stderr
+    assert "not stored: notes (kind local)" in said
+    assert "insured have few values too" in said
+    assert "--by ward,insured" in said
+    assert "about " in said
+    chosen = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "other", "--by", "ward")).stderr
+    assert "few values" not in chosen
+
+
+@pytest.mark.parametrize(("error", "is_said"), [(KeyboardInterrupt(), True), (InputError("x"), False)])
+def test_what_is_stopped_says_where_and_how_to_go_on(error: BaseException, is_said: bool) -> None:
+    said: list[str] = []
+
+    def stopped() -> None:
+        with operations._noting(complete(PlaceOptions, {"say": said.append}), operations._CONTINUES) as progress:
+            progress.stage("read", 10, "rows")(10)
+            progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
+            raise error
+
+    with pytest.raises(type(error)):
+        stopped()
+    line = "stopped at encrypt and store: 3,000,000 of 6,000,000 rows; run it again to continue from there"
+    assert said == ([line] if is_said else [])
 
 
 def test_plan_tells_the_way(place: Place) -> None:

@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 HELP = "Query tables whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
-    "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
-    "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
-    "or the way to it failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was "
-    "given, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
+    "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set what is usual. Results go to stdout, "
+    "everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, 1 unexpected error, "
+    "2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service or the way to it "
+    "failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was given, 130 "
+    "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
 )
 
 

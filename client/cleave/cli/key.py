@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.ask.access import DEFAULT_IDENTITY
-from cleave.ask.opening import key_file, opened
+from cleave.ask.opening import key_file, opened, passphrase_of
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, flag, flag_of
@@ -108,7 +108,7 @@ def export(
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
 
     if table is None:
-        secret, invitation = open_key(key_file(place["key"]), passphrase.current(None)), None
+        secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"])), None
     else:
         from cleave.share.collect import newest_versions  # noqa: PLC0415
         from cleave.share.invitation import invite  # noqa: PLC0415
