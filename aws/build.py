@@ -27,7 +27,8 @@ PRUNED_SUFFIXES = {".pyi", ".pyx", ".pxd", ".a", ".h", ".c"}
 PRUNED_FILES = "zstandard/*cffi*"  # the backend for PyPy: CPython takes the other
 STRIPPED = "zstandard/backend_c*.so"  # 11 of its 12 MB are debug information
 LEAN = ["-X", "no_debug_ranges"]  # without columns for tracebacks: a twentieth off a cold start
-PRELOADED = re.compile(r"cleave_services(\.\w+)+")  # a module's name as text: what a fork server imports
+# a module's name as text: what a fork server imports, and where a service's operations are
+NAMED = re.compile(r"(cleave_services(?:\.\w+)+)(?::\w+)?")
 HANDLERS = {"sensitive": ("app", "job"), "plain": ("app",)}  # modules; one artifact serves all functions of a half
 IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13")
 
@@ -42,7 +43,7 @@ def shipped(half: str) -> dict[Path, Path]:
 
 def own_modules(entry: str) -> dict[Path, Path]:
     """Files of the project that importing `entry` can reach, by where an artifact has them: late imports are included,
-    and what is named for a fork server to import.
+    and what is named as text.
     """
     if _source(entry) is None:
         raise SystemExit(f"error: {entry} is not there")
@@ -75,8 +76,8 @@ def _imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PRELOADED.fullmatch(node.value):
-            yield node.value
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (named := NAMED.fullmatch(node.value)):
+            yield named[1]
 
 
 def install(half: str, destination: Path, architecture: str) -> None:

@@ -18,10 +18,9 @@ import numpy as np
 from cleave.aggregates.columns import Exact
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import fresh_key
-from cleave.store.encrypting import Span, encrypt_span
-from cleave.store.lanes import plan_lanes
+from cleave.store.encrypting import encrypt_lane
+from cleave.store.lanes import SCAN_ROWS, plan_lanes
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.stored_lanes import SCAN_ROWS
 from cleave.sums.job import CALLS_OF_A_BATCH
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import limits
@@ -71,10 +70,7 @@ def measure() -> Measured:
     rows = CHUNKS * lanes.capacity
     planes = lanes.encode([rng.integers(0, limit + 1, rows, np.uint64)[None] for limit in LIMITS])
     cipher = Cipher(key)
-    files = [
-        encrypt_span(lanes, plane, Span(at, 0, CHUNKS), cipher, key.profile, b"a segment")
-        for at, plane in enumerate(planes)
-    ]
+    files = [encrypt_lane(lanes, plane, cipher, b"a segment", at) for at, plane in enumerate(planes)]
     numbers = rng.integers(1, GROUPS + 1, (CHUNKS, lanes.capacity)).astype(np.int32)
     chunks = [ScanChunk(at, at, numbers[at], tuple(lane[at] for lane in files)) for at in range(CHUNKS)]
     wanted = Wanted(lanes.count, ((0,),) * GROUPS, tuple(range(1, GROUPS + 1)), "0" * 32)

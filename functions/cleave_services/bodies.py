@@ -1,8 +1,6 @@
-"""From the bytes of a request to those of its answer, whoever carries them: HTTP, or a call within one process.
+"""The bytes of requests and answers, whoever carries them: HTTP, or a call within one process.
 
-`cleave_services.http` puts this behind FastAPI; a client that has a service in its own process calls `exchange` and
-does without the 200 ms that FastAPI takes to import. Errors carry names of fields and rules, never values; an error
-nobody expected is told by its class alone.
+Errors carry names of fields and rules, never values; an error nobody expected is told by its class alone.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 
-Asked = TypeVar("Asked", bound=BaseModel)
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST_ERROR = 1000
 
@@ -33,10 +30,6 @@ class Large:
 
     answer: BaseModel
     put: Callable[[bytes], BaseModel]  # takes its frames; what it returns is returned instead
-
-
-# What a service does with a request once it is read: the answer, and numbers for the log.
-Work = Callable[[Asked, Note], BaseModel | Large]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +77,18 @@ def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
     return Reply(200, kind, content)
 
 
-def refusal(error: CleaveError) -> Reply:
+def refusal(error: Exception) -> Reply:
+    """The answer in place of one that there is not."""
+    if not isinstance(error, CleaveError):
+        return problem(500, f"internal error: {type(error).__name__}")
     status = error.status if isinstance(error, WireError | ServiceError) else 422
     return problem(status or 500, error.message, error.hint)
-
-
-def defect(error: Exception) -> Reply:
-    """What nobody expected, by its class's name."""
-    return problem(500, f"internal error: {type(error).__name__}")
 
 
 def problem(status: int, error: str, hint: str | None = None) -> Reply:
     # field names are the sender's: of any length, and not always Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
     return Reply(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
-
-
-def exchange(content: wire.Body, kind: str, model: type[Asked], work: Work[Asked]) -> Reply:
-    """One request answered in its own media type. Raises nothing; nothing is logged."""
-    try:
-        asked, mark = load(content, kind, model)
-        return dump(work(asked, _forget), mark, kind)
-    except CleaveError as error:
-        return refusal(error)
-    except Exception as error:  # noqa: BLE001 - its message may quote values
-        return defect(error)
-
-
-def _forget(**_numbers: float | Mapping[str, float]) -> None:
-    pass
 
 
 def _too_large(what: str, limit: int, hint: str) -> WireError:

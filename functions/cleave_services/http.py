@@ -1,21 +1,19 @@
 """What both services need around their one job: reading and answering envelopes, errors, logs, the Lambda handler.
 
 What becomes of a body is `cleave_services.bodies`; here it is measured while it arrives. Every request leaves one line
-of JSON on the logger `cleave.service`: numbers, no names, no SQL, no bodies.
+of log (`cleave_services.log`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import resource
-import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,19 +23,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cleave_services import bodies
-from cleave_services.bodies import Large, Reply, Work
+from cleave_services import bodies, links
+from cleave_services.bodies import Large, Reply
+from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import Application
+from cleave_services.operations import Operation, Service
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
 from cleave_shared.stored import SET
 
-Asked = TypeVar("Asked", bound=BaseModel)
 Model = TypeVar("Model", bound=BaseModel)
 
-_log = logging.getLogger("cleave.service")
-_log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
 
 
@@ -83,9 +80,9 @@ class Health(BaseModel):
     version: int
 
 
-def create_app(title: str, description: str) -> Application:
-    """An application with health, OpenAPI, error answers, CORS and the request log; services add their routes."""
-    app = Application(title, description)
+def create_app(service: Service) -> Application:
+    """Its operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
+    app = Application(service.name, service.description)
     app.add_middleware(_RequestLog)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     app.add_exception_handler(CleaveError, _refuse)
@@ -94,8 +91,10 @@ def create_app(title: str, description: str) -> Application:
 
     @app.information("/v1/health", Health)
     async def health() -> Response:
-        return Response(wire.dump_json(Health(service=title, version=wire.VERSION)), media_type=wire.JSON_TYPE)
+        return Response(wire.dump_json(Health(service=service.name, version=wire.VERSION)), media_type=wire.JSON_TYPE)
 
+    for operation in service.operations:
+        app.operation(operation)(_route(operation))
     return app
 
 
@@ -129,10 +128,19 @@ def answer(request: Request, model: BaseModel | Large) -> Response:
     return _response(bodies.dump(model, request.state.mark, _accepted(request)))
 
 
-async def respond(request: Request, model: type[Asked], work: Work[Asked]) -> Response:
-    """All of a POST: `read`, then `work` and `answer` in a thread of their own. Raises what these raise."""
-    asked = await read(request, model)
-    return await run_in_threadpool(lambda: answer(request, work(asked, partial(note, request))))
+def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """All of a POST: `read`, then the work and `answer` in a thread of their own. Raises what these raise."""
+
+    async def respond(request: Request) -> Response:
+        asked = await read(request, operation.models[0])
+
+        def work() -> Response:
+            found = operation.answer(asked, partial(note, request), request.path_params.get("set"), links.own)
+            return answer(request, found)
+
+        return await run_in_threadpool(work)
+
+    return respond
 
 
 def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
@@ -155,6 +163,8 @@ def lambda_handler(
 
     def handler(event: Any, context: Any) -> dict[str, Any]:
         log_to_stderr()
+        # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
+        logging.getLogger("mangum").setLevel(logging.CRITICAL)
         try:
             _require_event(event)
             with asyncio.Runner() as runner:
@@ -186,31 +196,6 @@ def _refused_event(reply: Reply) -> dict[str, Any]:
     log({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"})
     headers = {"content-type": reply.kind}
     return {"statusCode": reply.status, "headers": headers, "body": reply.content.decode(), "isBase64Encoded": False}
-
-
-def log_to_stderr() -> None:
-    """Send the request log to stderr, a line of bare JSON each, past whatever the root logger does."""
-    _log.handlers = [_Stderr()]
-    _log.setLevel(logging.INFO)
-    _log.propagate = False
-    # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
-    logging.getLogger("mangum").setLevel(logging.CRITICAL)
-
-
-def log(line: Mapping[str, Any]) -> None:
-    """Write one line; on Lambda in CloudWatch's embedded metric format, which makes metrics of three of its numbers."""
-    function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
-    if function is not None:
-        line = {"function": function, **line, "refused": int("error" in line or line.get("status", 200) != 200)}
-        named = [{"Name": name} for name in ("seconds", "chunks", "refused") if name in line]
-        metrics = {"Namespace": "Cleave", "Dimensions": [["function"]], "Metrics": named}
-        line |= {"_aws": {"Timestamp": int(time.time() * 1000), "CloudWatchMetrics": [metrics]}}
-    _log.info(json.dumps(line))
-
-
-class _Stderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(record.getMessage() + "\n")
 
 
 class _RequestLog:
@@ -247,7 +232,7 @@ class _RequestLog:
         except Exception as error:  # noqa: BLE001 - the last place before the loggers of others
             facts["error"] = type(error).__name__
             if line["status"] is None:
-                await _response(bodies.defect(error))(scope, receive, counted_send)
+                await _response(bodies.refusal(error))(scope, receive, counted_send)
         finally:
             line["route"] = getattr(scope.get("route"), "path", None)
             if re.fullmatch(SET, table_set := scope.get("path_params", {}).get("set", "")):

@@ -6,12 +6,14 @@ routes read and answer bodies themselves (`cleave_services.http`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from cleave_services.operations import Operation
 from cleave_services.web import FastAPI
 from cleave_shared import wire
 from cleave_shared.stored import SET
@@ -70,8 +72,9 @@ class Application(FastAPI):
         )
         self._models: dict[type[BaseModel], JsonSchemaMode] = {wire.Problem: "serialization"}
 
-    def operation(self, path: str, request: type[BaseModel], response: type[BaseModel]) -> _Route:
-        """A POST route of a function that reads a `request` from its body and answers with a `response`."""
+    def operation(self, operation: Operation) -> _Route:
+        """A POST route."""
+        path, (request, response) = operation.path, operation.models
         self._models[response] = "serialization"
         self._models[request] = "validation"  # which is how a model is shown that is both
         body = {"required": True, "content": {**_content(request), **_FRAMES}}
@@ -82,7 +85,14 @@ class Application(FastAPI):
         extra: dict[str, Any] = {"requestBody": body}
         if "{set}" in path:  # said here: to hear of it from a signature FastAPI builds validators that nothing uses
             extra["parameters"] = [_SET]
-        return self.post(path, response_model=None, openapi_extra=extra, responses={200: answered, **answers})
+        return self.post(
+            path,
+            name=operation.work.__name__,
+            description=(inspect.getdoc(operation.work) or "").partition("\n\n")[0],
+            response_model=None,
+            openapi_extra=extra,
+            responses={200: answered, **answers},
+        )
 
     def information(self, path: str, response: type[BaseModel]) -> _Route:
         """A GET route of a function that answers with a `response`."""

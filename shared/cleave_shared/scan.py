@@ -1,7 +1,7 @@
 """The envelopes of scans of stored tables: which rows are in which group, and sums of the rows of each.
 
-    POST /v1/plain/tables/{set}/select       SelectRequest -> SelectResponse
-    POST /v1/sensitive/tables/{set}/scan     ScanRequest   -> ScanResponse
+    POST /v1/plain/tables/{set}/aggregate    StoredPlainRequest with `members`  -> StoredPlainResponse
+    POST /v1/sensitive/tables/{set}/scan     ScanRequest                        -> ScanResponse
 
 The plain service numbers rows of its half by group. The sender alone knows where each stands among the ciphertexts,
 and asks the sensitive service for sums of positions.
@@ -15,30 +15,10 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, model_validator
 
 from cleave_shared import limits
-from cleave_shared.stored import Linked, Place, StoredPlainRequest, StoredPlainResponse, require_bounded
-from cleave_shared.wire import Blob, Each, Envelope, Hex, Sql
+from cleave_shared.stored import Linked, Place, require_bounded
+from cleave_shared.wire import Blob, Each, Envelope, Hex
 
 Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
-
-
-class SelectRequest(StoredPlainRequest):
-    """Group and aggregate the rows of stored Parquet objects, and tell the group of every row."""
-
-    filters: Each[Sql] = Field(
-        default_factory=list,
-        max_length=limits.MAX_EXPRESSIONS,
-        description="conditions that are told of every row beside its group",
-    )
-
-
-class SelectResponse(StoredPlainResponse):
-    """`numbers` and `filters` are empty where `stored` is set."""
-
-    numbers: Each[Blob] = Field(
-        description="of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the place "
-        "of its group in `counts`, from 1"
-    )
-    filters: Each[Each[Blob]] = Field(description="of each filter and object, a bit for every row that it holds for")
 
 
 class ScanObject(Linked):

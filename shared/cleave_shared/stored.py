@@ -100,6 +100,12 @@ class StoredPlainRequest(_Question):
     where: Sql | None = None
     keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
     aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    members: bool = Field(default=False, description="whether the group of every row is told")
+    filters: Each[Sql] = Field(
+        default_factory=list,
+        max_length=limits.MAX_EXPRESSIONS,
+        description="conditions that are told of every row beside its group",
+    )
     result: Url | None = Field(
         default=None,
         description="presigned PUT of an object results/{set}/..., for an answer over 4 MB",
@@ -113,17 +119,30 @@ class StoredPlainRequest(_Question):
             raise ValueError(f"rows: more than {limits.MAX_JOB_ROWS:,}")
         if len({name.lower() for name in self.columns}) != len(self.columns):
             raise ValueError("columns: one is named twice")
+        if self.filters and not self.members:
+            raise ValueError("filters: only with members")
         require_bounded(self.objects)
         return self
 
 
 class StoredPlainResponse(_Question):
-    """One entry per group in `counts` and in every column; none where `stored` is set."""
+    """One entry per group in `counts` and in every column; none where `stored` is set.
+
+    `numbers` and `filters` are empty where no members were asked for.
+    """
 
     rows: Count
     counts: Each[Count]
     keys: Each[TypedColumn]
     aggregates: Each[TypedColumn]
+    numbers: Each[Blob] = Field(
+        default_factory=list,
+        description="of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the place "
+        "of its group in `counts`, from 1",
+    )
+    filters: Each[Each[Blob]] = Field(
+        default_factory=list, description="of each filter and object, a bit for every row that it holds for"
+    )
     stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
     timings: dict[str, float] = Field(default_factory=dict)
 

@@ -211,7 +211,7 @@ def test_no_wire_model_can_hold_a_secret_key() -> None:
         "MomentsResponse": {"totals"},
         "PlainRequest": {"table"},
         "SumsResponse": {"totals"},
-        "SelectResponse": {"numbers", "filters"},
+        "StoredPlainResponse": {"numbers", "filters"},
         "ScanRequest": {"numbers"},
         "ScanResponse": {"totals"},
         "Reduced": {"totals"},

@@ -11,7 +11,9 @@ import pytest
 from aws.build import own_modules, shipped
 from aws.check_artifacts import FORBIDDEN, LIMIT_MB, problems
 from cleave_services.plain import contained
+from cleave_services.plain.service import service as plain
 from cleave_services.sensitive import workers
+from cleave_services.sensitive.service import service as sensitive
 from tests.aws import stack
 
 ROOT = Path(__file__).parents[2]
@@ -41,10 +43,11 @@ def test_every_function_ships_its_handler(monkeypatch: pytest.MonkeyPatch) -> No
         assert module in shipped(module.parent.name)
 
 
-def test_what_a_fork_server_imports_is_shipped() -> None:
+def test_what_a_fork_server_imports_and_where_operations_are_is_shipped() -> None:
     """It is named as text, and nothing imports some of it."""
-    for half, server in (("plain", contained._server), ("sensitive", workers._server)):
-        assert {Path(f"{module.replace('.', '/')}.py") for module in server._preload} <= shipped(half).keys()
+    for half, server, service in (("plain", contained._server, plain), ("sensitive", workers._server, sensitive)):
+        named = {*server._preload, *(each.work.__module__ for each in service.operations)}
+        assert {Path(f"{module.replace('.', '/')}.py") for module in named} <= shipped(half).keys()
 
 
 def test_only_the_sensitive_function_reaches_seal() -> None:

@@ -10,12 +10,12 @@ import numpy as np
 
 from cleave.ckks.cipher import Cipher
 from cleave_shared.moments import SENTINELS
-from cleave_shared.plaintext import PlaintextEvaluator
 from cleave_shared.seal import SealEvaluator
+from tests.evaluation.plaintext import PlaintextEvaluator
 
 
 class PlainCipher:
-    """`cleave.ckks.cipher.Cipher` without encryption, for `cleave_shared.plaintext`."""
+    """`cleave.ckks.cipher.Cipher` without encryption, for `tests.evaluation.plaintext`."""
 
     def __init__(self, degree: int) -> None:
         self.degree = degree

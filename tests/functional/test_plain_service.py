@@ -184,7 +184,7 @@ def test_lambda_needs_no_numpy_and_says_one_line(table: bytes, tmp_path: Path) -
 
 def test_openapi_describes_both_calls() -> None:
     document = call(app, "GET", "/openapi.json").json()
-    tables = {"/v1/plain/tables/{set}/aggregate", "/v1/plain/tables/{set}/select"}
+    tables = {"/v1/plain/tables/{set}/aggregate"}
     assert set(document["paths"]) == {"/v1/health", "/v1/plain", AGGREGATE, *tables}
     simple = document["paths"]["/v1/plain"]["post"]["requestBody"]["content"][wire.JSON_TYPE]["schema"]
     examples = document["components"]["schemas"][simple["$ref"].rsplit("/", 1)[1]]["examples"]

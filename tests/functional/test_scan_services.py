@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.store.stored_lanes import SCAN_ROWS
+from cleave.store.lanes import SCAN_ROWS
 from cleave.sums.scanned import Question, question
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.database import Database
@@ -20,14 +20,14 @@ from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import rowsets, wire
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse
+from cleave_shared.stored import Linked, StoredPlainRequest, StoredPlainResponse
 from tests.functional.test_stored_services import SET, Store, post, store
 from tests.store.scanning import Rows
 
 __all__ = ["store"]  # a fixture
 
-SELECT, SCAN = f"/v1/plain/tables/{SET}/select", f"/v1/sensitive/tables/{SET}/scan"
+SELECT, SCAN = f"/v1/plain/tables/{SET}/aggregate", f"/v1/sensitive/tables/{SET}/scan"
 SIZES = (150, 1, 90)
 TABLE = "SELECT i, CASE WHEN i % 7 > 0 THEN 'w' || i % 3 END AS ward, i % 5 - 2 AS n, 'a row' AS \"where\""
 
@@ -46,9 +46,9 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return parts
 
 
-def select(store: Store, objects: list[bytes], **asked: Any) -> tuple[SelectRequest, httpx.Response]:
+def select(store: Store, objects: list[bytes], **asked: Any) -> tuple[StoredPlainRequest, httpx.Response]:
     given = {"rows": list(SIZES), "columns": ["i", "ward", "n", "where"], **asked}
-    request = SelectRequest(objects=[store.put(each) for each in objects], **given)
+    request = StoredPlainRequest(members=True, objects=[store.put(each) for each in objects], **given)
     return request, post(plain, SELECT, request)
 
 
@@ -66,7 +66,7 @@ QUESTIONS: list[dict[str, Any]] = [
 def test_every_row_is_told_its_group(store: Store, objects: list[bytes], question: dict[str, Any]) -> None:
     _, answer = select(store, objects, aggregates=["count(*)"], **question)
     assert answer.status_code == 200, answer.text
-    found = wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
     assert found.rows == sum(SIZES)
     groups = len(found.counts)
     numbers = np.concatenate([rowsets.unpack(each, n, groups) for each, n in zip(found.numbers, SIZES, strict=True)])
@@ -102,7 +102,7 @@ def test_rows_that_stay_in_their_objects_are_told_the_same(
     for aggregates in ([], ["count(*)"]):
         _, answer = select(store, objects, where=where, keys=keys, aggregates=aggregates)
         assert answer.status_code == 200, answer.text
-        found.append(wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE))
+        found.append(wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE))
     left, read = found
     assert (left.numbers, left.counts, left.keys) == (read.numbers, read.counts, read.keys)
 
@@ -129,12 +129,12 @@ def test_a_column_may_be_called_what_duckdb_calls_a_rows_place(store: Store, tmp
     for name, counts in (("file_row_number", [5, 5]), ("rowid", [4, 3, 3])):
         _, answer = select(store, [path.read_bytes()], rows=[10], columns=[name], keys=[f'"{name}"'])
         assert answer.status_code == 200, answer.text
-        assert wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE).counts == counts
+        assert wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE).counts == counts
 
 
 def test_a_select_that_reads_no_column_counts_rows(store: Store, objects: list[bytes]) -> None:
     _, answer = select(store, objects, columns=[])
-    found = wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
     assert found.counts == [sum(SIZES)]
     assert rowsets.unpack(found.numbers[0], SIZES[0], 1).all()
 
@@ -157,10 +157,10 @@ def test_row_sets_that_are_too_large_go_through_the_store(
     assert select(store, objects, filters=["n = 1"] * filters)[1].status_code == 413
     result = store.result()
     _, answer = select(store, objects, filters=["n = 1"] * filters, result=result)
-    found = wire.load(SelectResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
     assert (found.numbers, found.filters, found.counts) == ([], [], [])
     content = (store.folder / result.removeprefix(store.base)).read_bytes()
-    assert wire.load(SelectResponse, content, wire.FRAMES_TYPE).counts == [sum(SIZES)]
+    assert wire.load(StoredPlainResponse, content, wire.FRAMES_TYPE).counts == [sum(SIZES)]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ from cleave.processes.deadline import Deadline
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
-from cleave_services.bodies import exchange
+from cleave_services.links import Links
+from cleave_services.operations import Service as Application
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.wire import MomentsRequest, PlainRequest
@@ -120,14 +121,16 @@ def test_services_in_the_process_are_handed_requests_as_they_lie() -> None:
 
 
 def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
-    def broken(_asked: wire.PlainRequest, _note: object) -> wire.PlainResponse:
-        raise LookupError("a value")
-
-    reply = exchange(wire.dump_frames(ROWS), wire.FRAMES_TYPE, wire.PlainRequest, broken)
+    broken = Application("broken", "", {"/v1/plain/aggregate": "tests.functional.test_transport_local:fail"})
+    reply = broken.call("/v1/plain/aggregate", wire.dump_frames(ROWS), wire.FRAMES_TYPE, lambda: Links([]))
     assert (reply.status, wire.load(wire.Problem, reply.content, reply.kind).error) == (
         500,
         "internal error: LookupError",
     )
+
+
+def fail(asked: wire.PlainRequest, note: object) -> wire.PlainResponse:
+    raise LookupError("a value")
 
 
 def test_services_within_the_process_do_without_a_web_framework() -> None:

@@ -19,8 +19,9 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.segment import _secret_order
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import read_schema
 from cleave.table.table import open_table

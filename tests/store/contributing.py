@@ -20,7 +20,7 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.share.collect import News, collect, newest_versions
-from cleave.share.contribute import Contributions
+from cleave.share.contribute import Contributions, Invited
 from cleave.share.invitation import invitation_of, invite
 from cleave.store import put as putting
 from cleave.store.contribution import ContributedSegment, Entry, Head, PartManifest, context_of, dump_head
@@ -29,8 +29,9 @@ from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.sealed import Place, key_of_object
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
@@ -140,15 +141,8 @@ class World:
 
     def contributions(self, name: str, stores: Stores | None = None, public: PublicKey | None = None) -> Contributions:
         public = public or self.public()
-        memory = Memory(self.root / f"{name}.json")
-        return Contributions(
-            stores or self.stores(),
-            public,
-            invitation_of(public, self.name),
-            self.identity(name),
-            memory,
-            self.said.append,
-        )
+        invited = Invited(public, invitation_of(public, self.name), self.identity(name))
+        return Contributions(stores or self.stores(), invited, self.said.append, Memory(self.root / f"{name}.json"))
 
     def contribute(
         self,

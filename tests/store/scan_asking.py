@@ -20,16 +20,16 @@ from cleave.sums.scan import scan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_services.links import Links
-from cleave_services.plain.calls import select_stored
+from cleave_services.plain.stored import aggregate_stored
 from cleave_services.sensitive.scan_stored import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
-from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanRequest, ScanResponse
+from cleave_shared.stored import Linked, StoredPlainRequest, StoredPlainResponse
 from tests.answering import question_of
 from tests.functional.processes import HANGS
 
-Asked = TypeVar("Asked", SelectRequest, ScanRequest)
+Asked = TypeVar("Asked", StoredPlainRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
 
 
@@ -46,9 +46,9 @@ class Services:
         store = self._stores.plain if plain else self._stores.sensitive
         return Linked(link=store.link(which.name, 900), bytes=which.bytes, sha256=which.sha256)
 
-    def select(self, request: SelectRequest) -> SelectResponse:
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
         asked = self._sent("select", request)
-        reply = select_stored(asked, _forget, *self._of(asked.objects[0]))
+        reply = aggregate_stored(asked, _forget, *self._of(asked.objects[0]))
         return self._received("select", asked, reply)
 
     def scan(self, request: ScanRequest) -> ScanResponse:
@@ -78,11 +78,11 @@ class Services:
 class Replayed(Services):
     """Answers as they were kept of another question, as `harm` leaves them: nothing is asked again."""
 
-    def __init__(self, stores: Stores, kept: SelectResponse, harm: Harm) -> None:
+    def __init__(self, stores: Stores, kept: StoredPlainResponse, harm: Harm) -> None:
         super().__init__(stores, harm)
         self._kept = kept
 
-    def select(self, request: SelectRequest) -> SelectResponse:
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
         return self._received("select", self._sent("select", request), self._kept)
 
     def scan(self, request: ScanRequest) -> ScanResponse:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cleave.aggregates.columns import Exact
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
-from cleave.store.encrypting import Span, encrypt_span
+from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import Lanes, plan_lanes
 from cleave.sums.masks import Cut, cut, stored_order
 from cleave.sums.scanned import Question, Scanned, question
@@ -36,8 +36,7 @@ class Rows:
         planes = self.lanes.encode([values[None] for values in self.columns])
         label = bytes.fromhex(SEGMENT)
         self.files: list[list[bytes]] = [
-            encrypt_span(self.lanes, plane, Span(at, 0, self.lanes.chunks(len(plane))), self.cipher, key.profile, label)
-            for at, plane in enumerate(planes)
+            encrypt_lane(self.lanes, plane, self.cipher, label, at) for at, plane in enumerate(planes)
         ]
 
     @property

@@ -17,11 +17,11 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.objects.bounded import Bounded
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
-from cleave.store import columns, index, rows, sealed
+from cleave.objects.locate import Bounded, Stores
+from cleave.store import cells as of_cells
+from cleave.store import columns, rows, sealed
 from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
@@ -99,7 +99,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for module in (columns, index, rows, sealed):
+    for module in (columns, of_cells, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
     return World(tmp_path, key, key_file)
 

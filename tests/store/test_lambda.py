@@ -145,7 +145,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
                 assert [tuple(row) for row in answer.result.rows] == truth
         logs = json.dumps([function.log() for function in (sensitive, plain)])
     assert [json.loads(line)["route"] for line in sensitive.log()] == ["/v1/sensitive/tables/{set}/scan"] * 2
-    assert [json.loads(line)["route"] for line in plain.log()] == ["/v1/plain/tables/{set}/select"] * 2
+    assert [json.loads(line)["route"] for line in plain.log()] == ["/v1/plain/tables/{set}/aggregate"] * 2
     seen = [logs.encode(), *carrier.bodies[Service.SENSITIVE]]
     seen += [stores.sensitive.read(name) for name in stores.sensitive.names("")]
     sums = [str(row[2]).encode() for row in truth]

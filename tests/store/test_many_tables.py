@@ -13,6 +13,7 @@ import cleave
 from cleave.ask import choice
 from cleave.ask.access import Access
 from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.result import Options
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
@@ -201,6 +202,58 @@ def test_totals_answer_a_question_over_one_of_the_tables(place: Place) -> None:
         assert [each.source for each in answer.result.columns] == ["key", "encrypted"]
         expected = place.oracle.execute("SELECT ward, SUM(bill) FROM visits GROUP BY ward ORDER BY ward").fetchall()
         check(answer.result.rows, answer.result.bounds, expected)
+
+
+INNER = [
+    "WITH a AS (SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward) "
+    "SELECT region, SUM(s) FROM a JOIN wards USING (ward) GROUP BY region ORDER BY region",
+    "SELECT region, beds / (SELECT SUM(bill) FROM visits WHERE ward > 'w2') AS share FROM wards ORDER BY ward",
+    "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward UNION ALL SELECT 'all', SUM(bill) FROM visits ORDER BY 1",
+    "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward UNION SELECT ward, beds FROM wards ORDER BY ALL",
+    "SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits GROUP BY ward HAVING SUM(bill) > 30000) ORDER BY 1",
+    "SELECT ward, SUM(c) FROM (SELECT ward, SUM(bill), SUM(bill * 2) AS ward FROM visits GROUP BY 1) AS t(ward, b, c) "
+    "GROUP BY ward ORDER BY ward",
+    "WITH a AS (SELECT ward, SUM(bill) AS s FROM visits GROUP BY 1), b AS (SELECT MAX(s) AS s FROM a) "
+    "SELECT ward, s FROM a JOIN b USING (s)",
+]
+
+
+@pytest.mark.usefixtures("totals")
+@pytest.mark.parametrize("sql", INNER)
+def test_aggregates_inside_a_statement_are_answered_from_totals(place: Place, sql: str) -> None:
+    """No row of `visits` is fetched for them."""
+    with place.session() as session:
+        plan = session.plan(sql)
+        assert isinstance(plan, LocalPlan)
+        assert plan.inner.values()
+        assert not plan.reads.get("visits")
+        fates = {each.name: each.fate for each in session.describe(plan).columns}
+        assert "answered from its totals" in fates.values()
+        assert not {"visits.bill", "bill"} & {name for name, fate in fates.items() if "fetched" in fate}
+        if sql == INNER[0]:
+            assert plan.reads == {"visits": (), "wards": ("ward", "region")}
+        answer = session.ask(plan)
+        check(answer.result.rows, answer.result.bounds, place.oracle.execute(sql).fetchall())
+        rows = next(each for each in session.ways(sql) if not isinstance(each, LocalPlan) or not each.inner)
+        assert session.ask(rows).result.rows == answer.result.rows
+        with pytest.raises(QueryRefused, match="a minimum group size"):
+            session.ask(plan, Options(min_group=5))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ward, (SELECT SUM(bill) FROM visits v WHERE v.ward = w.ward) FROM wards w",
+        "SELECT ward, (SELECT SUM(bill) FROM visits WHERE ward > region) FROM wards w",
+        "SELECT (SELECT COUNT(*) FROM visits), x FROM "
+        "(WITH visits AS (SELECT 1 AS bill) SELECT (SELECT COUNT(bill) FROM visits) AS x), wards",
+        "SELECT ward, a FROM wards JOIN (SELECT ward, AVG(bill) AS a FROM visits GROUP BY ward) USING (ward)",
+        "SELECT COUNT(*) FROM (SELECT doctor, SUM(bill) AS s FROM visits GROUP BY doctor), wards",
+    ],
+)
+def test_what_is_not_exact_or_not_by_itself_is_not_taken_out(place: Place, sql: str) -> None:
+    with place.session() as session:
+        assert [each.inner for each in session.ways(sql) if isinstance(each, LocalPlan)] == [{}]
 
 
 def test_files_join_stored_tables(place: Place) -> None:

@@ -16,6 +16,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
+from cleave.store.measures import columns_of
 from cleave.store.memory import Memory
 from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
@@ -141,7 +142,7 @@ def test_what_is_too_large_for_an_answer_comes_through_the_store(
 def test_runs_of_segments_and_ranges_of_chunks_come_to_the_same(
     table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = [(column.measure, column.part) for column in table.stored(embedded).columns()]
+    parts = [(column.measure, column.part) for column in columns_of(table.stored(embedded).manifest.measures)]
     direct = Stored(table.tables, table.tables.open("trial")).totals(parts)
     for most in (1, 2, 64):
         monkeypatch.setattr("cleave_shared.limits.MAX_LANE_OBJECTS", most)

@@ -22,7 +22,8 @@ from cleave.store import put as putting
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
 from cleave.store.put import PutDraft, put_drafts
-from cleave.store.tables import Opened, Tables
+from cleave.store.reader import Opened
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
@@ -136,7 +137,7 @@ class Place:
 def manifest_of(tables: Tables) -> str:
     """The last part of the name of the object that the head names."""
     head = tables.stores.sensitive.read(f"{tables.folder('trial')}/head")
-    return str(tables._heads.load(tables._tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
+    return str(tables._heads.load(tables.tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from cleave.maintain.verify import verify
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
 from cleave.store.memory import Memory
-from cleave.store.tables import Opened, Tables
+from cleave.store.reader import Opened
+from cleave.store.tables import Tables
 from cleave.store.vault import Purpose, Vault
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent

@@ -18,11 +18,13 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
-from cleave.store import columns, index, put, rows, sealed
-from cleave.store.index import Index
+from cleave.store import cells as of_cells
+from cleave.store import columns, put, rows, sealed
+from cleave.store.cells import Index
 from cleave.store.memory import Memory
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.asked import run_select
 from cleave.table.progress import Silent
@@ -112,7 +114,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (columns, index, rows, sealed):
+        for module in (columns, of_cells, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 

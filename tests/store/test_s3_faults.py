@@ -19,8 +19,7 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
 from cleave.objects import s3
-from cleave.objects.bounded import Bounded
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Bounded, Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting

@@ -22,9 +22,8 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects import s3
-from cleave.objects.bounded import Bounded
 from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Bounded, Stores
 from cleave.objects.storage import Storage
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting

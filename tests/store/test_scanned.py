@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import fresh_key
+from cleave.store.lanes import SCAN_ROWS
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.stored_lanes import SCAN_ROWS
 from cleave.sums.masks import counts_of, cut, stored_order
 from cleave.sums.scanned import Question, question
 from cleave_services.sensitive.evaluate import Totals as Found

@@ -17,8 +17,8 @@ import zstandard
 from cleave.ckks.key_file import create_key
 from cleave.ckks.public_key import export_public
 from cleave.share.collect import collect
+from cleave.share.contribute import read_invited
 from cleave.share.invitation import invitation_of, invite
-from cleave.share.invited import read_invited
 from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.contribution import Entry, folder_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.transport.connect import Target
 from cleave_services import links
-from cleave_services.plain import calls as plain_calls
+from cleave_services.plain import stored as plain_stored
 from cleave_services.sensitive import stored as sensitive_stored
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.conftest import no_passphrase
@@ -194,17 +195,18 @@ def _manifest(world: World) -> str:
 def test_a_plain_service_that_counts_otherwise_is_found_out(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = plain_calls.aggregate_stored
+    real = plain_stored.aggregate_stored
     asked = session("ward")
     offsets = [0, 0]
 
+    @functools.wraps(real)  # its annotations are the operation's
     def answer(*of: object, **more: object) -> object:
         found = real(*of, **more)  # type: ignore[arg-type]
         whole = found.answer  # type: ignore[union-attr]
         counts = list(whole.counts)  # type: ignore[attr-defined]
         return whole.model_copy(update={"counts": [counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]]})
 
-    monkeypatch.setattr(plain_calls, "aggregate_stored", answer)
+    monkeypatch.setattr(plain_stored, "aggregate_stored", answer)
     cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward")
     rows = asked.plan("SELECT admitted, MAX(ward) FROM trial GROUP BY admitted")
     for plan, wrong in ((cells, [1, -1]), (rows, [1, 0])):

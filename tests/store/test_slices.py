@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from cleave.store.names import ROW
+from cleave.store.manifest import ROW
 from cleave.store.slices import Slices, digest_of, sort
 from cleave.table.duck import identifier
 from cleave.table.inputs import Frame

@@ -9,7 +9,8 @@ import numpy as np
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.folder import Folder
-from cleave.store.names import NUMBER
+from cleave.store.manifest import NUMBER
+from cleave.store.measures import columns_of
 from cleave.sums.stored import _compact
 from tests.store.asking import ask
 from tests.store.trial import World, check, truth
@@ -21,7 +22,7 @@ def test_asked_again_nothing_is_read(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward")
     stored = world.stored()
-    parts = [(column.measure, column.part) for column in stored.columns()]
+    parts = [(column.measure, column.part) for column in columns_of(stored.manifest.measures)]
     first = stored.totals(parts[:2])
     read = world.tables.objects_read
     again = stored.totals(parts[:2])

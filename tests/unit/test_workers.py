@@ -21,7 +21,7 @@ from cleave_services.sensitive.workers import fair_share, processors
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
-from cleave_shared.plaintext import PlaintextEvaluator
+from tests.evaluation.plaintext import PlaintextEvaluator
 from tests.functional.processes import HANGS, are_reaped
 from tests.sharing import spread
 

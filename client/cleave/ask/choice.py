@@ -7,18 +7,20 @@ bytes; else a scan where the table has one; else the question is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from cleave.ask.ways import Cost, Way, Work, cost_of
 from cleave.ask.works import groups_of, least_of_rows, rows_work, work_of
-from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import plan_query
-from cleave.sql.uncut import Uncut
+from cleave.sql.plan import LocalPlan
+from cleave.sql.planner import Planner
+from cleave.sql.refusals import Uncut
 from cleave.sums.cellwise import StoredPlan, stored_plan
 from cleave.sums.kept import KeptTotals, SummedRows
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema
+from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
@@ -33,7 +35,7 @@ Plan = StoredPlan | LocalPlan
 
 def name_of(plan: Plan) -> str:
     if isinstance(plan, LocalPlan):
-        return "rows"
+        return ("totals and rows" if any(plan.reads.values()) else "totals") if plan.inner else "rows"
     if not (plan.scans or plan.parts):
         return "rows" if plan.fetches else "totals" if plan.over_cells else "plain service"
     return ("scan" if plan.scans else "totals") + (" and rows" if plan.fetches else "")
@@ -62,14 +64,19 @@ class Chooser:
 
     def chosen(self, sql: str, *, cloud_only: bool) -> Plan:
         """Raises QueryRefused, and what reading the list of cells and indexes may."""
-        base = self._totals(sql, cloud_only=cloud_only)
-        if base is None or (self.job and (isinstance(base, LocalPlan) or base.fetches)):
-            base = self._scanning(sql, cloud_only=cloud_only) or base or self._refused(sql)
-        elif not cloud_only and (rows := self._fewer_bytes(base, sql)):
-            return rows
-        if self._fetched(base) <= self.fetch_limit:
-            return base
-        scan = self._scanning(sql, cloud_only=cloud_only)
+        with closing(self._planner(sql)) as planner:
+            base = self._totals(planner, cloud_only=cloud_only)
+            if isinstance(base, LocalPlan):
+                inner, most = self._over_totals(base, planner), TOTALS_BYTES * self.work(base).bytes
+                if self.work(inner).bytes <= most or self._fetched(base) > self.fetch_limit:
+                    base = inner
+            if base is None or (self.job and (isinstance(base, LocalPlan) or base.fetches)):
+                base = self._scanning(planner, cloud_only=cloud_only) or base or self._refused(planner)
+            elif not cloud_only and (rows := self._fewer_bytes(base, planner)):
+                return rows
+            if self._fetched(base) <= self.fetch_limit:
+                return base
+            scan = self._scanning(planner, cloud_only=cloud_only)
         if scan is None or self._fetched(scan) > self.fetch_limit:
             self.require_within(base, pad=False, scan=scan)
             raise TypeError("rows over the limit, and not")
@@ -90,31 +97,36 @@ class Chooser:
 
     def plans(self, sql: str) -> list[Plan]:
         """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
-        base = self._totals(sql, cloud_only=False) or self._refused(sql)
-        found = [base]
-        if isinstance(base, StoredPlan) and not (base.fetches or base.parts):
+        with closing(self._planner(sql)) as planner:
+            found = [base := self._planned(planner, cloud_only=False)]
+            if isinstance(base, LocalPlan) and (inner := self._over_totals(base, planner)).inner:
+                found.insert(0, inner)
+            if isinstance(base, StoredPlan) and not (base.fetches or base.parts):
+                return found
+            if isinstance(base, StoredPlan) and base.parts:
+                found.append(self._planned(planner, cloud_only=False, no_totals=FEWER_BYTES))
+            if scan := self._scanning(planner, cloud_only=False):
+                found.append(scan)
             return found
-        if isinstance(base, StoredPlan) and base.parts:
-            found.append(self._planned(sql, cloud_only=False, no_totals=FEWER_BYTES))
-        if scan := self._scanning(sql, cloud_only=False):
-            found.append(scan)
-        return found
 
     def cost(self, plan: Plan, *, pad: bool = False) -> Cost:
-        bucket = self.stored.places[0].startswith("s3://")
+        bucket = self.stored.tables.places[0].startswith("s3://")
         return cost_of(self.work(plan, pad=pad), bucket=bucket, elsewhere=self.elsewhere)
 
     def work(self, plan: Plan, *, pad: bool = False) -> Work:
         return work_of(self.tables, plan, pad=pad, services=self.services)
 
-    def _fewer_bytes(self, base: Plan, sql: str) -> Plan | None:
+    def _planner(self, sql: str) -> Planner:
+        return Planner(sql, self.stored.schema, self.name, self.others)
+
+    def _fewer_bytes(self, base: Plan, planner: Planner) -> Plan | None:
         """Rows in place of totals that take over four times their bytes. None: totals are read."""
         if not (isinstance(base, StoredPlan) and base.parts):
             return None
         most = self.work(base).bytes // TOTALS_BYTES
         if most < least_of_rows(self.stored):  # not even the indexes are read
             return None
-        rows = self._planned(sql, cloud_only=False, no_totals=FEWER_BYTES)
+        rows = self._planned(planner, cloud_only=False, no_totals=FEWER_BYTES)
         fetched = self._fetched(rows)
         return rows if fetched < most and fetched <= self.fetch_limit else None
 
@@ -127,41 +139,58 @@ class Chooser:
             return "leave --no-scan out, for a table of `cleave put --scan`"
         return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
 
-    def _totals(self, sql: str, *, cloud_only: bool, no_totals: str = "") -> Plan | None:
+    def _totals(self, planner: Planner, *, cloud_only: bool) -> Plan | None:
         """None where `cloud_only` and rows are needed."""
         try:
-            return self._planned(sql, cloud_only=cloud_only, no_totals=no_totals)
+            return self._planned(planner, cloud_only=cloud_only)
         except Uncut:
             if not cloud_only:
                 raise
             return None
 
-    def _planned(self, sql: str, *, cloud_only: bool, no_totals: str = "") -> Plan:
-        manifest, schema = self.stored.manifest, self.stored.schema
+    def _planned(self, planner: Planner, *, cloud_only: bool, no_totals: str = "") -> Plan:
+        manifest = self.stored.manifest
         kept = KeptTotals(manifest, "" if self.services else NO_PLAIN, no_totals)
-        plan = plan_query(sql, schema, self.name, cloud_only=cloud_only, others=self.others, kept=kept)
+        plan = planner.plan(kept, cloud_only=cloud_only)
         return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest)
 
-    def _refused(self, sql: str) -> Plan:
+    def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
+        """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
+
+        def answered(table: str, sql: str) -> StoredPlan | None:
+            stored = self.tables.get(table.lower())
+            if stored is None:
+                return None
+            kept = KeptTotals(stored.manifest, NO_PLAIN)
+            with closing(Planner(sql, stored.schema, table, {})) as inner:
+                try:
+                    found = stored_plan(inner.cut(kept, cloud_only=True), kept, stored.manifest)
+                except QueryRefused:
+                    return None
+            return found if _is_exact(found) else None
+
+        return planner.over_answers(plan, answered)
+
+    def _refused(self, planner: Planner) -> Plan:
         """Raises QueryRefused, with what keeps totals from answering."""
         try:
-            self._planned(sql, cloud_only=True)
+            self._planned(planner, cloud_only=True)
         except Uncut as error:
             names = ", ".join(self.stored.manifest.by) or "no columns"
             over = f"totals are kept by {names}: counts, sums, means, variances over them need no rows"
             raise QueryRefused(f"the stored totals do not answer it: {error}", hint=over) from None
         raise TypeError("a question that was refused, and is not")
 
-    def _scanning(self, sql: str, *, cloud_only: bool) -> StoredPlan | None:
+    def _scanning(self, planner: Planner, *, cloud_only: bool) -> StoredPlan | None:
         """By sums of rows; None where none are asked for, or may be."""
         if not (self.scan and self.services):
             return None
         kept = SummedRows(self.stored.manifest, self.stored.schema)
         try:
-            plan = plan_query(sql, self.stored.schema, self.name, cloud_only=cloud_only, kept=kept)
+            plan = planner.cut(kept, cloud_only=cloud_only)
         except QueryRefused:
             return None
-        if not isinstance(plan, QueryPlan) or not plan.encrypted:
+        if not plan.encrypted:
             return None
         if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
             return None
@@ -222,6 +251,16 @@ class Chooser:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"
+
+
+def _is_exact(plan: StoredPlan) -> bool:
+    """Whether its answer is DuckDB's own to the last digit.
+
+    A double from totals is correctly rounded, where DuckDB's is off by a little: beside doubles that DuckDB computes of
+    the same rows a comparison of the two would fail.
+    """
+    types = {each.type for each in plan.encrypted} | {each.type for each in plan.finals}
+    return types.isdisjoint(FLOATS) and not (plan.asks_plain or plan.fetches)
 
 
 def _no_totals(plan: Plan) -> str:

@@ -59,7 +59,7 @@ def finished_whole(loaded: Loaded, plan: LocalPlan, question: Question) -> Resul
     deadline = question.deadline
 
     def run() -> list[list[object]]:
-        return run_select(loaded.table, loaded.name, plan.sql, plan.types, deadline.left)
+        return run_select(loaded.table, loaded.name, plan.run or plan.sql, plan.types, deadline.left)
 
     with question.clock.stage("local"):
         # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser
+from cleave.ask.finish import finished
+from cleave.ask.result import ASKED, Usage
 from cleave.ask.services import Embedded, Services
 from cleave.ask.source import GroupSums, Loaded, Question, Source
 from cleave.ask.stored_facts import describe_stored
@@ -21,22 +23,26 @@ from cleave.ask.works import Fetch, fetches
 from cleave.objects.cache import open_cache
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
+from cleave.sql.inner import columns_of
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.whole import tables_named
+from cleave.sql.planner import tables_named
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
-from cleave.store.tables import LostError, Opened, Tables
+from cleave.store.reader import LostError, Opened
+from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
+from cleave.text.figures import plain
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
     from cleave.ask.access import Access
     from cleave.ask.describe import Description
-    from cleave.ask.result import Options
+    from cleave.ask.result import Options, Result
+    from cleave.finish import ResultTable
     from cleave.objects.locate import Stores
     from cleave.sums.job import Job
     from cleave.sums.machine import Machine
@@ -209,15 +215,14 @@ class StoredSource(Source):
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
-        named = [plan.table, *(plan.reads if isinstance(plan, LocalPlan) else ())]
-        return {name.lower(): self._held[name.lower()] for name in named if name.lower() in self._held}
+        return {name.lower(): self._held[name.lower()] for name in _names_of(plan) if name.lower() in self._held}
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
         return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
 
     def _job(self, plan: QueryPlan | LocalPlan) -> Job:
-        from cleave.sums.job_scan import job_of  # noqa: PLC0415 - botocore takes 100 ms
+        from cleave.sums.job import job_of  # noqa: PLC0415 - botocore takes 100 ms
 
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
             raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
@@ -273,6 +278,7 @@ class StoredSource(Source):
         self._require_within(plan, question)
         tables = self._of(plan)
         first, *joined = fetches(tables, plan, pad=question.options.pad)
+        answers = {name: self._answered(each, question) for name, each in plan.inner.items()}
         with contextlib.ExitStack() as stack:
             with question.clock.stage("rows"):
                 table = stack.enter_context(self._relation(first, question))
@@ -284,10 +290,29 @@ class StoredSource(Source):
                     if file.name in plan.reads:
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
+                for name, answer in answers.items():
+                    table.add_texts(name, _texts(columns_of(name, plan.inner[name]), answer.result))
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
-            checks = checks_of(first.stored)
-            yield Loaded(table, first.name, lambda: replace(usage_of(first.stored), rows=rows), checks)
+            asked = [each.usage for each in answers.values()]
+
+            def usage() -> Usage:
+                return replace(
+                    usage_of(first.stored),
+                    rows=rows,
+                    **{each: sum(getattr(one, each) for one in asked) for each in ASKED},
+                )
+
+            passed = [name for each in answers.values() for name, said in each.checks.items() if said == "passed"]
+            yield Loaded(table, first.name, usage, checks_of(first.stored) | dict.fromkeys(passed, "passed"))
+
+    def _answered(self, plan: QueryPlan, question: Question) -> Result:
+        """The answer to a part of a statement, all of which is exact."""
+        with self.sums(plan, question) as sums:
+            answer = finished(sums, question)
+        if not answer.result.is_decided or any(False in row for row in answer.result.exact):
+            raise TypeError("a part of a statement that is exact, and is not")
+        return answer
 
     def _relation(self, fetch: Fetch, question: Question, beside: Table | None = None) -> Table:
         """The rows of `fetch` in a database of their own, or in that of table `beside`."""
@@ -312,7 +337,7 @@ class StoredSource(Source):
             if remote is None:
                 raise TypeError("a plan that asks the services, where there are none")
             if job is not None:
-                from cleave.sums.job_scan import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
+                from cleave.sums.job import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
                 return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
@@ -341,8 +366,7 @@ class StoredSource(Source):
         return again
 
     def _chooser_of(self, plan: StoredPlan | LocalPlan) -> Chooser:
-        named = plan.reads if isinstance(plan, LocalPlan) else ()
-        joined = [name for name in named if name.lower() in self._held and name.lower() != plan.table.lower()]
+        joined = [name for name in self._of(plan) if name != plan.table.lower()]
         return self.chooser([plan.table, *joined])
 
     def _at_work(self, table: Table | None) -> None:
@@ -362,6 +386,21 @@ class StoredSource(Source):
         """Of whichever versions are asked by then."""
         for each in self._held.values():
             each.close()
+
+
+def _names_of(plan: QueryPlan | LocalPlan) -> list[str]:
+    """The tables that `plan` is over, its own first."""
+    if not isinstance(plan, LocalPlan):
+        return [plan.table]
+    return [plan.table, *plan.reads, *(each.table for each in plan.inner.values())]
+
+
+def _texts(names: Sequence[str], result: ResultTable) -> list[tuple[str, str, list[str | None]]]:
+    """Name, type and texts of each column."""
+    return [
+        (name, type_, [None if row[place] is None else plain(row[place]) for row in result.rows])
+        for place, (name, type_) in enumerate(zip(names, result.types, strict=True))
+    ]
 
 
 def _no_plain(plan: QueryPlan) -> Sequence[PlainResponse]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from cleave.ask.describe import UNASKED, Description, Fate, Leakage, Requests, description
 from cleave.ask.result import Options
 from cleave.ask.ways import Way
-from cleave.ask.works import Fetch, fetches
+from cleave.ask.works import Fetch, answers_of, fetches
 from cleave.finish.result import FAULTS_ONLY
 from cleave.sql.plan import LocalPlan
 from cleave.store.manifest import Object
@@ -65,8 +65,15 @@ def describe_stored(
         fates |= dict.fromkeys(served, ("read by the plain service", "none", 0))
         answered = "rows added up by the service" if scans else "answered from its totals"
         fates |= dict.fromkeys(_summed(stored, plan), (answered, "none", 0))
-    elif {each.object.name for each in reads} & held:
-        told.append("that its plain columns are fetched")
+    else:
+        for each in answers_of(plan):
+            of = tables[each.table.lower()]
+            reads = [*(Read(found, found.bytes) for found in _totals(of, each)), *reads]
+            lessons = [*_lessons_of_sums(of, each, services=services), *lessons]
+            summed = sorted(_summed(of, each))
+            fates |= {_shown(tables, each.table, name): ("answered from its totals", "none", 0) for name in summed}
+        if {each.object.name for each in reads} & held:
+            told.append("that its plain columns are fetched")
     fates |= {_shown(tables, each.name, name): (_FETCHED, "none", 0) for each in fetched for name in each.columns}
     plain = [each for each in reads if each.object.name in held]
     sensitive = [each for each in reads if each.object.name not in held]
@@ -85,7 +92,7 @@ def describe_stored(
             (*told, _WHEN if len(told) > 1 else _SILENT) if told else (UNASKED,),
             (*(lessons or ["that the table's head and what is sealed of it are read"]), _SILENT),
         ),
-        places=stored.places,
+        places=stored.tables.places,
         ways=tuple(ways),
         dollars=next((way.cost.dollars for way in ways if way.taken and way.cost), 0.0),
         trust=f"sums are {FAULTS_ONLY}" if scans else "",
@@ -114,7 +121,7 @@ def _summed(stored: Stored, plan: StoredPlan) -> set[str]:
 def _totals(stored: Stored, plan: StoredPlan) -> list[Object]:
     """What is read here for sums."""
     orders = [segment.scan.order for segment in stored.manifest.segments if segment.scan is not None]
-    needed = orders if plan.scans else stored.total_objects(plan.parts)
+    needed = orders if plan.scans else stored.kept.objects(plan.parts)
     return [*needed, *stored.secret_to_read] if needed else []
 
 
@@ -125,7 +132,7 @@ def _lessons_of_sums(stored: Stored, plan: StoredPlan, *, services: bool) -> lis
     lessons = []
     if plan.parts:
         lessons.append("that totals are read, and which of the expressions that are kept they are of")
-    if services and (sums := stored.sums_asked(plan.parts)):
+    if services and (sums := stored.kept.sums(plan.parts)):
         lessons.append(
             f"links to the totals of {counted(len(stored.manifest.segments), 'segment')}, of whose ciphertexts it "
             f"makes {sums}: about how many cells there are; the key's id, the profile"

@@ -87,7 +87,7 @@ def usage_of(stored: Stored) -> Usage:
     asked = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
     return Usage(
         profile=stored.manifest.profile,
-        key_id=stored.key_id,
+        key_id=stored.tables.key.key_id,
         rows=stored.manifest.rows,
         sensitive_requests=stored.remote.sums_asked if stored.remote else 0,
         requests=asked.requests if asked else 0,

@@ -64,7 +64,7 @@ def work_of(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
     """What answering `plan` reads. `services`: there are some."""
     work = rows_work(tables, plan, pad=pad)
     if isinstance(plan, LocalPlan):
-        return work
+        return sum((work_of(tables, each, pad=pad, services=services) for each in answers_of(plan)), work)
     stored = tables[plan.table.lower()]
     if plan.scans or plan.parts:
         work += Work([each.bytes for each in stored.secret_to_read])
@@ -73,6 +73,12 @@ def work_of(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
     if plan.parts:
         work += totals_work(stored, plan.parts, services=services)
     return work + plain_work(stored) if plan.asks_plain else work
+
+
+def answers_of(plan: StoredPlan | LocalPlan) -> list[StoredPlan]:
+    """The plans whose answers are tables of a statement."""
+    inner = plan.inner.values() if isinstance(plan, LocalPlan) else ()
+    return [each for each in inner if isinstance(each, StoredPlan)]
 
 
 def rows_work(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool) -> Work:
@@ -87,8 +93,8 @@ def least_of_rows(stored: Stored) -> int:
 
 def totals_work(stored: Stored, parts: Collection[Part], *, services: bool) -> Work:
     """Read the totals `parts` of every cell. `services` add up those of several segments where they are stored."""
-    objects = stored.total_objects(tuple(parts))
-    sums = stored.sums_asked(tuple(parts)) if services else 0
+    objects = stored.kept.objects(tuple(parts))
+    sums = stored.kept.sums(tuple(parts)) if services else 0
     if not sums:
         return Work([each.bytes for each in objects])
     return Work((), 1, sum(each.bytes for each in objects), len(objects), sums * limits.RESULT_BYTES)

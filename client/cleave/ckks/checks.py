@@ -1,11 +1,13 @@
-"""What every answer must pass before a number is made of it.
+"""All that a decrypted answer must pass before a number is made of it: sentinels, sums, weighted sums, ranges.
 
-Whatever a service returns is believed only then (docs/ckks.md section 7). They find faults: a wrong key, a lost,
+Whatever a service returns is believed only then (docs/ckks.md section 7). The checks find faults: a wrong key, a lost,
 doubled or foreign chunk, flipped bits, offsets at chosen positions, exchanged totals. The client knows every row, so
 it knows what the sum at every coefficient must be, to within the noise of fresh encryptions.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +34,40 @@ def check_envelope(request: MomentsRequest, response: MomentsResponse) -> None:
 def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:
     """`results` and `expected` (pieces, N). Every sentinel coefficient is compared with its known sum."""
     for piece, found, sent in zip(part.pieces, results, expected, strict=True):
-        if (np.abs(found[-SENTINELS:] - sent[-SENTINELS:]) > noise(piece.chunks)).any():
-            raise CheckFailed(
-                "sentinel",
-                f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
-                hint="a chunk was lost, doubled, exchanged or damaged, or another key was used: ask again, and if it "
-                "happens again do not use this service",
-            )
+        require_sentinels(
+            found,
+            sent[-SENTINELS:],
+            piece.chunks,
+            f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
+            hint="a chunk was lost, doubled, exchanged or damaged, or another key was used: ask again, and if it "
+            "happens again do not use this service",
+        )
+
+
+def require_sentinels(
+    found: Coefficients, expected: Coefficients, terms: int, message: str, hint: str | None = None
+) -> None:
+    """`found` (..., N), sums of `terms` ciphertexts, and their sentinels (..., SENTINELS). Raises CheckFailed."""
+    if (np.abs(found[..., -SENTINELS:] - expected) > noise(terms)).any():
+        raise CheckFailed("sentinel", message, hint=hint)
+
+
+def require_weighted_sum(
+    check: int, sums: Iterable[int], weights: Iterable[int], known: int, chunks: int, modulus: int
+) -> None:
+    """A lane's check result is the sum of its others, each times its weight, and `known`, the sentinels' part.
+
+    Raises CheckFailed unless it is so modulo q, to within the noise of the sentinels of `chunks` chunks.
+    """
+    weighted = sum(weight * value for weight, value in zip(weights, sums, strict=True))
+    off = (check - weighted - known) % modulus
+    if min(off, modulus - off) > noise(SENTINELS * chunks):
+        raise CheckFailed(
+            "scan",
+            "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",
+            hint="a chunk was lost, doubled or exchanged, or a sum is another's: ask again, and if it happens "
+            "again do not use this service",
+        )
 
 
 def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> None:

@@ -179,8 +179,10 @@ def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence
     with contextlib.suppress(EOFError):
         while True:
             number, place = (_NUMBER.unpack(each)[0] for each in channel.receive())
+            children.limit_time(SECONDS_FOR_A_PART)
             sizes: list[int] = []
             for chunk in job.encrypt(parts[number]):
                 os.pwrite(memory, chunk, place * _ROOM + sum(sizes))
                 sizes.append(len(chunk))
+            children.limit_time(0.0)
             channel.send([b"".join(map(_NUMBER.pack, sizes))])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import socket
 import tempfile
@@ -20,6 +21,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave_services import links
+from cleave_services.log import log_to_stderr
+from cleave_services.plain.service import service as plain
+from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Channel, Child
 from cleave_shared.dataclass import dataclass
@@ -148,8 +152,6 @@ def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[
         links.allow(stores)
         service = _Mounted(_application(name), name)
         if log:
-            from cleave_services.http import log_to_stderr  # noqa: PLC0415 - FastAPI
-
             log_to_stderr()
         config = uvicorn.Config(service, log_config=None, access_log=False, lifespan="off", server_header=False)
         server = _Telling(config, channel)
@@ -160,15 +162,11 @@ def _serving(name: str, listener: socket.socket, *, log: bool, stores: Sequence[
 
 def _application(name: str) -> ASGIApp:
     """Imported in its own process: neither half has the other's library."""
-    if name == "plain":
-        from cleave_services.plain.app import app as plain  # noqa: PLC0415
-        from cleave_services.plain.contained import prepare  # noqa: PLC0415
-
-        prepare()  # before uvicorn starts a thread
-        return plain
-    from cleave_services.sensitive.app import app as sensitive  # noqa: PLC0415
-
-    return sensitive
+    module = importlib.import_module(f"cleave_services.{name}.app")
+    service = plain if name == "plain" else sensitive
+    service.prepare()  # before uvicorn starts a thread
+    application: ASGIApp = module.app
+    return application
 
 
 class _Telling(uvicorn.Server):

@@ -12,6 +12,7 @@ def prepare_embedded() -> None:
     from cleave_services.plain import calls, contained  # noqa: F401, PLC0415 - DuckDB and pydantic take 100 ms
 
     contained.prepare(ahead=False)
+    from cleave_services.sensitive import calls as _sums  # noqa: F401, PLC0415 - as above
     from cleave_services.sensitive import workers  # noqa: PLC0415 - SEAL and numpy take 60 ms
 
     workers.prepare()

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cleave.store.manifest import Manifest
-    from cleave.store.tables import Opened, Tables
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.maintain.verify import Damage
-    from cleave.store.tables import Opened, Tables
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
     from cleave.table.progress import Progress
 
 _SECONDS = 600.0  # to list or show tables
@@ -98,7 +99,7 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
     owner gave it over another channel; required on first use. A call that was stopped continues when it is made again
     with the same data. Rows that the last call added are not added again, unless `again`; a warning says so.
     """
-    from cleave.share.invited import read_invited  # noqa: PLC0415 - as above
+    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
 
     given = complete(Contributing, options)
     if given["public_key"] is None:
@@ -111,7 +112,7 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
     stores = open_place(given)
     try:
         with unread.stream() as rows, _noting(given, _CONTINUES) as progress:
-            contributions = invited.contributions(stores, given["say"] or _warn)
+            contributions = Contributions(stores, invited, given["say"] or _warn)
             head, count = contributions.put(rows, progress, replace=given["replace"], again=given["again"])
     finally:
         stores.close()

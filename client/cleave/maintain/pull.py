@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import atomically
-from cleave.store.halves import is_text_in_parquet
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
@@ -51,7 +50,7 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
                 parts.append(_part(table, stored.schema, output.parent))
                 if len(parts) == _TOGETHER:
                     parts = [_joined(parts, output.parent)]
-            _join(parts, file, [each.name for each in stored.schema.columns if is_text_in_parquet(each)])
+            _join(parts, file, [each.name for each in stored.schema.columns if each.type == "INTERVAL"])
         finally:
             for part in parts:
                 part.close()
@@ -70,15 +69,10 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
     """One after the other, and of a table of no segments one without rows."""
     names = [column.name for column in stored.schema.columns]
     advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
-    found = False
-    with closing(stored.rows.tables(names, ordered=True)) as tables:
-        for table in tables:
-            found = True
+    for segments in [[each] for each in stored.manifest.segments] or [[]]:
+        with stored.rows.table(names, ordered=True, segments=segments) as table:
             yield table
             advance(table.rows)
-    if not found:
-        with stored.rows.table(names, segments=()) as table:
-            yield table
 
 
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:

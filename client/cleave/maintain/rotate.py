@@ -15,10 +15,11 @@ from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
 from cleave.store.manifest import Segment
 from cleave.store.put import PutStep, new_draft, put_drafts
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 from cleave_shared.params import PROFILES
@@ -50,7 +51,7 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
             except ConflictError:
                 continue
         old.clear(table)
-        new.rotations(table).remove(old.key.key_id)
+        new.drop_note(table, old)
         return new.open(table)
     raise InputError(f"table {table!r} is changed faster than it can be put under another key")
 
@@ -62,9 +63,8 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     there = new.find(table)
     if there is not None and there.manifest.table_id != table_id:
         raise InputError(f"there is another table {table!r} under the new key")
-    # either key finds what is left under the other, should this be stopped
-    old.rotations(table).note(new.folder(table), new.key.key_id)
-    new.rotations(table).note(old.folder(table), old.key.key_id)
+    old.note(table, new)
+    new.note(table, old)
     head = there.head if there else None
     drafts = put_drafts(new, table, source.version + 1)
     asked = hashlib.sha256(json.dumps(["rotate", source.table_id, source.version]).encode()).hexdigest()

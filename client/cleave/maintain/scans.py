@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from cleave.share.collect import news
 from cleave.store.manifest import Object, Segment
+from cleave.store.measures import columns_of
 from cleave.store.vault import Purpose
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
@@ -35,7 +36,7 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
             found.append(Damage(what, failure.message))
         advance(which.bytes)
     if not found:  # then every total must open as well: another key, or another's ciphertexts, would show
-        stored.totals([(column.measure, column.part) for column in stored.columns()])
+        stored.totals([(column.measure, column.part) for column in columns_of(stored.manifest.measures)])
     for each in stored.manifest.contributors:
         try:
             news(stored.tables, stored.manifest, each)

@@ -1,24 +1,68 @@
-"""`--store`: where a table's two halves lie."""
+"""`--store`: where a table's two halves lie. Every call to a store ends, with its question's deadline or by itself.
+
+The time-outs of botocore are of single waits, so a store that sends a byte now and then holds a reader for ever; a
+folder on a network file system that went away has no time-out at all. A call that is late is left to a daemon thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cleave.objects.bounded import Bounded
 from cleave.objects.folder import Folder
-from cleave.objects.storage import Storage
+from cleave.objects.storage import Storage, StoreError
+from cleave.processes.deadline import Deadline, OutOfTime
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from botocore.session import Session
 
-    from cleave.processes.deadline import Deadline
-
+CALL_SECONDS = 900.0  # 100 MB at 1 Mbit/s
 _S3 = "s3://"
+
+
+class Bounded:
+    """See Storage, each method of which is that of `inside`."""
+
+    def __init__(self, inside: Storage, seconds: float = CALL_SECONDS) -> None:
+        self.location = inside.location
+        self.inside = inside
+        self._seconds = seconds
+        self._deadline: Deadline | None = None
+
+    def limit(self, deadline: Deadline | None) -> None:
+        """From now on calls end with `deadline` too, with its error; None: no longer."""
+        self._deadline = deadline
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inside, name)
+        return partial(self._call, found) if callable(found) else found
+
+    def close(self) -> None:
+        self.inside.close()
+
+    def _call(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        def work() -> Any:
+            found = method(*given, **named)
+            return list(found) if isinstance(found, Iterator) else found  # a listing ends here as well
+
+        deadline = self._deadline
+        if deadline is None:
+            return self._timed(work)
+        deadline.check()
+        return deadline.call(work if deadline.left() <= self._seconds else lambda: self._timed(work))
+
+    def _timed(self, work: Callable[[], object]) -> object:
+        try:
+            return Deadline(self._seconds).call(work)
+        except OutOfTime:
+            raise StoreError(
+                f"{self.location}: the store did not answer within {self._seconds:g} seconds",
+                hint="check the network, or the mount",
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +96,10 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     Raises InputError for what names no store, ServiceError where there are no credentials.
     """
     if isinstance(where, Path):
-        return _one_folder(where)
+        if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
+            raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+        store = Bounded(Folder(where.expanduser()))
+        return Stores(store, store)
     if not isinstance(where, str):
         raise InputError(
             f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
@@ -66,13 +113,6 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     one = cache(session)  # what it reads of S3's own description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
     return Stores(opened[0], opened[-1])
-
-
-def _one_folder(folder: Path) -> Stores:
-    if folder.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
-        raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
-    store = Bounded(Folder(folder.expanduser()))
-    return Stores(store, store)
 
 
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:

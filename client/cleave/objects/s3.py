@@ -100,18 +100,10 @@ class Bucket:
 
     def names(self, prefix: str) -> Iterator[str]:
         wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
-        while True:
-            keys, following = self._try(partial(self._page, wanted))
+        pages = iter(self._client.get_paginator("list_objects_v2").paginate(**wanted))
+        while (keys := self._try(lambda: _keys_of(next(pages, None)))) is not None:
             for key in keys:
                 yield checked(key.removeprefix(self._prefix))
-            if following is None:
-                return
-            wanted["ContinuationToken"] = following
-
-    def _page(self, wanted: dict[str, str]) -> tuple[list[str], str | None]:
-        page = self._client.list_objects_v2(**wanted)
-        keys = [str(each["Key"]) for each in page.get("Contents", ())]
-        return keys, str(page["NextContinuationToken"]) if page.get("IsTruncated") else None
 
     def delete(self, names: Iterable[str]) -> None:
         for batch in _batched(names):
@@ -152,8 +144,10 @@ class Bucket:
         return self._session.create_client("s3", region_name=self._client.meta.region_name, config=virtual)
 
     def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
         try:
-            return self._send(name, content, condition)
+            return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
         except NotStoredError as gone:  # what is to be written over
             raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
@@ -161,11 +155,6 @@ class Bucket:
             if found is None or found[0] != content:
                 raise
             return found[1]
-
-    def _send(self, name: str, content: bytes, condition: dict[str, str]) -> str:
-        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
-        return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
         """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""
@@ -232,6 +221,10 @@ class Bucket:
 
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self.key(name)}
+
+
+def _keys_of(page: dict[str, Any] | None) -> list[str] | None:
+    return None if page is None else [str(each["Key"]) for each in page.get("Contents", ())]
 
 
 def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12

@@ -30,9 +30,10 @@ from cleave.store.contribution import (
 )
 from cleave.store.contributors import contributor_of, without
 from cleave.store.manifest import Contributor, Manifest, Segment, Taken
+from cleave.store.reader import LostError, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
-from cleave.store.tables import LostError, Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass

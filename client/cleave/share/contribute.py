@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cleave.ckks.public_key import PublicKey
+from cleave.ckks.public_key import PublicKey, read_public_key
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage
-from cleave.share.invitation import Invitation
+from cleave.share.invitation import Invitation, invitation_of
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
 from cleave.store.columns import sealed_column
@@ -37,7 +37,7 @@ from cleave.store.contribution import (
 )
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.identity import Identity
+from cleave.store.identity import Identity, read_identity
 from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.schemas import check_fits, stored_schema
@@ -49,10 +49,58 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey, changed
 from cleave.table.table import Table
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 _Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
 _NO_KEY = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """A contributor's files: identity, the owner's public key and the invitation in it."""
+
+    public: PublicKey
+    invitation: Invitation
+    identity: Identity
+
+    @property
+    def schema(self) -> Schema:
+        return self.invitation.table_schema()
+
+    @property
+    def consent(self) -> str:
+        """Who can read the rows, and the kinds of their columns."""
+        kinds: dict[str, list[str]] = {}
+        for each in self.schema.columns:
+            kinds.setdefault(str(each.kind), []).append(each.name)
+        columns = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+        return f"for the owner of {self.public.fingerprint}, who can read every row; {columns}"
+
+
+def read_invited(
+    table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: Memory | None = None
+) -> Invited:
+    """Read a contributor's files. The `fingerprint` is required the first time a public key is used here.
+
+    Raises KeyFileError for files of another kind, and for a public key of another fingerprint; InputError for one that
+    was exported for another table.
+    """
+    public, memory = read_public_key(public_key), memory or Memory()
+    tag = hashlib.sha256(f"owner {public.fingerprint}".encode()).hexdigest()[:32]
+    if fingerprint is None and memory.newest(tag) is None:
+        raise KeyFileError(
+            f"{public_key}: this public key is used here for the first time: its fingerprint is {public.fingerprint}",
+            hint="compare it with what its owner says over another channel, then name it: --fingerprint SHA256:...",
+        )
+    if fingerprint is not None and fingerprint != public.fingerprint:
+        raise KeyFileError(
+            f"{public_key}: is another owner's key: its fingerprint is {public.fingerprint}",
+            hint="use only a key with the fingerprint that its owner gives over another channel",
+        )
+    invited = Invited(public, invitation_of(public, table), read_identity(identity.expanduser()))
+    memory.remember(tag, "0" * 32, 1)
+    return invited
 
 
 class ContributionStep(Step):
@@ -95,21 +143,19 @@ class Contributions:
     def __init__(
         self,
         stores: Stores,
-        public: PublicKey,
-        invitation: Invitation,
-        identity: Identity,
-        memory: Memory,
+        invited: Invited,
         say: Say = lambda _: None,
+        memory: Memory | None = None,
     ) -> None:
         """`say` gets what became of an earlier put that was stopped.
 
         Raises InputError where the invitation does not name the contributor.
         """
         self._stores = stores
-        self._public = public
-        self._invitation = invitation
-        self._identity = identity
-        self._memory = memory
+        self._public = invited.public
+        self._invitation = invitation = invited.invitation
+        self._identity = identity = invited.identity
+        self._memory = memory or Memory()
         self._say = say
         self._registration = invitation.registration_of(identity.public)
         self.folder = folder_of(invitation.table_id, identity.public)

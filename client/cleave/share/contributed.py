@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.columns import Batches, sealed_column, value_of
+from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
 from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
@@ -23,7 +23,7 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table
-from cleave.table.types import FLOATS, decimals_of, range_of
+from cleave.table.types import FLOATS, decimals_of
 from cleave_shared import duckdb, limits
 from cleave_shared.errors import CheckFailed
 
@@ -141,7 +141,8 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         if (low is not None and (values < low).any()) or (high is not None and (values > high).any()):
             raise _wrong("a value is beyond its column's bounds")
         return
-    low_, high_ = _range(declared)
+    of_type = _RANGES.get(declared.type, _MOMENTS)
+    low_, high_ = of_type if decimals_of(declared.type) is None else bounds_of(declared)
     if column.width == 16:
         words = raw.reshape(-1).view("<i8").reshape(-1, 2)[valid]
         whole = [(int(high) << 64) | (int(low) & (1 << 64) - 1) for low, high in words]
@@ -153,19 +154,6 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         outside = bool(len(integers)) and not low_ <= int(integers.min()) <= int(integers.max()) <= high_
     if outside:
         raise _wrong("a value is beyond its column's bounds")
-
-
-def _range(column: Column) -> tuple[int, int]:
-    """The least and largest value of an exact type or a time, as it is stored."""
-    if decimals_of(column.type) is None:
-        return _RANGES.get(column.type, _MOMENTS)
-    low, high = range_of(column.type)
-    unit = 10 ** (column.decimals or 0)
-    if column.lower is not None:
-        low = max(low, int(column.lower * unit))
-    if column.upper is not None:
-        high = min(high, int(column.upper * unit))
-    return low, high
 
 
 def _require_utf8(block: Block) -> None:

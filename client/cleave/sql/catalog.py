@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.read import Tree, parts_of, tree_of
-from cleave.sql.uncut import Uncut
+from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, private
 from cleave.table.schema import Column
@@ -28,6 +28,7 @@ class Catalog:
         self._connection = self._open.enter_context(private())
         self._table = table
         self._settled: dict[str, Node] = {}
+        self._types: dict[tuple[str, str], str] = {}  # by expression and GROUP BY
         # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
         names = {column.name for column in columns}
         usable = [each for each in derived if names.issuperset(each.columns)]
@@ -91,10 +92,12 @@ class Catalog:
 
     def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""
-        if not expressions:
-            return ()
-        selected = ", ".join(f"({sql})" for sql in expressions)
-        return tuple(type_ for _, type_ in self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}"))
+        asked = [sql for sql in dict.fromkeys(expressions) if (sql, grouped) not in self._types]
+        if asked:
+            selected = ", ".join(f"({sql})" for sql in asked)
+            described = self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}")
+            self._types |= {(sql, grouped): type_ for sql, (_, type_) in zip(asked, described, strict=True)}
+        return tuple(self._types[sql, grouped] for sql in expressions)
 
 
 def _pivots(statement: str) -> bool:

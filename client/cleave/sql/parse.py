@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Constant, Node, Ordered
 from cleave.sql.read import Reader, Tree, parts_of, require_faithful, tree_of
-from cleave.sql.uncut import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service
 from cleave.table.duck import identifier
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
@@ -47,6 +47,18 @@ class Question:
     limit: int | None
     offset: int
     functions: tuple[str, ...]  # names, in lower case
+
+    @property
+    def grouped(self) -> tuple[Node, ...]:
+        """The keys, once they are known."""
+        return self.keys or ()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Every expression of it."""
+        single = [each for each in (self.where, self.having) if each is not None]
+        terms = [each.expression for each in self.items] + [each.expression for each in self.orderings]
+        return [*self.grouped, *single, *terms]
 
 
 def parse(sql: str, table: str) -> Question:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Literal
 
 from cleave.aggregates.columns import Domain
@@ -200,7 +201,8 @@ class LocalPlan:
     """A question that DuckDB answers here as a whole, in its own words; nothing of it is sent.
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
-    it could not be cut; `hint`: what the services could answer instead.
+    it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
+    themselves; `run`: the statement over them, "" for `sql`.
     """
 
     sql: str
@@ -210,6 +212,8 @@ class LocalPlan:
     reads: Mapping[str, tuple[str, ...]]
     reason: str
     hint: str
+    inner: Mapping[str, QueryPlan] = field(default_factory=dict)
+    run: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
-from cleave.sql.uncut import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service
 from cleave.sql.write import write
 from cleave.table.duck import identifier, scratch
 from cleave_shared.errors import QueryRefused
@@ -86,6 +86,11 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
             "part of the query is in a spelling that is not understood",
             hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
         )
+
+
+def same(one: Tree, other: Tree) -> bool:
+    """Whether two trees differ in nothing but places in the text and the case of functions and types."""
+    return bool(_plain(one) == _plain(other))
 
 
 def _plain(node: Any, *, top: bool = False) -> Any:

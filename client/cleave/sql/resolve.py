@@ -10,46 +10,26 @@ import difflib
 from collections.abc import Callable
 from dataclasses import replace
 
-from cleave.sql.encryptable import stays_here
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer
-from cleave.sql.parse import MAIN, Item, Question, unsteady
-from cleave.sql.uncut import no_service
+from cleave.sql.parse import MAIN, Item, Question, parse, unsteady
+from cleave.sql.refusals import no_service
 from cleave.sql.write import write
 from cleave.table import schema as of_schema
-from cleave.table.schema import Kind, Schema
-from cleave_shared.dataclass import dataclass
+from cleave.table.schema import Schema
 from cleave_shared.errors import QueryRefused
 
-Derived = Callable[[str], Node | None]
 _NAMED = 20  # columns a hint names at most
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The clauses of a question, in which every name is a column of the schema, quoted and spelled as there."""
+def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Question:
+    """The question in which every name is a column of the schema, quoted and spelled as there, and keys and terms of
+    ORDER BY are stated.
 
-    items: tuple[Item, ...]
-    where: Node | None
-    keys: tuple[Node, ...]
-    sets: tuple[tuple[int, ...], ...] | None  # see Question
-    having: Node | None
-    orderings: tuple[Ordered, ...]
-
-
-def resolve(
-    question: Question,
-    schema: Schema,
-    settle: Callable[[str], Node],
-    derived: Derived | None = None,
-    *,
-    cloud_only: bool = False,
-) -> Resolved:
-    """`settle` gives the literal that a name such as current_date now stands for, `derived` what a derived column does.
-
-    Raises QueryRefused for unknown names, with `cloud_only` also for columns that no service computes on.
+    `settle` gives the literal that a name such as current_date now stands for. A derived column stands for its
+    expression. Raises QueryRefused for unknown names.
     """
-    return _Resolver(question, schema, settle, derived or (lambda _: None), cloud_only).resolve()
+    return _Resolver(question, schema, settle).resolve()
 
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
@@ -70,18 +50,10 @@ def is_grouping(node: Node) -> bool:
 
 
 class _Resolver:
-    def __init__(
-        self,
-        question: Question,
-        schema: Schema,
-        settle: Callable[[str], Node],
-        derived: Derived,
-        cloud_only: bool,
-    ) -> None:
-        self._derived = derived
+    def __init__(self, question: Question, schema: Schema, settle: Callable[[str], Node]) -> None:
+        self._schema = schema
         self._names = schema.names
         self._question = question
-        self._cloud_only = cloud_only
         self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
         table = (question.alias or question.table).lower()
@@ -90,7 +62,7 @@ class _Resolver:
         self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
 
-    def resolve(self) -> Resolved:
+    def resolve(self) -> Question:
         question = self._question
         for item in question.items:
             expression = self._expand(item.expression, self._column_first)
@@ -105,7 +77,8 @@ class _Resolver:
             orderings = tuple(replace(question.orders_all, expression=item.expression) for item in self._items)
         else:
             orderings = tuple(self._ordering(term) for term in question.orderings)
-        return Resolved(tuple(self._items), where, keys, sets, having, orderings)
+        resolved = replace(question, items=tuple(self._items), where=where, keys=keys, sets=sets, having=having)
+        return replace(resolved, orderings=orderings, orders_all=None)
 
     def _group_keys(self) -> tuple[tuple[Node, ...], tuple[tuple[int, ...], ...] | None]:
         written = self._question.keys
@@ -176,9 +149,20 @@ class _Resolver:
         known = self._columns.get(name.lower())
         if known is None:
             return self._derived(name)
-        if self._cloud_only and known.kind in (Kind.SEALED, Kind.LOCAL):
-            raise stays_here(known)
         return Column((known.name,))
+
+    def _derived(self, name: str) -> Node | None:
+        """What a derived column stands for, None where there is none of that name. Raises QueryRefused."""
+        derived = next((each for each in self._schema.derived if each.name.lower() == name.lower()), None)
+        if derived is None:
+            return None
+        try:
+            question = parse(f"SELECT {derived.sql} FROM t", "t")
+        except QueryRefused as error:
+            raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
+        return question.items[0].expression.replaced(
+            lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
+        )
 
     def _spelled(self, name: str) -> str:
         return next((each for each in self._names if each.lower() == name), name)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from cleave.ckks.packing import bytes_of_chunk
 from cleave.store.cells import MOST_CELLS
-from cleave.store.lanes import Lanes
+from cleave.store.lanes import Lanes, row_lanes, total_lanes
 from cleave.store.manifest import Manifest
 from cleave.store.schemas import BY
-from cleave.store.stored_lanes import row_lanes, total_lanes
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind
 from cleave.table.stream import Stream, TooLargeError

@@ -1,4 +1,9 @@
-"""The cells of a table: the combinations of its by columns, each with a number, and how many rows each has."""
+"""The cells of a table: the combinations of its by columns, each with a number, and how many rows each has.
+
+A segment's sealed index has the rows of each cell in it, and the runs of rows with equal plain by columns. Rows are
+sorted by these, so a condition on them leaves some runs, and the blocks of the others need not be read. By columns of
+other kinds order nothing and choose nothing: what is read must not depend on their values.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,58 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cleave.sql.rejoin import Texts
-from cleave.store.index import Index
+from cleave.store.manifest import Segment
+from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared import duckdb
 from cleave_shared.errors import CheckFailed
 
 MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it
+
+
+Blocks = tuple[int, int]  # the first of some blocks in a row, and the one after the last
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`rows` of each of `cells`; `runs` in the order of the rows: a cell of each, and its rows. Empty: one run."""
+
+    cells: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    runs: NDArray[np.int64]  # (runs, 2)
+
+    def blocks_of(self, selected: NDArray[np.bool_]) -> list[Blocks]:
+        """The blocks that hold rows of runs whose cells are `selected`, in order; neighbours together.
+
+        `selected`: by the number of a cell, and the same for all cells of a run.
+        """
+        if not len(self.runs):
+            return [(0, -(-int(self.rows.sum()) // BLOCK_ROWS))] if selected[self.cells].any() else []
+        stops = np.cumsum(self.runs[:, 1])
+        kept = selected[self.runs[:, 0]] & (self.runs[:, 1] > 0)
+        found: list[Blocks] = []
+        for first, last in zip((stops - self.runs[:, 1])[kept], stops[kept] - 1, strict=True):
+            start, stop = int(first) // BLOCK_ROWS, int(last) // BLOCK_ROWS + 1
+            if found and start <= found[-1][1]:
+                found[-1] = (found[-1][0], max(stop, found[-1][1]))
+            else:
+                found.append((start, stop))
+        return found
+
+
+def load_index(content: bytes, segment: Segment) -> Index:
+    """Parse an index that was sealed. Raises CheckFailed where it is not that of the segment."""
+    found = json.loads(content)
+    cells, rows = (np.asarray(found[name], np.int64) for name in ("cells", "rows"))
+    runs = np.asarray(found["runs"], np.int64).reshape(-1, 2)
+    if int(rows.sum()) != segment.rows or len(cells) != len(rows) or (len(runs) and runs[:, 1].sum() != segment.rows):
+        raise CheckFailed("stored", "a segment's index does not have the rows that the table's manifest says")
+    return Index(cells, rows, runs)
 
 
 @dataclass(slots=True)
@@ -58,26 +107,17 @@ class Cells:
         """As it is now."""
         return Cells(list(self.keys), list(self.rows))
 
-    def create(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        relation: str,
-        number: str,
-        by: Sequence[tuple[int, Column]] = (),
-    ) -> None:
-        """Make `relation` of the cells that have rows: their numbers, in column `number`, and `by`: (place in the keys,
-        column).
-
-        Raises CheckFailed for a key that is not of its column's type.
-        """
+    def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
+        """Make `relation` of the cells that have rows: their numbers, in column `number`."""
         filled = [cell for cell, rows in enumerate(self.rows) if rows]
         numbers, given = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
         connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [given])
-        if by:
-            self.extend(connection, relation, by)
 
     def extend(self, connection: duckdb.DuckDBPyConnection, relation: str, by: Sequence[tuple[int, Column]]) -> None:
-        """Add columns `by` to `relation`, which `create` made of the same cells. Raises CheckFailed as it does."""
+        """Add the columns `by` (place in the keys, column) to `relation`, which `create` made of the same cells.
+
+        Raises CheckFailed for a key that is not of its column's type.
+        """
         columns = [
             (each.name, each.type, [key[place] for key, rows in zip(self.keys, self.rows, strict=True) if rows])
             for place, each in by

@@ -7,7 +7,7 @@ little-endian, in as many bytes as its declared bounds need. Text and intervals 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
-from cleave.store.sealed import BLOCK_ROWS, Block, Values
+from cleave.store.sealed import Block, Values
 from cleave.table.arrow_stream import close_stream, open_stream
 from cleave.table.batches import BATCH_ROWS, batches, bytes_of
 from cleave.table.duck import identifier
@@ -53,14 +53,20 @@ def _width(column: Column) -> Width:
         return 1
     if decimals_of(column.type) is None:
         return _WIDTHS.get(column.type, 8)
-    unit = 10 ** (column.decimals or 0)
-    least, most = range_of(column.type)
-    if column.lower is not None:
-        least = max(least, int(column.lower * unit))
-    if column.upper is not None:
-        most = min(most, int(column.upper * unit))
+    least, most = bounds_of(column)
     reach = max(most, -least - 1, 0).bit_length() + 1
     return next(width for width in cast(tuple[Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
+
+
+def bounds_of(column: Column) -> tuple[int, int]:
+    """The least and largest value of an exact column, as it is stored."""
+    low, high = range_of(column.type)
+    unit = 10 ** (column.decimals or 0)
+    if column.lower is not None:
+        low = max(low, int(column.lower * unit))
+    if column.upper is not None:
+        high = min(high, int(column.upper * unit))
+    return low, high
 
 
 def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, relation: str) -> Values:
@@ -152,23 +158,6 @@ def plain_column(column: Column) -> SealedColumn:
     """A plain column as if it were sealed, each value as wide as Arrow has it: opened beside sealed ones."""
     width = 0 if column.type in _TEXTS else _opened_width(column.type)
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
-
-
-def blocks_of(values: Values, numbers: Iterable[int]) -> list[Block]:
-    """The blocks with these numbers, of values that are not sealed."""
-    ends = None if values.lengths is None else np.concatenate([[0], np.cumsum(values.lengths, dtype=np.int64)])
-    found = []
-    for number in numbers:
-        start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, values.rows)
-        bitmap = None
-        if values.valid is not None and not values.valid[start:stop].all():
-            bitmap = memoryview(np.packbits(values.valid[start:stop], bitorder="little").tobytes())
-        if ends is None or values.lengths is None:
-            found.append(Block(stop - start, bitmap, values.data[start:stop].reshape(-1).data, None))
-        else:
-            data = values.data[ends[start] : ends[stop]].data
-            found.append(Block(stop - start, bitmap, data, values.lengths[start:stop]))
-    return found
 
 
 class Batches:

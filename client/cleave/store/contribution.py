@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -117,17 +117,11 @@ def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> He
     folder = folder_of(table_id, contributor)
     if not all(each.name.startswith(f"{folder}/") for part in head.parts for each in (part.manifest, part.names)):
         raise CheckFailed("stored", "the head of a contribution names objects that are not its own")
-    require_sizes((each, limits.MAX_FACTS_BYTES) for part in head.parts for each in (part.manifest, part.names))
+    for which in (each for part in head.parts for each in (part.manifest, part.names)):
+        if which.bytes > limits.MAX_FACTS_BYTES:
+            stated = f"{which.name} is said to have {which.bytes:,} bytes, at most {limits.MAX_FACTS_BYTES:,} are read"
+            raise CheckFailed("stored", stated)
     return head
-
-
-def require_sizes(objects: Iterable[tuple[Object, int]]) -> None:
-    """Raises CheckFailed for an object that, as a contributor states it, is larger than such an object may be."""
-    for which, most in objects:
-        if which.bytes > most:
-            raise CheckFailed(
-                "stored", f"{which.name} is said to have {which.bytes:,} bytes, at most {most:,} are read"
-            )
 
 
 def names_of(entry: Entry, content: bytes) -> list[str]:

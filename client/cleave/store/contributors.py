@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from cleave.store.cells import Cells
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
-from cleave.store.tables import Opened, Tables
+from cleave.store.reader import Opened
+from cleave.store.tables import Tables
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 

@@ -16,10 +16,9 @@ from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors
 from cleave.processes.deadline import Deadline
-from cleave.store.lanes import Lane, Lanes
+from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
 from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
-from cleave_shared.params import Profile
 
 _UNDER_WAY = 4  # objects being written
 _SECONDS = 3600.0  # for one segment, the store's waits included
@@ -35,11 +34,14 @@ class Span:
     stop: int
 
 
-def encrypt_span(lanes: Lanes, lane: Lane, span: Span, cipher: Cipher, profile: Profile, label: bytes) -> list[bytes]:
-    """The ciphertexts of a span, `lane` being its entries. `label` makes their sentinels their own."""
-    polynomials = lanes.polynomials(lane, 0, span.stop - span.start, profile.degree)
-    for number, polynomial in enumerate(polynomials, span.start):
-        polynomial[-SENTINELS:] = sentinels(cipher, label, span.lane, number)
+def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane: int, first: int = 0) -> list[bytes]:
+    """The ciphertexts of a lane's `entries`, which are number `first` and following of it.
+
+    `label` makes their sentinels their own.
+    """
+    polynomials = lanes.polynomials(entries)
+    for number, polynomial in enumerate(polynomials, first):
+        polynomial[-SENTINELS:] = sentinels(cipher, label, lane, number)
     return cipher.encrypt(polynomials)
 
 
@@ -55,17 +57,16 @@ class RowEncryptors:
     a segment would stay in memory, twice, while the next is made.
     """
 
-    def __init__(self, lanes: Lanes, rows: int, together: int, cipher: Cipher, profile: Profile) -> None:
-        """For segments of at most `rows` rows, `together` ciphertexts in an object."""
+    def __init__(self, lanes: Lanes, rows: int, cipher: Cipher) -> None:
+        """For segments of at most `rows` rows."""
         self.lanes = lanes
         self._rows = rows
         self._cipher = cipher
-        self._profile = profile
         chunks = lanes.chunks(rows)
         self._spans = [
-            Span(lane, start, min(start + together, chunks))
+            Span(lane, start, min(start + OBJECT_CHUNKS, chunks))
             for lane in range(lanes.count)
-            for start in range(0, chunks, together)
+            for start in range(0, chunks, OBJECT_CHUNKS)
         ]
         self._memory = os.memfd_create("rows")
         self._encryptors = Encryptors(self, self._spans)
@@ -100,8 +101,7 @@ class RowEncryptors:
         capacity = self.lanes.capacity
         start, stop = span.start * capacity, min(span.stop * capacity, rows)
         lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
-        there = Span(span.lane, span.start, span.start + self.lanes.chunks(len(lane)))
-        return encrypt_span(self.lanes, lane, there, self._cipher, self._profile, label)
+        return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
 
     def _place(self, lane: int) -> int:
         return _SHARED.size + 8 * self._rows * lane

@@ -16,9 +16,16 @@ from cleave.aggregates.columns import Exact, Words
 from cleave.ckks.checks import fields_of_lane
 from cleave.ckks.encode import Scale, lanes_of
 from cleave.ckks.layout import ExactPlace, Layout, plan_layout
+from cleave.store import measures as of_measures
+from cleave.store.manifest import WINDOW, Manifest, Measure
 from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
+
+# Rows that a service may select and add up into one value of a field: 16 full ciphertexts. Fields are 17 bits wider
+# than a value then.
+SCAN_ROWS = 1 << 17
+OBJECT_CHUNKS = 64  # ciphertexts of a lane in one object: 4.2 MB
 
 Integers = NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.object_]  # Python's where 64 bits may not do
 Lane = NDArray[np.int64]  # (entries,)
@@ -49,14 +56,13 @@ class Lanes:
         found = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
         return [found[lane] for lane in range(self.count)]
 
-    def polynomials(self, lane: Lane, start: int, stop: int, degree: int) -> NDArray[np.int64]:
-        """Ciphertexts `start`..`stop` of a lane (stop - start, N), their sentinels still 0."""
-        out = np.zeros((stop - start, degree), np.int64)
-        piece = lane[start * self.capacity : stop * self.capacity]
-        whole, rest = divmod(len(piece), self.capacity)
-        out[:whole, : self.capacity] = piece[: whole * self.capacity].reshape(whole, self.capacity)
+    def polynomials(self, lane: Lane) -> NDArray[np.int64]:
+        """The ciphertexts of a lane's entries (chunks, N), their sentinels still 0."""
+        out = np.zeros((self.chunks(len(lane)), self.capacity + SENTINELS), np.int64)
+        whole, rest = divmod(len(lane), self.capacity)
+        out[:whole, : self.capacity] = lane[: whole * self.capacity].reshape(whole, self.capacity)
         if rest:
-            out[whole, :rest] = piece[whole * self.capacity :]
+            out[whole, :rest] = lane[whole * self.capacity :]
         return out
 
     def decode(self, column: int, lanes: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
@@ -96,3 +102,20 @@ class Lanes:
 def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile) -> Lanes:
     layout = plan_layout(columns, window, profile.capacity_bits, fewest=1, digits=1)
     return Lanes(tuple(columns), layout, profile.degree - SENTINELS)
+
+
+def columns_of_rows(manifest: Manifest) -> list[of_measures.Column]:
+    """The columns of the rows that scans add up."""
+    return of_measures.columns_of(manifest.measures[: manifest.scanned])
+
+
+def row_lanes(manifest: Manifest, profile: Profile) -> Lanes:
+    return plan_lanes([Exact(each.limit) for each in columns_of_rows(manifest)], SCAN_ROWS, profile)
+
+
+def total_lanes(measures: Sequence[Measure], profile: Profile) -> Lanes:
+    return plan_lanes([column.total for column in of_measures.columns_of(measures)], WINDOW, profile)
+
+
+def total_label(segment: str, first: int) -> bytes:
+    return f"totals/{segment}/{first}".encode()

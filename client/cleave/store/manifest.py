@@ -21,12 +21,18 @@ import datetime
 import hashlib
 import secrets
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 2
 WINDOW = 64  # segments whose totals may be added up, position by position
+
+# Columns that DuckDB's tables have here beside the stored table's own, which no schema's may have: a row number, say,
+# would be read in the place of a value.
+NUMBER: Final = "number of the cell"  # of the cells
+ROW: Final = "row of the segment"  # of rows that are put, and of those stored in another order
+RESERVED = frozenset({NUMBER, ROW, "file_row_number"})  # the last is DuckDB's, of a Parquet file
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]

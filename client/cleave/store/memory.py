@@ -12,12 +12,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from cleave.files import write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
 _FILE = "tables.json"
+_KNOWN = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id and version
 
 
 def memory_path() -> Path:
@@ -41,8 +43,7 @@ class Memory:
 
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id and the version of the table last seen under `tag`."""
-        found = self._load().get(tag)
-        return (str(found[0]), int(found[1])) if found else None
+        return self._load().get(tag)
 
     def remember(self, tag: str, table_id: str, version: int) -> None:
         """Note a version, unless a newer one of the same table is noted: several here may ask and change it.
@@ -54,7 +55,7 @@ class Memory:
         try:
             with self._locked():
                 if not self._has(tag, table_id, version):
-                    self._save(self._load() | {tag: [table_id, version]})
+                    self._save(self._load() | {tag: (table_id, version)})
         except _UnwritableError as error:
             text = (
                 f"{error.message}: this machine will not notice if a store shows an older version of the table than "
@@ -75,24 +76,18 @@ class Memory:
             if known.pop(tag, None):
                 self._save(known)
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> dict[str, tuple[str, int]]:
         try:
-            content = json.loads(self._path.read_bytes())
+            return _KNOWN.validate_json(self._path.read_bytes(), strict=True)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, ValueError):
-            content = None
-        if not isinstance(content, dict) or not all(
-            isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and type(each[1]) is int
-            for each in content.values()
-        ):
             raise InputError(
                 f"{self._path}: cannot be read",
                 hint="it holds the newest version seen of each stored table; if it is lost, delete it",
-            )
-        return content
+            ) from None
 
-    def _save(self, known: dict[str, Any]) -> None:
+    def _save(self, known: dict[str, tuple[str, int]]) -> None:
         write_atomically(self._path, json.dumps(known, indent=1) + "\n", error=_UnwritableError, overwrite=True)
 
     @contextmanager

@@ -20,20 +20,20 @@ from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.halves import half_of
-from cleave.store.manifest import FORMAT, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
-from cleave.store.names import ROW
+from cleave.store.manifest import FORMAT, ROW, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
+from cleave.store.reader import Opened
 from cleave.store.schemas import (
     arguments_of,
     check_by,
     check_fits,
     derived_arguments,
+    half_of,
     load_stored_schema,
     stored_schema,
 )
 from cleave.store.segment import Begun, SegmentWriter, plain_by
 from cleave.store.slices import Slices
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
-from cleave.store.columns import Batches, blocks_of, plain_column, read_columns, value_of
-from cleave.store.index import Blocks, Index
-from cleave.store.manifest import Object, SealedColumn, Segment
+from cleave.store.cells import Blocks, Index
+from cleave.store.columns import Batches, plain_column, read_columns, value_of
+from cleave.store.manifest import ROW, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.names import ROW
+from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table
@@ -320,7 +320,7 @@ class Rows:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
-        columns = [blocks_of(each, range(first, stop)) for each in plain]
+        columns = [each.blocks(range(first, stop)) for each in plain]
         for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
             columns.append(self._opened(run.segment, wanted, sealed.result(), blocks))
         if needed.ordered:

@@ -12,12 +12,11 @@ from cleave.sql.canonical import canonical, spellings
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.read import expression_of
-from cleave.store.manifest import Manifest
-from cleave.store.names import RESERVED
+from cleave.store.manifest import RESERVED, Manifest
 from cleave.table.derived import Derived
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema, read_schema
-from cleave.table.types import FLOATS
+from cleave.table.types import FLOATS, is_number
 from cleave_shared.errors import InputError, QueryRefused
 
 
@@ -49,6 +48,13 @@ def _refuse_reserved(columns: Sequence[Column]) -> None:
                 f"column {column.name!r}: stored tables keep this name for themselves",
                 hint="rename it in the file and in its schema, or leave it here: kind local",
             )
+
+
+def half_of(column: Column) -> str:
+    """Where a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
+    if column.kind is Kind.ENCRYPTED:
+        return "encrypted" if is_number(column.type) or column.type == "BOOLEAN" else "sealed"
+    return str(column.kind)
 
 
 def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:

@@ -53,10 +53,26 @@ class Values:
     def rows(self) -> int:
         return len(self.data) if self.lengths is None else len(self.lengths)
 
+    def blocks(self, numbers: Iterable[int]) -> list[Block]:
+        """The blocks with these numbers."""
+        ends = None if self.lengths is None else np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        found = []
+        for number in numbers:
+            start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.rows)
+            bitmap = None
+            if self.valid is not None and not self.valid[start:stop].all():
+                bitmap = memoryview(np.packbits(self.valid[start:stop], bitorder="little").tobytes())
+            if ends is None or self.lengths is None:
+                found.append(Block(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
+            else:
+                data = self.data[ends[start] : ends[stop]].data
+                found.append(Block(stop - start, bitmap, data, self.lengths[start:stop]))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An opened block: `bitmap` of its valid rows (least bit first; None: all are valid), and its values.
+    """`bitmap` of its valid rows (least bit first; None: all are valid), and its values.
 
     `data`: the values' bytes one after the other; `lengths` of each where they vary.
     """
@@ -65,6 +81,13 @@ class Block:
     bitmap: memoryview | None
     data: memoryview
     lengths: NDArray[np.uint32] | None
+
+    def content(self, *, nullable: bool) -> bytes:
+        """What is sealed of it, but for compression."""
+        valid = self.bitmap or np.packbits(np.ones(self.rows, np.bool_), bitorder="little").data
+        return b"".join(
+            [valid if nullable else b"", b"" if self.lengths is None else self.lengths.tobytes(), self.data]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +148,10 @@ def key_of_object(secret: bytes, name: str) -> bytes:
 def seal_column(key: bytes, place: Place, values: Values) -> list[bytes]:
     """The sealed blocks of a column."""
     cipher, column = AESGCM(key), place.column
-    make = _fixed if column.width else _variable
-    contents = [make(values, block, nullable=column.nullable) for block in range(place.blocks)]
+    contents = [each.content(nullable=column.nullable) for each in values.blocks(range(place.blocks))]
     if contents and not column.width:
+        compress = zstandard.ZstdCompressor(level=1).compress if values.rows >= SMALL_ROWS else bytes
+        contents = [_SIZE.pack(len(each)) + compress(each) for each in contents]
         contents[-1] += bytes(_padding(values, list(map(len, contents))))
     nonces = [os.urandom(_NONCE) for _ in contents]
     return [
@@ -160,31 +184,6 @@ def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
         raise _damaged()
     view = memoryview(content)
     return [view[start:stop] for start, stop in pairwise(ends)]
-
-
-def _part(rows: int, block: int) -> slice:
-    return slice(block * BLOCK_ROWS, min(rows, (block + 1) * BLOCK_ROWS))
-
-
-def _bitmap(values: Values, part: slice) -> bytes:
-    valid = np.ones(part.stop - part.start, np.bool_) if values.valid is None else values.valid[part]
-    return np.packbits(valid, bitorder="little").tobytes()
-
-
-def _fixed(values: Values, block: int, *, nullable: bool) -> bytes:
-    part = _part(values.rows, block)
-    return (_bitmap(values, part) if nullable else b"") + values.data[part].tobytes()
-
-
-def _variable(values: Values, block: int, *, nullable: bool) -> bytes:
-    assert values.lengths is not None  # noqa: S101 - as above
-    part = _part(values.rows, block)
-    start = int(values.lengths[: part.start].sum(dtype=np.uint64))
-    stop = start + int(values.lengths[part].sum(dtype=np.uint64))
-    content = (_bitmap(values, part) if nullable else b"") + values.lengths[part].tobytes()
-    content += values.data[start:stop].tobytes()
-    packed = content if values.rows < SMALL_ROWS else zstandard.ZstdCompressor(level=1).compress(content)
-    return _SIZE.pack(len(content)) + packed
 
 
 def _padding(values: Values, sizes: list[int]) -> int:

@@ -23,9 +23,8 @@ from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.columns import read_column
-from cleave.store.encrypting import RowEncryptors, Span, encrypt_span
-from cleave.store.halves import columns_by_half
-from cleave.store.lanes import Lane, Lanes
+from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
+from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
     Manifest,
     Measure,
@@ -41,7 +40,6 @@ from cleave.store.manifest import (
 )
 from cleave.store.sealed import Place, seal_column
 from cleave.store.slices import sort
-from cleave.store.stored_lanes import OBJECT_CHUNKS, row_lanes, total_label, total_lanes
 from cleave.store.sums import Summing
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose, Vault
@@ -106,7 +104,7 @@ class SegmentWriter:
         if not self._manifest.scanned:
             return nullcontext()
         lanes = row_lanes(self._manifest, self._profile)
-        return RowEncryptors(lanes, rows, OBJECT_CHUNKS, self._cipher, self._profile)
+        return RowEncryptors(lanes, rows, self._cipher)
 
     def begin(self, table: Table, cells: Cells, segment: str | None = None, contributor: str | None = None) -> Begun:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
@@ -144,7 +142,7 @@ class SegmentWriter:
         return self.for_scans(table, made)
 
     def _plain_half(self, table: Table) -> Object | None:
-        names = columns_by_half(table)["plain"]
+        names = [each.name for each in table.schema.columns if each.kind is Kind.PLAIN]
         with table.beside() as rows:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 
@@ -218,9 +216,7 @@ class SegmentWriter:
         written = [
             self._tables.write(
                 self._folder,
-                joined(
-                    encrypt_span(lanes, plane, Span(lane, 0, lanes.chunks(cells)), self._cipher, self._profile, label)
-                ),
+                joined(encrypt_lane(lanes, plane, self._cipher, label, lane)),
             )
             for lane, plane in enumerate(planes)
         ]

@@ -8,8 +8,8 @@ from types import TracebackType
 
 import numpy as np
 
+from cleave.store.manifest import ROW
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.names import ROW
 from cleave.table.batches import Batch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema

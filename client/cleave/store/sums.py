@@ -13,9 +13,8 @@ from cleave.sql.plan import Argument
 from cleave.sql.rejoin import Texts
 from cleave.sql.split import blame, computing
 from cleave.store import measures as of_measures
-from cleave.store.manifest import Measure
+from cleave.store.manifest import NUMBER, Measure
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.names import NUMBER
 from cleave.table.duck import identifier
 from cleave.table.stream import Extent
 from cleave.table.table import Table

@@ -18,8 +18,7 @@ from cleave.sql.rejoin import Texts
 from cleave.sql.sets import Members
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
-from cleave.store.manifest import Manifest, Measure
-from cleave.store.names import NUMBER
+from cleave.store.manifest import NUMBER, Manifest, Measure
 from cleave.sums.kept import KeptTotals, SummedRows
 from cleave.sums.sources import Part, Source
 from cleave.table.duck import identifier

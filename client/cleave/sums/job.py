@@ -15,18 +15,26 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from cleave.objects.locate import Bounded
+from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage
 from cleave.processes.deadline import Deadline
+from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import Part, new_id
 from cleave.store.vault import Vault
+from cleave.sums.cellwise import StoredPlan
 from cleave.sums.machine import Execution, Machine
-from cleave.sums.remote import read_kept
-from cleave.sums.scanned import Question, Shape, Term, reduced
+from cleave.sums.remote import Remote, read_kept
+from cleave.sums.scan import Scan, ScanAnswer, request_of, select
+from cleave.sums.scanned import Question, Shape, Term, reduced, weights_of
+from cleave.sums.stored import Stored
+from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
@@ -175,11 +183,13 @@ class Job:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
                     shape, terms = reduced([each.asked.question.shape for each in batch], window)
-                    reduce = self._reduce(len(batches), [each.results for each in batch], "scan", terms, key, written)
+                    step, results, mark = self._reduce(
+                        len(batches), [each.results for each in batch], "scan", terms, key, written
+                    )
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
-                    listed.append({"calls": steps, "reduce": reduce.step})
+                    listed.append({"calls": steps, "reduce": step})
                     calls_of = tuple((each.asked.segment, _unmasked(each.asked.question)) for each in batch)
-                    batches.append(_Batch(calls=calls_of, results=reduce.results, mark=reduce.mark))
+                    batches.append(_Batch(calls=calls_of, results=results, mark=mark))
                     shapes.append(shape)
         if not batches:
             raise InputError("the question selects no rows", hint="ask it without --job")
@@ -188,18 +198,18 @@ class Job:
                 f"the job has {len(batches)} batches of calls, at most {limits.MAX_REDUCED:,} are possible"
             )
         shape, terms = reduced(shapes, window)
-        final = None
+        final: tuple[dict[str, Any], tuple[str, ...], str] = {}, (), ""
         if shape.results <= limits.MAX_STORED_SUMS:
             final = self._reduce(0, [each.results for each in batches], "reduced", terms, key, written)
         batches_name = self._write(json.dumps(listed).encode(), written)
         return _State(
             execution=f"{self._name}-{new_id()[:8]}",
-            content={"batches": self._key_of(batches_name), "reduce": final.step if final else {}},
+            content={"batches": self._key_of(batches_name), "reduce": final[0]},
             window=window,
             counts=tuple(counts),
             batches=tuple(batches),
-            results=final.results if final else (),
-            mark=final.mark if final else "",
+            results=final[1],
+            mark=final[2],
             objects=tuple(written),
         )
 
@@ -223,8 +233,8 @@ class Job:
         terms: list[list[Term]],
         key: tuple[str, str],
         written: list[str],
-    ) -> _Reducing:
-        """Of steps whose answers lie in `results`."""
+    ) -> tuple[dict[str, Any], tuple[str, ...], str]:
+        """A step that adds up the answers in `results`, where its own may be, and its mark."""
         answers = [[self._storage.link(name, LINK_SECONDS) for name in each] for each in results]
         request = ReduceRequest(profile=key[0], key_id=key[1], answers=answers, kind=kind, sums=terms)
         content = wire.dump_frames(request)
@@ -238,7 +248,7 @@ class Job:
             parts=[],
         )
         written += own
-        return _Reducing(step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex())
+        return step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex()
 
     def _room(self) -> tuple[str, ...]:
         """Names for a step's answer, by attempt."""
@@ -312,13 +322,6 @@ class _Calling:
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class _Reducing:
-    step: dict[str, Any]
-    results: tuple[str, ...]
-    mark: str
-
-
 def _unmasked(question: Question) -> Question:
     return replace(question, cut=replace(question.cut, numbers=b""))
 
@@ -354,3 +357,42 @@ def _foreign() -> CheckFailed:
     return CheckFailed(
         "scan", "what lies in the store is not the answer to this job", hint="end it with --stop-job and ask again"
     )
+
+
+def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> Job:
+    """The job that answers `sql` over this version. Raises InputError for a table that lies in a folder."""
+    inside = storage.inside if isinstance(storage, Bounded) else storage
+    if not isinstance(inside, Bucket):
+        raise InputError(
+            "a job reads and writes in S3", hint="leave --job out, or put the table into s3://bucket/prefix"
+        )
+    manifest = stored.manifest
+    asked = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
+    name = stored.vault.pseudorandom(f"job/{asked}", 16).hex()  # only the owner can tell the question by it
+    return Job(storage, folder, stored.vault, machine, name, inside.key)
+
+
+def scan_by_job(
+    remote: Remote, stored: Stored, plan: StoredPlan, job: Job, progress: Progress, deadline: Deadline
+) -> ScanAnswer:
+    """Raises what `Job.run` raises, CheckFailed."""
+    selected = select(remote, stored, plan)
+    found, scanned = Scan(stored, plan, selected), stored.scanned()
+    linked = partial(remote.linked, seconds=LINK_SECONDS)  # for as long as a job may take
+
+    def calls() -> Iterator[Asked]:
+        for call in found.calls(weights_of(len(found.rows))):
+            yield Asked(call.segment.id, call.question, partial(request_of, call, linked, stored))
+
+    key = (stored.manifest.profile, stored.manifest.table_id)
+    advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
+
+    def show(batches: int, of: int) -> None:
+        nonlocal done
+        now = stored.manifest.rows * batches // of
+        advance(now - done)
+        done = now
+
+    for answer in job.run(calls, found.rows, SCAN_ROWS, key, deadline, show):
+        scanned.accept(answer.shape, answer.files, answer.asked)
+    return ScanAnswer(selected.responses, selected.keys, found.sums(scanned))

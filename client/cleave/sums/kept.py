@@ -17,9 +17,9 @@ from cleave.sql.nodes import Column, Node
 from cleave.sql.plan import Argument
 from cleave.sql.read import expression_of
 from cleave.sql.write import write
-from cleave.store.halves import half_of
+from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest
-from cleave.store.stored_lanes import columns_of_rows
+from cleave.store.schemas import half_of
 from cleave.sums.sources import Part, Source, filtered, source_of
 from cleave.table.schema import Schema
 from cleave_shared import limits

@@ -18,7 +18,7 @@ from cleave.sql.nodes import Call, Column, Node, Operation, Other
 from cleave.sql.plan import LocalPlan
 from cleave.sql.read import Reader, Tree, expression_of, parts_of, require_faithful, tree_of
 from cleave.sql.write import write
-from cleave.store.names import NUMBER
+from cleave.store.manifest import NUMBER
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind

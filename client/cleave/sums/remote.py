@@ -21,7 +21,7 @@ from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.scan import ScanRequest, ScanResponse, SelectRequest, SelectResponse
+from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.stored import (
     Kept,
     Lane,
@@ -39,8 +39,9 @@ DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
-Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse, SelectResponse)
+Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse)
 Model = TypeVar("Model", bound=Envelope)
+_Request = StoredPlainRequest | SumsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,6 @@ class Remote:
         self.stop = stop
         self.transport: Transport | None = None  # once something was asked
         self.sums_asked = 0  # and scans
-        self._counting = threading.Lock()
         self._connect = connect
         self._lock = threading.Lock()
         self._stores = stores
@@ -112,45 +112,29 @@ class Remote:
         linked = [self.linked(each, plain=True) for each in objects if each is not None]
         if len(linked) != len(segments):
             raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
-        with self._answer_of(self._stores.plain) as answers:
-            asked = StoredPlainRequest(
-                objects=linked,
-                rows=[each.rows for each in segments],
-                columns=list(plan.plain_columns),
-                where=plan.where,
-                keys=list(plan.keys),
-                aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
-                result=answers.link,
-            )
-            path = f"/v1/plain/tables/{self._set}/aggregate"
-            found, mark = self._asked().ask(Service.PLAIN, path, asked, StoredPlainResponse)
-            found = answers.whole(found, mark)
+        asked = StoredPlainRequest(
+            objects=linked,
+            rows=[each.rows for each in segments],
+            columns=list(plan.plain_columns),
+            where=plan.where,
+            keys=list(plan.keys),
+            aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        )
+        found = self.grouped(asked)
         if found.rows != self._manifest.rows:
             raise CheckFailed("plain groups", "the plain service's answer is to another request")
         counted = sum(found.counts)
         if counted > found.rows or (plan.where is None and counted != found.rows):
             raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
-        return [
-            PlainResponse(
-                schema_hash=self._set,
-                rows=found.rows,
-                counts=found.counts,
-                keys=found.keys,
-                aggregates=found.aggregates,
-                timings=found.timings,
-            )
-        ]
+        return [groups_of(found, self._set)]
 
-    def select(self, request: SelectRequest) -> SelectResponse:
-        """Which rows are in which group. Raises ServiceError, StoreError, CheckFailed."""
-        with self._answer_of(self._stores.plain) as answers:
-            asked = request.model_copy(update={"result": answers.link})
-            path = f"/v1/plain/tables/{self._set}/select"
-            return answers.whole(*self._asked().ask(Service.PLAIN, path, asked, SelectResponse))
+    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+        """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
+        return self._ask(Service.PLAIN, "aggregate", request, StoredPlainResponse)
 
     def scan(self, request: ScanRequest) -> ScanResponse:
         """Sums of rows. Raises ServiceError; CheckFailed for the answer to another request."""
-        with self._counting:
+        with self._lock:
             self.sums_asked += 1
         path = f"/v1/sensitive/tables/{self._set}/scan"
         found, _ = self._asked().ask(Service.SENSITIVE, path, request, ScanResponse)
@@ -163,23 +147,13 @@ class Remote:
         return Linked(link=store.link(which.name, seconds), bytes=which.bytes, sha256=which.sha256)
 
     def _sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
-        large = sum(each.stop - each.start for each in wanted) > DIRECT_SUMS
-        with self._answer_of(self._stores.sensitive, used=large) as answers:
-            lanes = [
-                Lane(
-                    objects=[self.linked(which) for which in each.objects],
-                    start=each.start,
-                    stop=each.stop,
-                )
-                for each in wanted
-            ]
-            asked = SumsRequest(
-                profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes, result=answers.link
-            )
-            path = f"/v1/sensitive/tables/{self._set}/sums"
-            found, mark = self._asked().ask(Service.SENSITIVE, path, asked, SumsResponse)
-            found = answers.whole(found, mark)
+        lanes = [
+            Lane(objects=[self.linked(which) for which in each.objects], start=each.start, stop=each.stop)
+            for each in wanted
+        ]
+        asked = SumsRequest(profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes)
         shape = [each.stop - each.start for each in wanted]
+        found = self._ask(Service.SENSITIVE, "sums", asked, SumsResponse, large=sum(shape) > DIRECT_SUMS)
         if (found.profile, found.key_id) != (asked.profile, asked.key_id) or [*map(len, found.totals)] != shape:
             raise CheckFailed("stored", "the sensitive service's answer is to another request", hint=DISTRUST)
         return found.totals
@@ -190,39 +164,45 @@ class Remote:
                 self.transport = self._connect()
             return self.transport
 
-    @contextlib.contextmanager
-    def _answer_of(self, store: Storage, *, used: bool = True) -> Iterator[_Answers]:
-        """A place in `store` for an answer that is too large, empty again afterwards."""
+    def _ask(
+        self, service: Service, what: str, request: _Request, model: type[Answer], *, large: bool = True
+    ) -> Answer:
+        """The answer, from the store where the service put it there; it may, where it is `large`.
+
+        Raises CheckFailed where what is there is not what the service says.
+        """
+        store = self._stores.plain if service is Service.PLAIN else self._stores.sensitive
         name = f"results/{self._set}/{new_id()}"
-        answers = _Answers(store, name, store.put_link(name, LINK_SECONDS) if used else None)
+        link = store.put_link(name, LINK_SECONDS) if large else None
+        there = large
         try:
-            yield answers
+            asked = request.model_copy(update={"result": link})
+            path = f"/v1/{'plain' if service is Service.PLAIN else 'sensitive'}/tables/{self._set}/{what}"
+            found, mark = self._asked().ask(service, path, asked, model)
+            if found.stored is None:
+                there = False  # unless the service says otherwise than it did
+                return found
+            answer = read_kept(store, name, found.stored, model, mark) if large else None
+            if answer is None or answer.stored is not None:
+                wrong = "an answer in the store is not what the service said it put there"
+                raise CheckFailed("stored", wrong, hint=DISTRUST)
+            return answer
         finally:
-            if answers.put:
+            if there:
                 with contextlib.suppress(StoreError):  # the bucket's own rule deletes it then
                     store.delete([name])
 
 
-class _Answers:
-    """Where an answer may be put; `link` None: it is small."""
-
-    def __init__(self, store: Storage, name: str, link: str | None) -> None:
-        self.link = link
-        self.put = link is not None
-        self._store = store
-        self._name = name
-
-    def whole(self, found: Answer, mark: bytes) -> Answer:
-        """`found`, from the store where the service put it there. Raises CheckFailed where that is not it."""
-        told: Kept | None = found.stored
-        if told is None:
-            self.put = False  # unless the service says otherwise than it did
-            return found
-        wrong = CheckFailed("stored", "an answer in the store is not what the service said it put there", hint=DISTRUST)
-        answer = read_kept(self._store, self._name, told, type(found), mark) if self.link is not None else None
-        if answer is None or answer.stored is not None:
-            raise wrong
-        return answer
+def groups_of(found: StoredPlainResponse, schema_hash: str) -> PlainResponse:
+    """What an answer over stored rows says of groups, as over a file's."""
+    return PlainResponse(
+        schema_hash=schema_hash,
+        rows=found.rows,
+        counts=found.counts,
+        keys=found.keys,
+        aggregates=found.aggregates,
+        timings=found.timings,
+    )
 
 
 def read_kept(store: Storage, name: str, told: Kept, model: type[Model], mark: bytes) -> Model | None:

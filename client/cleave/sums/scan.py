@@ -16,16 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import groupby, islice
-from typing import Protocol
 
 import numpy as np
 
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
+from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.store.manifest import Object, Segment
-from cleave.store.stored_lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.sums.cellwise import StoredPlan, Sums
 from cleave.sums.masks import cut, stored_order
-from cleave.sums.remote import divided
+from cleave.sums.remote import Remote, divided, groups_of
 from cleave.sums.scanned import Question, Scanned, question
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
@@ -35,24 +34,14 @@ from cleave_shared import limits, rowsets
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse, SelectRequest, SelectResponse
-from cleave_shared.stored import Linked
+from cleave_shared.scan import ScanObject, ScanRequest
+from cleave_shared.stored import Linked, StoredPlainRequest
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
 MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
 MOST_ROW_SETS = 1 << 30  # bytes of one question that are held here
 CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
-
-
-class Asking(Protocol):
-    """How services are asked about a stored table (cleave.sums.remote)."""
-
-    def linked(self, which: Object, *, plain: bool = False) -> Linked: ...
-
-    def select(self, request: SelectRequest) -> SelectResponse: ...
-
-    def scan(self, request: ScanRequest) -> ScanResponse: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) 
     return [int(count) for count in found]
 
 
-def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
     """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
 
     Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
@@ -125,11 +114,20 @@ def select(asking: Asking, stored: Stored, plan: StoredPlan, side_by_side: int =
 
 
 def _selected(
-    asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
+    asking: Remote, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
 ) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
-    request = select_request(asking, stored, plan, run)
-    answer = asking.select(request)
+    request = StoredPlainRequest(
+        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
+        rows=[each.rows for each in run],
+        columns=plain_columns(stored, plan),
+        where=plan.where,
+        keys=list(plan.keys),
+        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        members=True,
+        filters=plan.filters,
+    )
+    answer = asking.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
     if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
@@ -149,15 +147,7 @@ def _selected(
         raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
     if counts != answer.counts:
         raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
-    response = PlainResponse(
-        schema_hash=stored.manifest.table_id,
-        rows=answer.rows,
-        counts=answer.counts,
-        keys=answer.keys,
-        aggregates=answer.aggregates,
-        timings=answer.timings,
-    )
-    return response, sets
+    return groups_of(answer, stored.manifest.table_id), sets
 
 
 def runs_of(stored: Stored) -> list[list[Segment]]:
@@ -171,18 +161,6 @@ def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
     """Those the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
     read = {*plan.selecting, *plan.plain_columns, *(name for each in plan.arguments for name in each.columns)}
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
-
-
-def select_request(asking: Asking, stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> SelectRequest:
-    return SelectRequest(
-        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
-        rows=[each.rows for each in run],
-        columns=plain_columns(stored, plan),
-        where=plan.where,
-        keys=list(plan.keys),
-        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
-        filters=list(dict.fromkeys(source.filter for source in plan.sources if source.filter is not None)),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +184,7 @@ Totals = list[list[bytes]]
 
 
 def scan(
-    asking: Asking,
+    asking: Remote,
     stored: Stored,
     plan: StoredPlan,
     progress: Progress,
@@ -390,7 +368,7 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
 
 
 def sent(
-    asking: Asking, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
+    asking: Remote, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
 ) -> Iterator[tuple[Call, Totals]]:
     """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
     CheckFailed.

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from cleave.ckks.checks import require_weighted_sum
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import noise
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
 from cleave.sums.masks import Cut
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.moments import SENTINELS, scan_label, sentinel_weights
+from cleave_shared.moments import scan_label, sentinel_weights
 
 _WEIGHTS = range(1, 1 << 15)
 
@@ -130,8 +130,9 @@ class Scanned:
         for lane, place in shape.places().items():
             pieces = shape.lanes[lane]
             sums[lane] = values[place + 1 : place + 1 + len(pieces)]
-            weighted = sum(weights[group] * value for (group, _), value in zip(pieces, sums[lane], strict=True))
-            _require_agreement(values[place] - weighted - expected[lane], chunks[lane], self._cipher.ring.modulus)
+            weighted = (weights[group] for group, _ in pieces)
+            modulus = self._cipher.ring.modulus
+            require_weighted_sum(values[place], sums[lane], weighted, expected[lane], chunks[lane], modulus)
         for lane, found in sums.items():
             for (group, rows), value in zip(shape.lanes[lane], found, strict=True):
                 self._sums.setdefault((lane, group), []).append((rows, value))
@@ -159,16 +160,4 @@ class Scanned:
                 @ sentinel_weights(scan_label(asked.label, number))
             )
             for number in asked.cut.chunks
-        )
-
-
-def _require_agreement(off: int, chunks: int, modulus: int) -> None:
-    """Raises CheckFailed unless `off`, the error of a check result of `chunks` chunks, is at most their noise."""
-    off %= modulus
-    if min(off, modulus - off) > noise(SENTINELS * chunks):
-        raise CheckFailed(
-            "scan",
-            "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",
-            hint="a chunk was lost, doubled or exchanged, or a sum is another's: ask again, and if it happens "
-            "again do not use this service",
         )

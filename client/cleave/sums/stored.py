@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
@@ -10,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
-from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.contributors import only
-from cleave.store.lanes import Integers, Lanes
-from cleave.store.manifest import Object, Segment
-from cleave.store.names import NUMBER
+from cleave.store.lanes import Integers, Lanes, row_lanes
+from cleave.store.manifest import NUMBER, Object, Segment
+from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
-from cleave.store.stored_lanes import row_lanes
-from cleave.store.tables import Opened, Tables
+from cleave.store.tables import Tables
 from cleave.sums.remote import Remote
 from cleave.sums.scanned import Scanned
 from cleave.sums.sources import Part
@@ -60,10 +57,6 @@ class Stored:
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
-    def key_id(self) -> str:
-        return self.tables.key.key_id
-
-    @property
     def profile(self) -> Profile:
         return PROFILES[self.manifest.profile]
 
@@ -77,8 +70,9 @@ class Stored:
         return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
 
     @cached_property
-    def _totals(self) -> TotalsReader:
-        return TotalsReader(self.tables, self.vault, lambda: self._cipher, self.profile, self.manifest)
+    def kept(self) -> TotalsReader:
+        """Its totals, as they are stored."""
+        return TotalsReader(self.tables, self.opened, lambda: self._cipher)
 
     @property
     def cells(self) -> Cells:
@@ -89,11 +83,6 @@ class Stored:
     @cached_property
     def rows(self) -> Rows:
         return Rows(self.tables, self.opened, self._memory)
-
-    @property
-    def places(self) -> tuple[str, str]:
-        """Where the sensitive and the plain half rest."""
-        return self.tables.places
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""
@@ -113,36 +102,19 @@ class Stored:
         """What takes in the sums that a service makes of the rows for scans."""
         return Scanned(self.row_lanes, self._cipher)
 
-    def name_of_job(self, sql: str) -> str:
-        """32 hex digits that only the owner can tell `sql`, over these segments, by."""
-        of = json.dumps([self.manifest.version, [each.id for each in self.manifest.segments], sql])
-        return self.vault.pseudorandom(f"job/{of}", 16).hex()
-
     def stop(self) -> None:
         """End every wait for a service."""
         if self.remote is not None:
             self.remote.stop()
-
-    def columns(self) -> list[of_measures.Column]:
-        """All totals that are kept."""
-        return of_measures.columns_of(self.manifest.measures)
 
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
         """Of every cell (cells,), over all segments: added up by the sensitive service where `remote` is there to ask
         it, else all read here.
         """
         if unknown := [part for part in parts if part not in self._known]:
-            read = self._totals.read(unknown, len(self.cells), self.remote)
+            read = self.kept.read(unknown, len(self.cells), self.remote)
             self._known |= {part: _compact(entries) for part, entries in read.items()}
         return {part: self._known[part] for part in parts}
-
-    def sums_asked(self, parts: Sequence[Part]) -> int:
-        """Ciphertexts that the sensitive service is asked for, where there is one."""
-        return self._totals.sums(parts)
-
-    def total_objects(self, parts: Sequence[Part]) -> list[Object]:
-        """All that `totals` stands on."""
-        return self._totals.objects(parts)
 
     def cell_table(self, names: Collection[str]) -> Table:
         """The cells as rows: their numbers, and the values of the by columns `names` and of those asked for before.
@@ -150,7 +122,8 @@ class Stored:
         It is kept, and closed with this. Raises CheckFailed.
         """
         if self._cell_table is None:
-            self._cell_table = self._new_cell_table()
+            self._cell_table = no_table(self.manifest.table, self.schema, len(self.cells))
+            self.cells.create(self._cell_table.connection, self._cell_table.relation, NUMBER)
         table = self._cell_table
         more = [
             (place, self.schema.column(name))
@@ -168,15 +141,6 @@ class Stored:
             table.__exit__(None, None, None)
         if "rows" in self.__dict__:
             self.rows.close()
-
-    def _new_cell_table(self) -> Table:
-        table = no_table(self.manifest.table, self.schema, len(self.cells))
-        try:
-            self.cells.create(table.connection, table.relation, NUMBER)
-        except BaseException:
-            table.__exit__(None, None, None)
-            raise
-        return table
 
 
 def _compact(totals: Integers) -> Integers:

@@ -13,42 +13,37 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ckks.checks import require_sentinels
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.layout import noise
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
-from cleave.store.lanes import Integers, Lane, Lanes
-from cleave.store.manifest import Manifest, Object, Segment, Totals
+from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
+from cleave.store.manifest import Object, Segment, Totals
+from cleave.store.reader import Opened
 from cleave.store.segment import lane_checks
-from cleave.store.stored_lanes import total_label, total_lanes
 from cleave.store.tables import Tables
-from cleave.store.vault import Vault
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.params import Profile
+from cleave_shared.params import PROFILES
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
 Kept = tuple[Segment, Totals]
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """How the totals of measures `first`..`stop` lie, and which of their lanes hold what is wanted."""
+class _Run:
+    """Segments whose totals are added up at once, all of them laid out alike; one alone is read.
+
+    `columns` lie in `lanes`, of which the `needed` hold what is wanted.
+    """
 
     columns: list[of_measures.Column]
     lanes: Lanes
     needed: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Segments whose totals are added up at once, all of them laid out alike; one alone is read."""
-
-    layout: _Layout
     kept: list[Kept]
 
     @property
@@ -57,9 +52,9 @@ class _Run:
 
     def sums(self) -> Iterator[Sum]:
         """What the service is asked for, lane after lane."""
-        chunks = self.layout.lanes.chunks(self.cells)
+        chunks = self.lanes.chunks(self.cells)
         step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
-        for lane in self.layout.needed:
+        for lane in self.needed:
             objects = tuple(totals.lanes[lane] for _, totals in self.kept)
             for start in range(0, chunks, step):
                 yield Sum(objects, start, min(start + step, chunks))
@@ -68,15 +63,12 @@ class _Run:
 class TotalsReader:
     """Of one version of one table."""
 
-    def __init__(
-        self, tables: Tables, vault: Vault, cipher: Callable[[], Cipher], profile: Profile, manifest: Manifest
-    ) -> None:
+    def __init__(self, tables: Tables, opened: Opened, cipher: Callable[[], Cipher]) -> None:
         """`cipher`: opens the table's CKKS secret when it is first needed."""
         self._tables = tables
-        self._vault = vault
+        self._vault = opened.vault
         self._cipher = cipher
-        self._profile = profile
-        self._manifest = manifest
+        self._manifest = opened.manifest
 
     def read(self, parts: Sequence[Part], cells: int, remote: Remote | None = None) -> dict[Part, Integers]:
         """Of every cell (cells,), over all segments; without `remote` every segment's are read here.
@@ -90,13 +82,11 @@ class TotalsReader:
         waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.verdict
         for run in runs:
             planes = self._opened(run, waiting) if len(run.kept) > 1 else self._read(run)
-            for at, column in enumerate(run.layout.columns):
+            for at, column in enumerate(run.columns):
                 if (column.measure, column.part) in parts:
-                    of = {lane: planes[lane] for lane in run.layout.lanes.of(at)}
+                    of = {lane: planes[lane] for lane in run.lanes.of(at)}
                     if of:  # else its limit is 0, and so is it
-                        found[column.measure, column.part][: run.cells] += run.layout.lanes.decode(
-                            at, of, len(run.kept)
-                        )
+                        found[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.kept))
         return found
 
     def objects(self, parts: Sequence[Part]) -> list[Object]:
@@ -105,7 +95,7 @@ class TotalsReader:
             totals.lanes[lane]
             for run in self._runs(parts, together=False)
             for _, totals in run.kept
-            for lane in run.layout.needed
+            for lane in run.needed
         ]
 
     def sums(self, parts: Sequence[Part]) -> int:
@@ -119,65 +109,58 @@ class TotalsReader:
             for totals in segment.totals:
                 alike.setdefault((totals.first, totals.stop), []).append((segment, totals))
         for (first, stop), kept in alike.items():
-            layout = self._layout(first, stop, parts)
-            if any(len(totals.lanes) != layout.lanes.count for _, totals in kept):
+            measures = self._manifest.measures[first:stop]
+            columns = of_measures.columns_of(measures, first)
+            lanes = total_lanes(measures, PROFILES[self._manifest.profile])
+            if any(len(totals.lanes) != lanes.count for _, totals in kept):
                 raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
-            if not layout.needed:
+            wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
+            needed = sorted({lane for at in wanted for lane in lanes.of(at)})
+            if not needed:
                 continue
-            largest = [
-                max((totals.lanes[lane] for lane in layout.needed), key=lambda each: each.bytes) for _, totals in kept
-            ]
+            largest = [max((totals.lanes[lane] for lane in needed), key=lambda each: each.bytes) for _, totals in kept]
             place = 0
             for run in divided(largest) if together else [(each,) for each in largest]:
-                yield _Run(layout, kept[place : place + len(run)])
+                yield _Run(columns, lanes, needed, kept[place : place + len(run)])
                 place += len(run)
-
-    def _layout(self, first: int, stop: int, parts: Sequence[Part]) -> _Layout:
-        measures = self._manifest.measures[first:stop]
-        columns = of_measures.columns_of(measures, first)
-        lanes = total_lanes(measures, self._profile)
-        wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
-        return _Layout(columns, lanes, sorted({lane for at in wanted for lane in lanes.of(at)}))
 
     def _read(self, run: _Run) -> dict[int, Lane]:
         ((segment, totals),) = run.kept
         found = {}
-        for lane in run.layout.needed:
+        for lane in run.needed:
             try:
                 files = split(self._tables.read(totals.lanes[lane]))
             except ValueError:
                 raise CheckFailed("stored", "an object does not hold what the table's manifest says") from None
             failed = CheckFailed("stored", "an object of the table holds no ciphertext")
-            wrong = CheckFailed("sentinel", "a stored ciphertext is another's, or was encrypted under another key")
+            wrong = "a stored ciphertext is another's, or was encrypted under another key"
             found[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
         return found
 
     def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
         """The lanes (cells,) of the next `sums`, which are of `run`. Raises CheckFailed for any that is not."""
-        files: dict[int, list[bytes]] = {lane: [] for lane in run.layout.needed}
-        chunks = run.layout.lanes.chunks(run.cells)
-        for lane in run.layout.needed:
+        files: dict[int, list[bytes]] = {lane: [] for lane in run.needed}
+        chunks = run.lanes.chunks(run.cells)
+        for lane in run.needed:
             while len(files[lane]) < chunks:
                 files[lane] += next(sums)
-        return {lane: self._checked(run, lane, files[lane]) for lane in run.layout.needed}
+        return {lane: self._checked(run, lane, files[lane]) for lane in run.needed}
 
-    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: CheckFailed) -> Lane:
+    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: str) -> Lane:
         """The coefficients (entries,) of all ciphertexts of a lane, in order. Raises `failed` where one is no
-        ciphertext, `wrong` where its sentinels are others than those of the sum of the segments of `run`.
+        ciphertext, and says `wrong` where its sentinels are others than those of the sum of the segments of `run`.
         """
         try:
             coefficients = self._cipher().decrypt(files)
         except WireError:
             raise failed from None
-        found = coefficients[:, -SENTINELS:] - self._sentinels(run, lane, len(files))
-        if (np.abs(found) > noise(len(run.kept))).any():
-            raise wrong
-        return coefficients[:, : run.layout.lanes.capacity].reshape(-1)
+        require_sentinels(coefficients, self._sentinels(run, lane, len(files)), len(run.kept), wrong)
+        return coefficients[:, : run.lanes.capacity].reshape(-1)
 
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
-        lanes = run.layout.lanes
+        lanes = run.lanes
         failed = CheckFailed("sentinel", "the sensitive service answered what is no ciphertext")
-        wrong = CheckFailed("sentinel", "a sum is not of the segments it was asked of")
+        wrong = "a sum is not of the segments it was asked of"
         plane = self._decrypted(run, lane, files, failed, wrong)[: run.cells]
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard
@@ -193,6 +176,6 @@ class TotalsReader:
         total = np.zeros((chunks, SENTINELS), np.int64)
         for segment, totals in run.kept:
             label = total_label(segment.id, totals.first)
-            for number in range(run.layout.lanes.chunks(segment.cells)):
+            for number in range(run.lanes.chunks(segment.cells)):
                 total[number] += sentinels(self._cipher(), label, lane, number)
         return total

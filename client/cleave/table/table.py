@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 from cleave.table.casts import read_under, too_large
 from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
 from cleave.table.derived import Derived
-from cleave.table.duck import connect_reading, identifier
+from cleave.table.duck import connect_reading, create_of_texts, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.progress import Progress
 from cleave.table.reading import shown
@@ -130,6 +130,13 @@ class Table:
                 self.connection.execute(f"ALTER TABLE {relation} ALTER {identifier(column.name)} TYPE INTERVAL")
         self.others[name] = relation
         self.derived_of_others[name] = other.schema.derived
+
+    def add_texts(self, name: str, columns: Sequence[tuple[str, str, Sequence[str | None]]]) -> None:
+        """Make a further table of columns (name, type, values), whose values are DuckDB's text of them."""
+        relation = f"other{len(self.others)}"
+        create_of_texts(self.connection, relation, columns)
+        self.others[name] = relation
+        self.derived_of_others[name] = ()
 
     def take(self, relation: str, content: bytes) -> None:
         """Make `relation` of a Parquet file that is on no disk."""

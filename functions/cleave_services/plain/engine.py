@@ -46,6 +46,7 @@ class Stored:
     where: str | None
     keys: Sequence[str]
     aggregates: Sequence[str]
+    filters: Sequence[str]
     most: int
 
 

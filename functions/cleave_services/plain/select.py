@@ -9,36 +9,29 @@ from typing import cast
 
 from cleave_services.plain import engine
 from cleave_services.plain.database import TABLE, Database
-from cleave_shared.dataclass import dataclass
-from cleave_shared.scan import SelectResponse
+from cleave_shared.stored import StoredPlainResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Selecting:
-    stored: engine.Stored
-    filters: Sequence[str]
-
-
-def select(asked: Selecting) -> SelectResponse:
+def select(asked: engine.Stored) -> StoredPlainResponse:
     """Raises what `engine.aggregate_stored` raises."""
-    stored, started = asked.stored, time.perf_counter()
+    started = time.perf_counter()
     with Database() as database:
-        left = _may_be_left(asked) and database.leave_objects(stored.objects, stored.rows, stored.columns)
-        if stored.columns and not left:
-            database.load_objects(stored.objects, stored.rows, stored.columns)
+        left = _may_be_left(asked) and database.leave_objects(asked.objects, asked.rows, asked.columns)
+        if asked.columns and not left:
+            database.load_objects(asked.objects, asked.rows, asked.columns)
         elif not left:
-            database.load_nothing(sum(stored.rows))
+            database.load_nothing(sum(asked.rows))
         loaded = time.perf_counter()
-        engine.verify(database, stored, asked.filters)
+        engine.verify(database, asked, asked.filters)
         if left:
             database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
-            keyed = engine.keyed_where_they_are(database, stored.where, stored.keys)
+            keyed = engine.keyed_where_they_are(database, asked.where, asked.keys)
         else:
-            keyed = engine.make_keyed(database, stored.where, stored.keys)
-        grouping = engine.group_keyed(database, keyed, len(stored.keys), stored.aggregates, stored.most)
+            keyed = engine.make_keyed(database, asked.where, asked.keys)
+        grouping = engine.group_keyed(database, keyed, len(asked.keys), asked.aggregates, asked.most)
         grouped = time.perf_counter()
-        _tell_rows(database, keyed, len(stored.keys), asked.filters)
-        p, ends = database.prefix, list(accumulate(stored.rows, initial=0))
+        _tell_rows(database, keyed, len(asked.keys), asked.filters)
+        p, ends = database.prefix, list(accumulate(asked.rows, initial=0))
         bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(len(grouping.counts).bit_length())]
         numbers = [_planes(database, bits, start, stop) for start, stop in pairwise(ends)]
         filters = [
@@ -46,8 +39,8 @@ def select(asked: Selecting) -> SelectResponse:
             for at in range(len(asked.filters))
         ]
         timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
-    return SelectResponse(
-        rows=sum(stored.rows),
+    return StoredPlainResponse(
+        rows=sum(asked.rows),
         counts=grouping.counts,
         keys=grouping.keys,
         aggregates=grouping.aggregates,
@@ -57,15 +50,14 @@ def select(asked: Selecting) -> SelectResponse:
     )
 
 
-def _may_be_left(asked: Selecting) -> bool:
+def _may_be_left(asked: engine.Stored) -> bool:
     """Whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
 
     What is computed of a row beside its keys, aggregates and filters, takes a table.
     """
-    stored = asked.stored
-    quoted = {'"' + name.replace('"', '""') + '"' for name in stored.columns}
-    computed = stored.aggregates or asked.filters or not quoted.issuperset(stored.keys)
-    return bool(stored.columns) and not computed
+    quoted = {'"' + name.replace('"', '""') + '"' for name in asked.columns}
+    computed = asked.aggregates or asked.filters or not quoted.issuperset(asked.keys)
+    return bool(asked.columns) and not computed
 
 
 def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
+from cleave_services.bodies import Note
 from cleave_services.plain import engine
+from cleave_services.plain.calls import answered
 from cleave_services.plain.database import Database
 from cleave_shared import limits
 from cleave_shared.operations import AGGREGATE_OF, Operation
@@ -100,6 +102,14 @@ class SimpleResponse(BaseModel):
     rows: int
     groups: dict[str, list[Scalar]] | None
     result: dict[str, Scalar | list[Scalar]]
+
+
+def operate(asked: SimpleRequest, note: Note) -> SimpleResponse:
+    """One operation over every numeric column of `data`, by group where `group_by` names columns."""
+    found = answered(answer, asked, SimpleResponse, note)
+    groups = next(iter(found.groups.values())) if found.groups else [None]
+    note(rows=found.rows, groups=len(groups))
+    return found
 
 
 def answer(request: SimpleRequest) -> SimpleResponse:

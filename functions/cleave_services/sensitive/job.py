@@ -15,9 +15,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from cleave_services import http, links
+from cleave_services import links
 from cleave_services.bodies import Note
 from cleave_services.links import Links
+from cleave_services.log import log, log_to_stderr
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_services.sensitive.scan_stored import answer_scan
@@ -38,7 +39,7 @@ class Failed(Exception):  # noqa: N818 - named for what happened
 
 def handler(event: Any, _context: Any) -> dict[str, Any]:
     """One step. Raises Failed; nothing else leaves here but what the runtime itself raises."""
-    http.log_to_stderr()
+    log_to_stderr()
     started = time.perf_counter()
     line: dict[str, Any] = {}
     try:
@@ -57,7 +58,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         line["error"] = type(error).__name__
         raise Failed(f"internal error: {type(error).__name__}") from None
     finally:
-        http.log(line | {"seconds": round(time.perf_counter() - started, 6)})
+        log(line | {"seconds": round(time.perf_counter() - started, 6)})
 
 
 def _call(step: Call, own: Links, note: Note) -> Answered:

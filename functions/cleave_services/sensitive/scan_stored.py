@@ -20,7 +20,10 @@ _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 
 
 def answer_scan(asked: ScanRequest, note: Note, table_set: str, links: Links) -> ScanResponse:
-    """Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be."""
+    """Sums of the rows of each group, of stored lanes, which are read by links.
+
+    Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be.
+    """
     rows = ring(asked.profile).degree - SENTINELS
     if len(asked.numbers) != len(asked.chunks) * size(rows, len(asked.cuts)):
         raise WireError(f"numbers: not those of {len(asked.chunks)} chunks of {rows} rows")

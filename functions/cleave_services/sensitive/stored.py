@@ -19,7 +19,10 @@ _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 
 
 def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) -> SumsResponse | Large:
-    """Raises WireError for a link, an object or a ciphertext that is not what it must be."""
+    """Sums of the ciphertexts of stored objects, which are read by links.
+
+    Raises WireError for a link, an object or a ciphertext that is not what it must be.
+    """
     evaluator = seal_evaluator(asked.profile)
     started = time.monotonic()
     objects = [each for lane in asked.lanes for each in lane.objects]

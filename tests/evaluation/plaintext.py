@@ -1,4 +1,4 @@
-"""The evaluator's protocol on plain integers: the same polynomials modulo X^N + 1, no encryption, for tests."""
+"""The evaluator's protocol on plain integers: the same polynomials modulo X^N + 1, no encryption."""
 
 from __future__ import annotations
 

@@ -1,15 +1,26 @@
-"""What an encrypted column can be asked for, and how everything else is refused."""
+"""The refusals of a question, or of a part of one, that no service can answer and DuckDB on this machine may."""
 
 from __future__ import annotations
 
 from cleave.aggregates import DECLARED
 from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
-from cleave.sql.uncut import OnlyHere, Uncut
 from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused
 
 SUPPORTED = "encrypted columns can be asked for " + ", ".join(name for each in DECLARED for name in each.names[:1])
+
+
+class Uncut(QueryRefused):
+    """Its message is the reason why, its hint the nearest question a service can answer."""
+
+
+class OnlyHere(Uncut):
+    """Of an aggregate: the output, HAVING or ORDER BY term it stands in is computed here, beside the others."""
+
+
+def no_service(what: str, hint: str | None = None) -> Uncut:
+    return Uncut(f"no service answers {what}", hint=hint)
 
 
 def single_value(name: str) -> QueryRefused:
@@ -50,13 +61,15 @@ def not_declared(name: str, why: str) -> OnlyHere:
     return OnlyHere(f"{name} {why}: {reason}", hint=SUPPORTED)
 
 
-def require_encodable(type_: str) -> None:
-    """Raises OnlyHere for a type no value of which fits."""
+def encodable(type_: str) -> OnlyHere | None:
+    """Why no value of a type can be encrypted; None where it can."""
     if decimals_of(type_) is not None or type_ in FLOATS:
-        return
+        return None
     if type_ == "BIGNUM":
-        raise OnlyHere(
+        return OnlyHere(
             f"an encrypted argument is {type_}, at most 128 bits can be encrypted",
             hint="cast it to HUGEINT or to DOUBLE",
         )
-    raise OnlyHere(f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT")
+    return OnlyHere(
+        f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT"
+    )

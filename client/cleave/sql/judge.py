@@ -1,0 +1,175 @@
+"""Judges which aggregates of a question services compute, and which only this machine does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cleave.aggregates import AGGREGATES
+from cleave.sql.bounds import known_of
+from cleave.sql.catalog import Catalog
+from cleave.sql.functions import FOLLOWS_ROW_ORDER
+from cleave.sql.kept import Kept
+from cleave.sql.nodes import NULL, Call, Case, Node, integer
+from cleave.sql.parse import Question
+from cleave.sql.plain import Decomposition, decompose
+from cleave.sql.plan import Argument
+from cleave.sql.ranges import Range
+from cleave.sql.refusals import SUPPORTED, OnlyHere, Uncut, encodable, not_declared, over, selected_by, stays_here
+from cleave.sql.resolve import columns_of, has_aggregate
+from cleave.sql.write import write
+from cleave.table.schema import Column, Kind, Schema
+from cleave.table.types import decimals_of
+from cleave_shared.errors import QueryRefused
+from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
+
+
+class Judge:
+    """`kept`: the table is stored, and that is what its services have of it. `divided`: the plain service sees the rows
+    of a group in several requests.
+    """
+
+    def __init__(
+        self, question: Question, schema: Schema, catalog: Catalog, kept: Kept | None = None, *, divided: bool = False
+    ) -> None:
+        self._schema = schema
+        self._catalog = catalog
+        self._kept = kept
+        self._divided = divided
+        self._sets = question.sets
+        self.selecting = [*question.grouped, *([question.where] if question.where is not None else [])]
+        # the column that tells which rows are meant and is not plain, if there is one: the plain service must not know
+        read = (column for node in self.selecting for column in columns_of(node, schema))
+        self.hidden = next((column for column in read if column.kind != Kind.PLAIN), None)
+        names = self.names(self.selecting)
+        self.groups_from_rows = kept.groups(names) if kept else ""  # why groups are made of rows of a stored table
+        self.no_plain = kept.plain(names) if kept else ""  # why the plain service is not asked over a stored table
+        self._judged: dict[str, OnlyHere | None] = {}  # by its SQL, why no service computes an aggregate
+
+    def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """The columns that expressions read, in the schema's order."""
+        read = {column.name for node in nodes for column in columns_of(node, self._schema)}
+        return tuple(column.name for column in self._schema.columns if column.name in read)
+
+    def require_allowed(self) -> None:
+        """Raises Uncut where the plain service does not compute WHERE or a key; over a stored table it is not asked."""
+        for each in self.selecting if self.hidden is None and not self.no_plain else ():
+            if unknown := self._not_allowed(each):
+                if self._kept is None:
+                    raise Uncut(unknown)
+                self.no_plain = unknown
+                return
+
+    def _not_allowed(self, node: Node) -> str:
+        unknown = self._catalog.functions(write(node)) - ALLOWED_FUNCTIONS
+        return f"the plain service does not compute {min(unknown)}()" if unknown else ""
+
+    def encrypted_in(self, node: Node) -> str | None:
+        """The name of the first encrypted column `node` reads."""
+        return next((c.name for c in columns_of(node, self._schema) if c.kind is Kind.ENCRYPTED), None)
+
+    def _unseen_in(self, node: Node) -> Column | None:
+        """The first encrypted column `node` reads, else the first that is not plain."""
+        unseen = [column for column in columns_of(node, self._schema) if column.kind is not Kind.PLAIN]
+        return min(unseen, key=lambda column: column.kind is not Kind.ENCRYPTED, default=None)
+
+    def is_summed(self, call: Call) -> bool:
+        """Whether sums answer it, and not the plain service."""
+        return self.hidden is not None or self._unseen_in(call) is not None or self._counts_cells(call)
+
+    def _counts_cells(self, call: Call) -> bool:
+        """Whether it is the number of rows of some cells of a stored table, which needs no service."""
+        kept = self._kept
+        if kept is None or self.groups_from_rows or call.name != "count" or call.distinct or call.order:
+            return False
+        return all(kept.is_kept(column.name) for column in columns_of(call, self._schema))
+
+    def why_here(self, call: Call) -> OnlyHere | None:
+        """Why no service computes an aggregate; None where one does."""
+        sql = write(call)
+        if sql not in self._judged:
+            self._judged[sql] = self._judge(call)
+        return self._judged[sql]
+
+    def _judge(self, call: Call) -> OnlyHere | None:
+        if any(map(has_aggregate, call.operands)):
+            raise QueryRefused("an aggregate cannot stand inside another", hint="ask for the inner one by itself")
+        if call == Call("count"):
+            return None
+        for column in columns_of(call, self._schema):
+            known = self._kept is not None and self._kept.is_kept(column.name)
+            if column.kind in (Kind.SEALED, Kind.LOCAL) and not known:
+                return stays_here(column)
+        if self.is_summed(call):
+            return OnlyHere(self.groups_from_rows) if self.groups_from_rows else self._why_not_summed(call)
+        if self.no_plain:
+            return OnlyHere(self.no_plain)
+        if call.name in FOLLOWS_ROW_ORDER and not call.order:
+            return OnlyHere(
+                f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
+                hint=f"order inside the call: {call.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
+            )
+        return self._why_not_plain(call)
+
+    def _why_not_summed(self, call: Call) -> OnlyHere | None:
+        name, column = call.name.upper(), self._unseen_in(call)
+        why = over(column) if column is not None else selected_by(self.hidden) if self.hidden is not None else ""
+        declared = AGGREGATES.get(name)
+        if declared is None:
+            return not_declared(name, why)
+        if len(call.arguments or (NULL,)) != declared.arity:
+            number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
+            raise QueryRefused(f"{name} {why}: takes {number}")
+        if call.distinct:
+            return OnlyHere(
+                f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
+            )
+        if call.order:
+            return OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
+        arguments = [replace(self.argument(each), counted=not declared.moments) for each in arguments_of(call)]
+        for each in arguments if declared.moments else ():
+            if (reason := encodable(each.type)) is not None:
+                return reason
+        lacking = self._kept.aggregate(declared, arguments, self._catalog.types) if self._kept is not None else ""
+        return OnlyHere(lacking) if lacking else None
+
+    def _why_not_plain(self, call: Call) -> OnlyHere | None:
+        if unknown := self._not_allowed(call):
+            return OnlyHere(unknown)
+        if self.decomposed(call).combine is None and self._sets is not None:
+            reason = f"{write(call)} cannot be put together from smaller groups, as sets of keys need"
+            return OnlyHere(reason, hint="ask once for each set of keys")
+        if self.decomposed(call).combine is None and self._divided:
+            return OnlyHere(
+                f"{write(call)} cannot be put together from several requests, and the plain columns need several"
+            )
+        return None
+
+    def argument(self, node: Node) -> Argument:
+        sql = write(node)
+        (type_,) = self._catalog.types([sql])
+        decimals = decimals_of(type_)
+        known = known_of(node, type_, self._schema, self._catalog.types)
+        names = tuple(column.name for column in columns_of(node, self._schema))
+        lower, upper = _ends(known.range, decimals)
+        return Argument(sql, type_, decimals, names, lower=lower, upper=upper, nullable=known.nullable)
+
+    def decomposed(self, call: Call) -> Decomposition:
+        return decompose(call, *self._catalog.types([write(call)]))
+
+
+def arguments_of(call: Call) -> list[Node]:
+    """What an encrypted aggregate is of: where its FILTER does not hold, of NULL."""
+    given = call.arguments or (integer(1),)  # COUNT(*)
+    return [each if call.filter is None else Case(((call.filter, each),), NULL) for each in given]
+
+
+def _ends(range_: Range | None, decimals: int | None) -> tuple[int | float, int | float] | tuple[None, None]:
+    """In units of the last decimal for exact types."""
+    if range_ is None:
+        return None, None
+    if decimals is None:
+        return float(range_.lower), float(range_.upper)  # doubles they are, rounded outwards
+    lower = math.ceil(range_.lower * 10**decimals)
+    return lower, max(lower, math.floor(range_.upper * 10**decimals))

@@ -1,0 +1,216 @@
+"""Objects of the tables of one key: sealed and written, read and compared with what a manifest says of them.
+
+What is read of a store elsewhere goes through the local cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave.objects.cache import WHOLE, Cache
+from cleave.objects.locate import Stores
+from cleave.objects.storage import NotStoredError, Storage, read_twice
+from cleave.store.cells import Cells, Index, load_cells, load_index
+from cleave.store.manifest import Manifest, Object, Segment, described, new_id
+from cleave.store.vault import Purpose, Vault
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import DAMAGED, CheckFailed
+from cleave_shared.params import PROFILES, Profile
+
+_DRAFT = "draft"
+_SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A table as one head has it. `head` is what the next commit must still find; `before`: the objects of its folder,
+    by store, that were there before it was committed here.
+    """
+
+    manifest: Manifest
+    vault: Vault
+    head: str
+    before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """One object in the cache. `vault` seals what is plain in its store, and would be plain here too."""
+
+    cache: Cache
+    table: str
+    name: str
+    vault: Vault | None
+
+    @property
+    def is_there(self) -> bool:
+        return self.cache.has(self.table, f"{self.name}-{WHOLE}")
+
+    def get(self, block: int | str, size: int) -> bytes | None:
+        """What has `size` bytes in the store. Raises CheckFailed for an entry that was not sealed here."""
+        entry = f"{self.name}-{block}"
+        if self.vault is None:
+            found = self.cache.get(self.table, entry, size)
+            return found if found is None or len(found) == size else None
+        sealed = self.cache.get(self.table, entry, 2 * size + _SEALED_BYTES)
+        return None if sealed is None else self.vault.open("cache", entry, sealed)
+
+    def put(self, block: int | str, content: bytes | None) -> None:
+        entry = f"{self.name}-{block}"
+        if content:
+            self.cache.put(self.table, entry, self.vault.seal("cache", entry, content) if self.vault else content)
+
+
+class LostError(CheckFailed):
+    """An object that a manifest names is not there: harmed, or of a version that a later one has replaced."""
+
+
+class Objects:
+    """Those of all tables that `key` owns in `stores`, by table."""
+
+    def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
+        """`cache`: what was read of stores that are not folders of this machine, where it is to be kept or deleted."""
+        self.stores = stores
+        self.key = key
+        self.cache = cache
+        self._counting = threading.Lock()  # objects are read side by side
+        self.objects_read = 0
+        self.bytes_read = 0
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where the sensitive and the plain half rest."""
+        return self.stores.sensitive.location, self.stores.plain.location
+
+    def close(self) -> None:
+        """Hold the cache to its limit."""
+        if self.cache is not None:
+            self.cache.close()
+
+    def count_anew(self) -> None:
+        """What is read from here on is counted from nothing."""
+        with self._counting:
+            self.objects_read = self.bytes_read = 0
+
+    def folder(self, name: str) -> str:
+        """Where the objects of a table lie, in both stores."""
+        return f"tables/{self.tag(name)}"
+
+    def vault(self, table_id: str) -> Vault:
+        """What seals the objects of a table."""
+        return Vault(self.key, table_id)
+
+    def cells(self, opened: Opened) -> Cells:
+        return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
+
+    def index(self, opened: Opened, segment: Segment) -> Index:
+        return load_index(self.unseal(opened.vault, "cells", segment.index), segment)
+
+    def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:
+        """A new object of either store, as it is."""
+        name = f"{folder}/{new_id()}"
+        self._place(plain=plain).write(name, content)
+        return described(name, content)
+
+    def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes) -> Object:
+        """A new sealed object of the sensitive store."""
+        name = f"{folder}/{new_id()}"
+        sealed = vault.seal(purpose, name, content)
+        self.stores.sensitive.write(name, sealed)
+        return described(name, sealed)
+
+    def draft(self, name: str, version: int) -> tuple[str, Vault]:
+        """Where the draft of a version is stored, and what seals it."""
+        tag = self.tag(name)
+        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
+
+    def read(self, which: Object, *, plain: bool = False) -> bytes:
+        """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
+
+        def written(content: bytes) -> bytes:
+            if hashlib.sha256(content).hexdigest() != which.sha256:
+                place = self._place(plain=plain).location
+                raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
+            return content
+
+        cached = self.cached(which, plain=plain)
+        with contextlib.suppress(CheckFailed):
+            if cached is not None and (found := cached.get(WHOLE, which.bytes)) is not None:
+                return written(found)
+        content = read_twice(lambda: self._read(which, 0, None, plain=plain), written)
+        if cached is not None:
+            cached.put(WHOLE, content)
+        return content
+
+    def read_blocks(self, which: Object, start: int, first: int, sizes: Sequence[int], *, again: bool = False) -> bytes:
+        """The sealed blocks `first` and following of an object, of these `sizes`, from its byte `start` on; unchecked.
+
+        `again`: what the cache has of them is not to be used. Raises LostError.
+        """
+        cached = self.cached(which)
+        if cached is None:
+            return self._read(which, start, start + sum(sizes))
+        ends = list(itertools.accumulate(sizes, initial=start))
+        found = [None if again else cached.get(first + place, size) for place, size in enumerate(sizes)]
+        for missing, places in itertools.groupby(range(len(sizes)), lambda place: found[place] is None):
+            if not missing:
+                continue
+            run = list(places)
+            content = self._read(which, ends[run[0]], ends[run[-1] + 1])
+            for place in run:
+                found[place] = content[ends[place] - ends[run[0]] : ends[place + 1] - ends[run[0]]]
+                cached.put(first + place, found[place])
+        return b"".join(each for each in found if each is not None)
+
+    def cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
+        """Where an object is in the cache; None for one that is on this machine anyway."""
+        if self.cache is None or "://" not in self._place(plain=plain).location:
+            return None
+        _, tag, name = which.name.split("/")
+        return _Cached(self.cache, self.seen(tag), name, Vault(self.key, f"cache {tag}") if plain else None)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a read takes the time of a network."""
+        return any("://" in place for place in self.places)
+
+    def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
+        store = self._place(plain=plain)
+        try:
+            content = store.read(which.name, start, stop, which.bytes)
+        except NotStoredError:
+            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
+        with self._counting:
+            self.objects_read += 1
+            self.bytes_read += len(content)
+        return content
+
+    def _place(self, *, plain: bool) -> Storage:
+        return self.stores.plain if plain else self.stores.sensitive
+
+    def new_secret(self, name: str, table_id: str, profile: Profile) -> Object:
+        """The sealed object of a new CKKS secret for table `name`."""
+        return self.seal(self.folder(name), self.vault(table_id), "ckks", fresh_key(profile).secret)
+
+    def secret(self, manifest: Manifest) -> SecretKey:
+        """The CKKS secret of a table. Raises CheckFailed, StoreError."""
+        secret, table_id = self.unseal(self.vault(manifest.table_id), "ckks", manifest.secret), manifest.table_id
+        return SecretKey(table_id, PROFILES[manifest.profile], secret, self.key.derive(f"store/sentinels/{table_id}"))
+
+    def unseal(self, vault: Vault, purpose: Purpose, which: Object) -> bytes:
+        return vault.open(purpose, which.name, self.read(which))
+
+    def tag(self, name: str) -> str:
+        return self.key.tag(f"stored table {name.lower()}")
+
+    def seen(self, tag: str) -> str:
+        """Under which name this store's table is remembered: two stores may have tables of one name."""
+        place = self.stores.sensitive.location
+        return self.key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")

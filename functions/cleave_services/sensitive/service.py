@@ -1,0 +1,26 @@
+"""The sensitive service: sums of ciphertexts. Holds no key."""
+
+from __future__ import annotations
+
+from cleave_services.operations import Service
+
+
+def _prepare() -> None:
+    """Make the ring and what masks need, so that no request waits for it and every worker inherits it."""
+    from cleave_shared.masking import mask_evaluator  # noqa: PLC0415 - SEAL
+    from cleave_shared.params import SUM60_PACK  # noqa: PLC0415
+
+    mask_evaluator(SUM60_PACK.name)
+
+
+service = Service(
+    "cleave-sensitive",
+    "Sums of encrypted columns; holds no key.",
+    {
+        "/v1/sensitive/moments": "cleave_services.sensitive.calls:answer_moments",
+        "/v1/sensitive/tables/{set}/sums": "cleave_services.sensitive.stored:answer_sums",
+        "/v1/sensitive/tables/{set}/scan": "cleave_services.sensitive.scan_stored:answer_scan",
+        "/v1/sensitive": "cleave_services.sensitive.simple:answer_simple",
+    },
+    _prepare,
+)
