@@ -70,13 +70,12 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
                 "cleave.schema(frame) proposes one",
             )
         return of_frame(data, named, table)
+    names = [data] if isinstance(data, str | Path) else data
+    if not isinstance(names, Sequence) or not names or not all(isinstance(name, str | Path) for name in names):
+        raise no_table(data)
     if isinstance(named, Mapping):
         raise InputError("a schema of kinds goes with a frame, whose types are known", hint="a file has a schema file")
-    if isinstance(data, str | Path):
-        return of_files([data], named, table)
-    if isinstance(data, Sequence) and data and all(isinstance(name, str | Path) for name in data):
-        return of_files(data, named, table)
-    raise no_table(data)
+    return of_files(names, named, table)
 
 
 def no_table(data: object) -> InputError:

@@ -104,8 +104,6 @@ def put(
     there = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
     with as_stream(rows) as stream:
         schema = stored_schema(stream.schema, name)
-        if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
-            say(f"not stored: {', '.join(local)} (kind local)")
         chosen = None if by is None else check_by(by, schema)
         survey = stream.survey(progress)
         if chosen is None:
@@ -132,6 +130,8 @@ def put(
             segments=(),
             history=there.manifest.history if there else (),
         )
+        if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
+            say(f"not stored: {', '.join(local)} (kind local)")
         say(describe(manifest, survey.rows, found, profile))
         putting = _Putting(tables, manifest, Cells(), there.head if there else None, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
