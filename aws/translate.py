@@ -5,6 +5,8 @@ AWS_DEFAULT_REGION=eu-central-1 python -m aws.translate > translated.json
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +24,11 @@ class _NoPolicies:
 
 
 def source() -> dict[str, Any]:
+    return copy.deepcopy(_parsed())  # the translator changes what it is given
+
+
+@functools.cache
+def _parsed() -> dict[str, Any]:
     parsed: dict[str, Any] = yaml_parse(TEMPLATE.read_text("utf-8"))
     return parsed
 

@@ -129,11 +129,93 @@ def test_a_name_with_a_comma_in_it_is_settled_in_quotes(cli: Cli, tmp_path: Path
         (2, ["--plain", "ward,"], "a name is missing"),
         (2, ["--check", "--plain", "ward"], "--check writes nothing"),
         (2, ["--check", "--yes"], "--check writes nothing"),
+        (2, ["--check", "--accept"], "--check writes nothing"),
+        (3, ["--plain", "w*d2"], "no column matches 'w*d2'"),
+        (3, ["--plain", "wa*", "--sealed", "*rd"], "column 'ward': 'wa*' makes it plain, '*rd' makes it sealed"),
     ],
 )
 def test_flags_that_settle_nothing(cli: Cli, csv: Path, code: int, options: list[str], problem: str) -> None:
     assert problem in cli.fails(code, "schema", csv, *options).replace("\n", " ")
     assert not csv.with_suffix(".schema.toml").exists()
+
+
+def test_accept_settles_what_is_unsure_as_it_is(cli: Cli, csv: Path) -> None:
+    result = cli.run("schema", csv, "--accept")
+    assert "unsure" not in result.stderr
+    target = csv.with_suffix(".schema.toml")
+    assert kinds(target) == {"email": "sealed", "ward": "plain", "age": "encrypted", "status": "sealed"}
+    assert cli.run("schema", csv, "--check").exit_code == 0
+
+
+def test_a_written_schema_is_settled_in_place(cli: Cli, csv: Path) -> None:
+    target = csv.with_suffix(".schema.toml")
+    cli.run("schema", csv)
+    target.write_text(target.read_text().replace("[columns.ward]", "# seen by the board\n[columns.ward]"))
+    result = cli.run("schema", csv, "--local", "*ai*", "--sealed", "age", "--accept")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == ["email", "age", "status"]
+    assert f"changed 3 columns of {target}" in result.stderr
+    assert kinds(target) == {"email": "local", "ward": "plain", "age": "sealed", "status": "sealed"}
+    assert "# seen by the board" in target.read_text()
+    again = cli.run("schema", csv, "--encrypted", "AGE")
+    assert again.exit_code == 0
+    age = load_schema(target).column("age")
+    assert (str(age.kind), age.lower, age.upper) == ("encrypted", 0, 128)
+    assert age.reason.startswith("decided: encrypted; proposed encrypted: name says: a measure of a person")
+
+
+def test_a_number_that_becomes_computed_on_gets_bounds(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("customer_id,age\n" + "".join(f"{100 + number},40\n" for number in range(30)))
+    target = tmp_path / "t.schema.toml"
+    cli.run("schema", path)
+    assert load_schema(target).column("customer_id").upper is None
+    cli.run("schema", path, "--encrypted", "customer_*")
+    column = load_schema(target).column("customer_id")
+    assert column.upper == 16384
+    assert not column.nullable
+
+
+def test_force_proposes_again(cli: Cli, csv: Path) -> None:
+    target = csv.with_suffix(".schema.toml")
+    target.write_text("reviewed")
+    assert "--force proposes it again" in cli.fails(3, "schema", csv, "--skip", "0")
+    assert cli.run("schema", csv, "--force").exit_code == 0
+    assert kinds(target)["email"] == "sealed"
+
+
+def test_lines_before_and_after_the_table_are_named(cli: Cli, csv: Path) -> None:
+    rows = csv.read_text()
+    csv.write_text(f"Report of the board\n\nMade in 2024\n{rows}\nTotal: 10 rows\n")
+    assert "--skip 3 --skip-footer 2" in cli.fails(3, "schema", csv).replace("\n", " ")
+    assert cli.run("schema", csv, "--skip", "3", "--skip-footer", "2").exit_code == 0
+    assert len(kinds(csv.with_suffix(".schema.toml"))) == 4
+    assert cli.run("schema", csv, "--check", "--accept").exit_code == 2
+    cli.run("schema", csv, "--accept")
+    assert cli.run("schema", csv, "--check").stderr.endswith(": 4 columns, 10 rows\n")
+
+
+@pytest.mark.parametrize(("censored", "total"), [("limit", "905.5"), ("null", "900.5")])
+def test_what_stands_among_numbers_is_counted_and_read(cli: Cli, tmp_path: Path, censored: str, total: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("crp\n" + "9\n" * 100 + "<5\nn.d.\nn.d.\n0.5\n")
+    cli.run("schema", path)
+    (column,) = load_schema(tmp_path / "t.schema.toml").columns
+    assert (column.type, column.unsure) == ("VARCHAR", True)
+    assert "101 of 104 fields are numbers; 'n.d.': 2; limits (< or > and a number): 1; to read them: " in column.reason
+    assert "--null-token 'n.d.' --censored limit (or null)" in column.reason
+    assert cli.run("schema", path, "--force", "--null-token", "n.d.", "--censored", censored).exit_code == 0
+    assert load_schema(tmp_path / "t.schema.toml").column("crp").type == "DECIMAL(18,1)"
+    assert total in cli.run("query", path, "SELECT SUM(crp) FROM t").stdout
+
+
+def test_a_strange_value_among_numbers_is_not_quoted(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("crp\n" + "9\n" * 100 + "Okonkwo\n")
+    assert "Okonkwo" not in cli.run("schema", path).output
+    (column,) = load_schema(tmp_path / "t.schema.toml").columns
+    assert "others: 1, the first in data row 101" in column.reason
+    assert "Okonkwo" not in column.reason
 
 
 def test_check_passes_once_all_is_settled(cli: Cli, csv: Path) -> None:

@@ -55,10 +55,11 @@ from tests.aws import stack as aws_stack
 from tests.conftest import no_passphrase
 from tests.store import test_scan_session
 from tests.store.conftest import BUCKET, aws_session
-from tests.store.contributing import World
+from tests.store.contributing import World, kept
 from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
+from tests.store.trial import copied
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::123456789012:role/a-role"
@@ -182,7 +183,7 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     monkeypatch.setattr(StepFunctionsParserBackend, "list_map_runs", map_runs)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
     monkeypatch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda _: None))
-    monkeypatch.setattr(job, "_WAITS", (0.02,))
+    monkeypatch.setattr(job, "_WAITS", (0.1,))  # a look at a job takes moto 40 ms
     monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
     yield made
     aws.stop(remove_data=False)
@@ -225,7 +226,7 @@ class Recorded(Machine):
         return Execution(name, "ABORTED")
 
 
-@pytest.mark.parametrize("characters", [0, 400, 2_000])
+@pytest.mark.parametrize("characters", [pytest.param(0, marks=pytest.mark.slow), 400, 2_000])
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,10 +245,7 @@ def test_every_state_holds_links_with_a_session_token(
     assert cloud.left() == []
 
 
-@pytest.mark.parametrize("denied", ["list_map_runs", "describe_map_run"])
-def test_who_may_not_see_progress_waits_all_the_same(
-    cloud: Cloud, denied: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_not_see_progress_waits_all_the_same(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise JsonRESTError("AccessDeniedException", "not allowed")
 
@@ -257,8 +255,10 @@ def test_who_may_not_see_progress_waits_all_the_same(
     assert cloud.totals(cloud.run()) == cloud.segments.truth
     (name,) = started
     assert cloud.machine.progress(name) == (1, 1)
-    monkeypatch.setattr(StepFunctionsParserBackend, denied, refuse)
-    assert cloud.machine.progress(name) == (0, 0)
+    for denied in ("list_map_runs", "describe_map_run"):
+        with monkeypatch.context() as patch:
+            patch.setattr(StepFunctionsParserBackend, denied, refuse)
+            assert cloud.machine.progress(name) == (0, 0)
 
 
 @pytest.mark.slow
@@ -472,14 +472,21 @@ class _InBucket(World):
 @pytest.fixture
 def contributed(cloud: Cloud, key_file: Path, tmp_path: Path) -> World:
     """A table of the owner's and two contributors' segments."""
+    made = kept(tmp_path / "made", key_file, collected)
     world = _InBucket(tmp_path / "world", key_file)
     world.storage = cloud.storage
+    for half in ("s", "p"):
+        copied(made.root / half, cloud.storage)
+    world.open()  # so that it is remembered
+    return world
+
+
+def collected(world: World) -> None:
     world.put(OWN, (), scan=True)
     for name, rows in (("north", NORTH), ("south", SOUTH)):
         world.register(name)
         world.contribute(name, rows)
     world.collect()
-    return world
 
 
 OF_ALL = "SELECT ward, COUNT(*), SUM(bill), SUM(age), COUNT(bill) FROM trial GROUP BY ward ORDER BY ward"

@@ -18,6 +18,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
+from cleave.objects.folder import Folder
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
 from cleave.store.columns import Batches
@@ -29,7 +30,8 @@ from cleave.table.table import LEAST_MEMORY, Engine, Table, no_table
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.cli.runner import Cli
 from tests.conftest import no_passphrase
-from tests.store.trial import World, check
+from tests.store.made import filled
+from tests.store.trial import World, check, copied
 
 KINDS = {
     "visits": {
@@ -61,8 +63,11 @@ class Place:
         self.oracle = duckdb.connect()
         for name, sql in MADE.items():
             self.oracle.execute(f"CREATE TABLE {name} AS {sql}")
+
+    def put(self) -> None:
+        for name in MADE:
             with self.file(name).read(None) as table:
-                putting.put(world.tables, table, name, BY[name], Silent())
+                putting.put(self.world.tables, table, name, BY[name], Silent())
 
     def file(self, name: str, of: str | None = None) -> LazyTable:
         path = self.folder / f"{name}.csv"
@@ -108,6 +113,12 @@ def cli(key_file: Path, tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def place(world: World, tmp_path: Path, key_file: Path) -> Place:
+    def fill(folder: Path) -> None:
+        Place(World(Folder(folder / "store"), world.key, folder), folder, key_file).put()
+
+    copied(filled(("many tables", world.key.key_id), fill) / "store", world.stores.sensitive)
+    for name in MADE:
+        world.tables.open(name)  # so that it is remembered
     return Place(world, tmp_path, key_file)
 
 
@@ -335,6 +346,7 @@ def test_commands_name_no_table(place: Place, cli: Cli, monkeypatch: pytest.Monk
     assert cli.run("query", "--sql-file", place.folder / "question.sql", "--format", "csv").stdout == expected
     assert "visits, wards" in cli.run("plan", sql).stdout
     assert "encrypted" in cli.run("query", "visits", "SELECT SUM(bill) FROM visits").stdout
+    place.file("visits")
     file = cli.run("query", place.folder / "visits.csv", "SELECT COUNT(*) AS n FROM visits", "--format", "csv")
     assert (file.stdout, "nothing" in file.stderr.lower() or "request" in file.stderr) == ("n\n500\n", True)
     typed = cli.run("shell", typed=f"SHOW TABLES;\nDESCRIBE wards;\n{sql};\n").stdout

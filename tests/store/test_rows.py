@@ -19,7 +19,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
-from cleave.store import columns, put, rows, sealed
+from cleave.store import put, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
@@ -114,7 +114,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (columns, of_cells, rows, sealed):
+        for module in (of_cells, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 

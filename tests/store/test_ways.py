@@ -18,6 +18,8 @@ from cleave.ask.ways import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_o
 from cleave.cli import app
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
+from cleave.sql import planner
+from cleave.sql.parse import Question, parse
 from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.sums import scan
@@ -64,6 +66,20 @@ def test_each_question_has_its_ways(session: Session) -> None:
             assert taken.reason in plan_lines(described).splitlines()[4]
             assert f"taken: {taken.reason}" in shown
             assert json.loads(plan_json(described))["ways"][0]["name"] == taken.name
+
+
+def test_a_question_is_parsed_once_whatever_ways_it_has(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def counted(sql: str, table: str) -> Question:
+        parsed.append(sql)
+        return parse(sql, table)
+
+    monkeypatch.setattr(planner, "parse", counted)
+    with session:
+        for sql in (ITEMS, "SELECT SUM(bill) FROM trial"):
+            assert len(session.ways(sql)) == 2
+        assert parsed == [ITEMS, "SELECT SUM(bill) FROM trial"]
 
 
 @pytest.mark.parametrize("fewer", [False, True])

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from cleave.propose.propose import propose_frame
 from cleave.table.frames import is_frame, of_frame
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import ZONED
@@ -234,3 +235,28 @@ def test_a_text_column_that_is_declared_a_number_is_read_as_a_csv_is() -> None:
     _, rows = read(pd.DataFrame({"x": ["1.50", "2"]}), schema)
     assert rows == [(Decimal("1.50"),), (Decimal("2.00"),)]
     assert "row 2, column 'x'" in refusal(pd.DataFrame({"x": ["1.50", SECRET]}), schema)
+
+
+def test_a_schema_is_proposed_for_a_frame() -> None:
+    table = pa.table(
+        {
+            "ward": ["North", "South"] * 50,
+            "age": list(range(100)),
+            "email": [f"someone{number}@example.org" for number in range(100)],
+            "gene_a": [1.5, None] * 50,
+            "gene_b": [2.5, 3.5] * 50,
+        }
+    )
+    schema = propose_frame(table, {"gene_*": Kind.LOCAL, "gene_b": Kind.ENCRYPTED}, table="visits")
+    assert schema.table == "visits"
+    found = {column.name: (str(column.kind), column.type, column.nullable) for column in schema.columns}
+    assert found == {
+        "ward": ("plain", "VARCHAR", False),
+        "age": ("encrypted", "BIGINT", False),
+        "email": ("sealed", "VARCHAR", True),
+        "gene_a": ("local", "DOUBLE", True),
+        "gene_b": ("encrypted", "DOUBLE", False),
+    }
+    assert schema.column("age").upper == 128
+    with pytest.raises(InputError, match="has no rows"):
+        propose_frame(table.slice(0, 0))

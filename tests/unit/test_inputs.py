@@ -191,7 +191,7 @@ def test_lines_to_skip(end: str, encoding: str, tmp_path: Path) -> None:
     given = schema({"ward": "VARCHAR", "age": "BIGINT"}, encoding=encoding, skip=3)
     if end == "\n":
         assert rows(path, given) == ROWS
-    proposed = propose(path, skip=3)
+    proposed = propose(path, reading=CsvDialect(skip=3))
     assert proposed.dialect.skip == 3
     assert [one.name for one in proposed.columns] == ["ward", "age"]
     assert rows(path, proposed) == ROWS

@@ -264,7 +264,7 @@ def test_proposes(case: str, tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("", "is empty"),
-        ("a,b\n", "has a header and no rows"),
+        ("a,b\n", "has no rows"),
         ("a,b\n1,2\n3\n", r"line 3: has 1 field, the first record has 2"),
         ('a,b\n1,"2\n', r"line 2: a quoted field"),
         (b"a,b\n1,\0\n", "holds NUL bytes"),
@@ -280,12 +280,12 @@ def test_proposes_nothing_for_what_cannot_be_read(content: str | bytes, problem:
 
 def test_what_the_reviewer_must_know_is_said(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("bill,weight,code,day\n" + "1.5,1.234,007,01/02/2024\n" * 30 + "unknown,2.345,008,02/02/2024\n")
+    path.write_text("bill,weight,code,day\n" + "1.5,1.234,007,01/02/2024\n" * 30 + "unheard-of,2.345,008,02/02/2024\n")
     reasons = [column.reason for column in propose(path).columns]
     for reason, part in zip(
         reasons,
         (
-            "97 % are numbers, others are not, the first in data row 31",
+            "30 of 31 fields are numbers; others: 1, the first in data row 31",
             "three digits",
             "leading zeros",
             "cannot be told",
@@ -293,7 +293,7 @@ def test_what_the_reviewer_must_know_is_said(tmp_path: Path) -> None:
         strict=True,
     ):
         assert part in reason
-        assert "unknown" not in reason
+        assert "unheard" not in reason
 
 
 def test_the_sample_is_what_its_script_makes(tmp_path: Path) -> None:

@@ -432,7 +432,7 @@ def test_the_sample_table_and_its_reviewed_schema() -> None:
     path = Path(__file__).parents[1] / "samples" / "patients.csv"
     proposed, reviewed = propose(path), load_schema(schema_path(path))
     changed = [new.name for old, new in zip(proposed.columns, reviewed.columns, strict=True) if old.kind != new.kind]
-    assert changed == ["admitted"]
+    assert changed == ["ward", "admitted"]  # a ward names a medical unit
     with open_table(path, reviewed) as table:
         groups = table.connection.execute(
             f"SELECT ward, COUNT(*), AVG(age), STDDEV(bill), COUNT(weight) FROM {table.relation} GROUP BY ward"

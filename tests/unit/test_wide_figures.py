@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
+from openpyxl import load_workbook
 
 import cleave
 from cleave.api.result import Result as Answered
@@ -80,6 +82,9 @@ def test_every_format_holds_what_is_answered(type_: str, value: object, stored: 
         elif chosen in (Format.JSON, Format.NDJSON):
             document = json.loads(content.splitlines()[0] if chosen is Format.NDJSON else content)
             assert (document["x"] if chosen is Format.NDJSON else document["rows"][0][0]) == value
+        elif chosen is Format.XLSX:
+            held = load_workbook(io.BytesIO(content)).active["A2"].value
+            assert str(held) == str(value) or Decimal(str(held)) == Decimal(str(value))
         elif chosen is not Format.MARKDOWN:  # which escapes brackets
             assert str(value).encode() in content.replace(b'"', b"")
     assert arrow(given).to_pylist() == [stored, None]

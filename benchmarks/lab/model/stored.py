@@ -15,9 +15,11 @@ from benchmarks.lab.model.cost import NOTHING, Work
 from benchmarks.lab.model.files import TABLE_VALUE
 from benchmarks.lab.model.operations import Operation
 from cleave.ckks.packing import bytes_of_chunk
+from cleave.sql.nodes import Column
 from cleave.sql.plan import LocalPlan
+from cleave.sql.read import expression_of
 from cleave.sums.cellwise import StoredPlan
-from cleave.sums.pruning import cells_of, cells_of_whole, columns_of
+from cleave.sums.pruning import cells_of, cells_of_whole
 from cleave.sums.scan import lanes_of_parts, plain_columns, results_of
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
@@ -43,7 +45,8 @@ def work_of(
     if plan.scans:
         return work + scan_work(stored, plan, groups or _GROUPS if plan.keys else 1)
     if plan.over_cells and plan.tells_cells_apart:
-        count, known = float(len(stored.cells)), columns_of(plan.where)
+        count = float(len(stored.cells))
+        known = {column.name for column in expression_of(plan.where).find(Column)} if plan.where else set()
         more = [name for name in stored.manifest.by if name in plan.cell_columns and name not in known]
         here = {Operation.CELL: count, Operation.LIST: 0.0 if known else 1.0, Operation.LISTED: count * len(more)}
         work += Work(here)

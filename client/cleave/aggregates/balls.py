@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from fractions import Fraction
 
 import flint
@@ -28,8 +29,8 @@ def precision() -> Iterator[None]:
         yield
 
 
-def rational(value: Fraction | fmpq) -> fmpq:
-    return value if isinstance(value, fmpq) else fmpq(value.numerator, value.denominator)
+def rational(value: int | float | Decimal | Fraction | fmpq) -> fmpq:
+    return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
 
 
 def number(estimate: Estimate) -> Number:

@@ -108,29 +108,36 @@ def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
         return Plan(session.describe(planned, question_options(given)))
 
 
-def schema(data: Data, kinds: Mapping[str, str] | None = None, *, skip: int = 0, table: str | None = None) -> Schema:
+def schema(
+    data: Data,
+    kinds: Mapping[str, str] | None = None,
+    *,
+    accept: bool = False,
+    skip: int = 0,
+    table: str | None = None,
+) -> Schema:
     """Propose which columns of a frame or of files are sensitive, as `cleave schema` does. Nothing is written.
 
-    `kinds`: what you decided, column -> kind. `skip`: lines before the header of a file. `table`: its name in SQL.
-    Columns that neither name nor values settle are `unsure`, and never plain.
+    `kinds`: what you decided, column -> kind; `accept`: unsure columns keep the safe kind that they have. `skip`: lines
+    before the header of a file. `table`: its name in SQL. What nothing shows to be harmless is never plain.
 
     >>> import cleave
     >>> proposal = cleave.schema("patients.csv", {"ward": "plain"})
     >>> [(column.name, str(column.kind)) for column in proposal.columns][2:5]
     [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
     """
-    from cleave.propose.propose import propose  # noqa: PLC0415 - what a question does without
-    from cleave.table.frames import as_frame, is_frame  # noqa: PLC0415
-    from cleave.table.schema import Kind  # noqa: PLC0415
+    from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - what a question does without
+    from cleave.table.frames import is_frame  # noqa: PLC0415
+    from cleave.table.schema import CsvDialect, Kind  # noqa: PLC0415
 
     for kind in (kinds or {}).values():
         if kind not in list(Kind):
             raise InputError(f"there is no kind {kind!r}", hint=did_you_mean(kind, Kind) or f"kinds: {', '.join(Kind)}")
     decided = {name: Kind(kind) for name, kind in (kinds or {}).items()}
     if is_frame(data):
-        return propose(as_frame(data), decided, table=table)
+        return propose_frame(data, decided, accept=accept, table=table)
     if isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
-        return propose(data, decided, skip=skip, table=table)
+        return propose(data, decided, accept=accept, reading=CsvDialect(skip=skip), table=table)
     raise no_table(data)
 
 

@@ -1,10 +1,13 @@
-"""`cleave schema`: propose, settle by flag, check in CI."""
+"""`cleave schema`: propose, settle by flag (in a written schema too), check in CI."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +16,18 @@ import typer
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag
 from cleave.text.printable import printable
+from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.table.schema import Column, Kind, Schema
+
+
+class Censored(StrEnum):
+    LIMIT = "limit"
+    NULL = "null"
+
 
 _NAMED = 10  # columns that a message names before it only counts
 
@@ -28,68 +38,103 @@ def schema(
     output: Annotated[
         Path | None, flag("-o, --output, --schema FILE", "The schema file, if not NAME.schema.toml beside the table.")
     ] = None,
-    skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
-    name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
-    yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
-    check: Annotated[
-        bool, flag("--check", "Only check that a schema covers the file and leaves nothing unsure.")
-    ] = False,
     plain: Annotated[list[str] | None, flag("--plain COLUMN,...", "Columns the plain service may see.")] = None,
     encrypted: Annotated[list[str] | None, flag("--encrypted COLUMN,...", "Numbers to add up encrypted.")] = None,
     sealed: Annotated[
         list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted, computed on here only.")
     ] = None,
     local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave.")] = None,
+    accept: Annotated[bool, flag("--accept", "Settle all unsure columns: each keeps its safe kind.")] = False,
+    yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
+    force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
+    check: Annotated[bool, flag("--check", "Only check that the schema covers the file.")] = False,
+    name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
+    skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
+    skip_footer: Annotated[int, flag("--skip-footer N", "Lines at the end that do not belong to it.", min=0)] = 0,
+    null_token: Annotated[
+        list[str] | None, flag("--null-token TEXT", "Text that means NULL among numbers and dates. Repeatable.")
+    ] = None,
+    censored: Annotated[
+        Censored | None, flag("--censored limit|null", "Read numbers like '<5' as their limit, or as NULL.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Propose which columns are sensitive, for review.
 
     Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first. A column that
-    neither name nor values settle is marked unsure and never proposed plain. An existing file is not changed.
+    nothing shows to be harmless is never proposed plain, and is marked unsure where you may know of a more useful kind.
+    COLUMN is a name or a pattern like 'gene_*'. In an existing file only the columns you name are changed.
 
     Examples:
       cleave schema visits.csv
-      cleave schema visits.csv --plain ward,sex --encrypted age --local notes --yes
+      cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --accept --yes
     """
-    from cleave.table.schema import Kind, schema_path  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.propose.settle import settle  # noqa: PLC0415
+    from cleave.table.schema import (  # noqa: PLC0415
+        CsvDialect,
+        Kind,
+        edit_schema,
+        load_schema,
+        schema_path,
+        write_schema,
+    )
 
     target = output or schema_path(files)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     if check:
-        if kinds or yes or skip or name:
+        if kinds or yes or accept or skip or name:
             raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
         _check(files, target, as_json=as_json, quiet=ctx.obj.quiet)
         return
-    if target.exists():
-        raise InputError(f"{target}: is there already", hint="name another file with -o, or move this one away first")
-    from cleave.propose.propose import propose  # noqa: PLC0415
-    from cleave.table.schema import write_schema  # noqa: PLC0415
-
+    reading = CsvDialect(
+        skip=skip, skip_footer=skip_footer, null_tokens=tuple(null_token or ()), censored=censored or ""
+    )
+    there = target.exists() and not force
+    if there and (reading != CsvDialect() or name or not (kinds or accept)):
+        hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
+        raise InputError(f"{target}: is there already", hint=hint)
     with console.progress(quiet=ctx.obj.quiet) as progress:
-        proposal = propose(files, kinds, skip=skip, table=name, progress=progress)
-    shown = _as_json(proposal, target) if as_json else schema_text(proposal)
+        if there:
+            contract = load_schema(target)
+            changed = settle(files, contract, kinds, accept=accept, progress=progress)
+            new = {column.name: column for column in changed}
+            schema = replace(contract, columns=tuple(new.get(each.name, each) for each in contract.columns))
+            shown = schema_text(changed)
+        else:
+            schema = propose(files, kinds, accept=accept, reading=reading, table=name, progress=progress)
+            shown = schema_text(schema.columns)
+
+    def write() -> None:
+        if there:
+            edit_schema(target, changed)
+        else:
+            write_schema(schema, target, overwrite=force)
+
+    shown = _as_json(schema, target) if as_json else shown
     if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
         console.out(shown)
         if not console.confirm(f"Write this to {printable(str(target))}?"):
             console.say("nothing was written")
             return
-        write_schema(proposal, target)
+        write()
     else:
-        write_schema(proposal, target)  # first: a command that fails prints nothing
+        write()  # first: a command that fails prints nothing
         console.out(shown)
     if not ctx.obj.quiet:
-        console.say(f"wrote {printable(str(target))}: review it before the first question")
-        if unsure := _unsure(proposal):
+        changes = f"changed {counted(len(changed), 'column')} of" if there else "wrote"
+        console.say(f"{changes} {printable(str(target))}: review it before the first question")
+        if unsure := _unsure(schema):
             console.say(
                 f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
-                "--sealed or --local"
+                "--sealed or --local, or --accept all of it"
             )
 
 
-def schema_text(schema: Schema) -> str:
-    """A proposed schema, to be judged column by column."""
+def schema_text(columns: Sequence[Column]) -> str:
+    """Columns of a schema, to be judged one by one."""
     headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
-    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in schema.columns])
+    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in columns])
 
 
 def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 
 from cleave.aggregates.answers import Answers, ExactColumn
-from cleave.aggregates.base import Figure
 from cleave.finish.casts import INTEGERS
-from cleave.finish.cells import Cell, of_figure
+from cleave.finish.cells import PRECISE, Cell, of_figure
 from cleave.sql.plan import QueryPlan
 from cleave.table.types import decimals_of
-
-_PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
 
 
 def evaluated(plan: QueryPlan) -> frozenset[int]:
@@ -31,17 +27,7 @@ def cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> lis
     if values is not None:
         return [Cell(values[row], 0.0, exact=True) for row in rows]
     figures = answers.column(number)
-    return [(_double if type_ == "DOUBLE" else of_figure)(figures[row], type_) for row in rows]
-
-
-def _double(figure: Figure, type_: str) -> Cell:
-    """As `of_figure`, which goes by way of fractions: a double stays as it is, but -0 becomes 0."""
-    value = figure.value
-    if not isinstance(value, float) or not math.isfinite(value):
-        return of_figure(figure, type_)
-    if figure.exact:
-        return Cell(value + 0.0, 0.0, exact=True)
-    return Cell(value + 0.0, figure.bound if math.isfinite(figure.bound) else None, exact=False)
+    return [of_figure(figures[row], type_) for row in rows]
 
 
 def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal | None] | None:
@@ -53,4 +39,4 @@ def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal |
         return exact.values if not decimals else None
     if decimals_of(type_) != decimals:
         return None
-    return [None if each is None else Decimal(each).scaleb(-decimals, _PRECISE) for each in exact.values]
+    return [None if each is None else Decimal(each).scaleb(-decimals, PRECISE) for each in exact.values]

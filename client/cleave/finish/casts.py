@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from flint import arb, fmpq
 
+from cleave.aggregates.balls import Number, nearest, rational
 from cleave.finish import numbers
 from cleave.finish.functions import number
-from cleave.finish.numbers import Number, Special, ends, exact
+from cleave.finish.numbers import Special, ends
 from cleave.finish.values import Atom, Result, strict
 from cleave.table.types import decimals_of, digits_of
 
@@ -104,7 +105,7 @@ def _single(atom: Atom) -> Result:
 
 def single(value: Number) -> Number | Special:
     """As a FLOAT holds it; an error beyond its range."""
-    doubles = [numbers.nearest_single(numbers.nearest(end)) for end in ends(value)]
+    doubles = [numbers.nearest_single(nearest(end)) for end in ends(value)]
     if any(abs(double) == float("inf") for double in doubles):
         return Special.UNKNOWN if doubles[0] != doubles[1] else Special.FAILED
-    return numbers.between(*map(exact, doubles))
+    return numbers.between(*map(rational, doubles))

@@ -8,16 +8,16 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from cleave.aggregates.balls import half_unit
+from cleave.aggregates.balls import Number, half_unit, nearest, rational
 from cleave.aggregates.base import Figure
 from cleave.finish import numbers
 from cleave.finish.casts import FLOATS, INTEGERS, is_numeric
-from cleave.finish.numbers import Number, Special, ends, exact, nearest, nearest_single
+from cleave.finish.numbers import Special, ends, nearest_single
 from cleave.finish.values import Text, Value
 from cleave.table.types import decimals_of
 from cleave_shared.dataclass import dataclass
 
-_PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
+PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
 _SPECIALS = {Special.NAN: math.nan, Special.UP: math.inf, Special.DOWN: -math.inf}
 
 
@@ -32,8 +32,10 @@ class Cell:
 def of_figure(figure: Figure, type_: str) -> Cell:
     """An aggregate that stands by itself."""
     value = figure.value
-    if value is not None and not isinstance(value, bool) and math.isfinite(value):
-        value = held(exact(value), type_)
+    if isinstance(value, float) and type_ == "DOUBLE":
+        value += 0.0  # -0 becomes 0
+    elif value is not None and not isinstance(value, bool) and math.isfinite(value):
+        value = held(rational(value), type_)
     if figure.exact:
         return Cell(value, 0.0, exact=True)
     return Cell(value, figure.bound if math.isfinite(figure.bound) else None, exact=False)
@@ -91,13 +93,13 @@ def held(value: fmpq, type_: str) -> Any:
     if type_ in INTEGERS:
         return numbers.half_even(value)
     decimals = decimals_of(type_) or 0
-    return Decimal(numbers.half_away(value * fmpq(10) ** decimals)).scaleb(-decimals, _PRECISE)
+    return Decimal(numbers.half_away(value * fmpq(10) ** decimals)).scaleb(-decimals, PRECISE)
 
 
 def _distance(low: fmpq, high: fmpq, value: Any) -> float | None:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    at = exact(value)
+    at = rational(value)
     distance = numbers.above(max(high - at, at - low, fmpq(0)))
     return distance if math.isfinite(distance) else None
 

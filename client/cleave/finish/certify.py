@@ -9,8 +9,9 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from cleave.aggregates.balls import rational
 from cleave.aggregates.base import UNIT, Figure
-from cleave.finish.numbers import Special, exact, not_negative
+from cleave.finish.numbers import Special, not_negative
 from cleave.finish.values import NULL, UNKNOWN, Value, known
 
 NONNEGATIVE = frozenset(
@@ -34,7 +35,7 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
             return UNKNOWN
         return known(Special.NAN if math.isnan(number) else Special.UP if number > 0 else Special.DOWN)
     if figure.exact and (not isinstance(number, float) or not number):
-        return known(exact(number))
+        return known(rational(number))
     ball = figure.ball
     if isinstance(ball, fmpq):
         return known(ball)
@@ -42,7 +43,7 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
         radius = figure.bound if not figure.exact else abs(float(number)) * UNIT
         if not math.isfinite(radius):
             return UNKNOWN
-        ball = arb(exact(number)) + arb(0, radius)
+        ball = arb(rational(number)) + arb(0, radius)
     if not ball.is_finite():
         return UNKNOWN
     if ball.is_exact():
@@ -61,7 +62,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
     if value is None or not count:
         return NULL if value is None else UNKNOWN
     if not isinstance(total, float):
-        return known(exact(Fraction(total) / count)) if total is not None else UNKNOWN
+        return known(rational(Fraction(total) / count)) if total is not None else UNKNOWN
     if not math.isfinite(value) or not math.isfinite(total):
         return UNKNOWN
     roundings = count * Fraction(UNIT)  # one more than there are
@@ -69,7 +70,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
         return UNKNOWN
     gamma = roundings / (1 - roundings)  # below 1/3
     radius = gamma * Fraction(total) / (1 - gamma) + 4 * Fraction(UNIT) * abs(Fraction(value)) + _TINY
-    return known(arb(exact(value), arb(exact(radius))))
+    return known(arb(rational(value), arb(rational(radius))))
 
 
 def published(figure: Figure) -> int | float | Fraction | bool | None:

@@ -7,11 +7,12 @@ from itertools import product
 
 from flint import arb, fmpq
 
+from cleave.aggregates.balls import Number, nearest, rational
 from cleave.finish.functions import number
-from cleave.finish.numbers import Number, Special, ends, exact, nearest
+from cleave.finish.numbers import Special, ends
 from cleave.finish.values import Atom, Result, Text, strict
 
-_PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}  # DuckDB sorts NaN above Infinity
+PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}  # DuckDB sorts NaN above Infinity
 _NUMBER = 1
 Order = frozenset[int]  # of -1, 0, 1: what one value may be to another
 
@@ -61,7 +62,7 @@ def order_of(one: Atom, other: Atom, *, floats: bool, exact_sides: tuple[bool, b
 def _place(atom: Atom) -> int | None:
     if isinstance(atom, fmpq | arb):
         return _NUMBER
-    return _PLACES.get(atom) if isinstance(atom, Special) else None
+    return PLACES.get(atom) if isinstance(atom, Special) else None
 
 
 def _as_doubles(a: Number, b: Number, exact_sides: tuple[bool, bool]) -> Order:
@@ -85,7 +86,7 @@ def _doubles(value: Number) -> tuple[fmpq, fmpq]:
 
 def _double(value: fmpq) -> fmpq:
     double = nearest(value)
-    return value if double in (float("inf"), float("-inf")) else exact(double)
+    return value if double in (float("inf"), float("-inf")) else rational(double)
 
 
 def _exactly(one: tuple[fmpq, fmpq], other: tuple[fmpq, fmpq]) -> Order:

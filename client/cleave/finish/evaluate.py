@@ -6,19 +6,17 @@ decisions over everything else are made here on rationals and balls; what is not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
 
 from flint import arb
 
 from cleave.finish import compare, functions
 from cleave.finish.casts import FLOATS, INTEGERS, cast, in_range
 from cleave.finish.groups import GroupTable
-from cleave.finish.numbers import Special, exact
+from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
-from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Text, Value, combine, either, gather, known
+from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, known
 from cleave.sql.nodes import Case, Cast, Column, Constant, Node
 from cleave.sql.write import write
 from cleave_shared import duckdb
@@ -88,7 +86,7 @@ class Evaluator:
             if len(rows) == 1:
                 return [known(Special.FAILED)]
             return [value for row in rows for value in self._of_duckdb(node, [row])]
-        return [Value((_atom(value),), guessed=guessed) for value in found]
+        return [Value((atom_of(value),), guessed=guessed) for value in found]
 
     def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
         """Of a function that is not known here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
@@ -214,20 +212,6 @@ class Evaluator:
         if len(arguments) < 2:
             return 0
         return max(-_MOST_DIGITS, min(int(self._shapes.constant(arguments[1])), _MOST_DIGITS))
-
-
-def _atom(value: Any) -> Atom:
-    if value is None:
-        return Special.NULL
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return Text(value)
-    if math.isnan(value):
-        return Special.NAN
-    if math.isinf(value):
-        return Special.UP if value > 0 else Special.DOWN
-    return exact(value)
 
 
 def _may_be(condition: Value, *, holds: bool) -> bool:

@@ -10,8 +10,7 @@ from cleave.finish import order
 from cleave.finish.cells import Cell, needs_guess, of_value
 from cleave.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain
 from cleave.finish.evaluate import Columns, Evaluator
-from cleave.finish.failed import failed
-from cleave.finish.groups import GroupTable, is_shown_as_it_is
+from cleave.finish.groups import GroupTable, failed, is_shown_as_it_is
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes
 from cleave.finish.values import UNKNOWN, Value

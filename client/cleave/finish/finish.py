@@ -13,8 +13,7 @@ from cleave.aggregates.base import Figure
 from cleave.finish import bare, order
 from cleave.finish.cells import Cell
 from cleave.finish.certify import published
-from cleave.finish.failed import failed
-from cleave.finish.groups import GroupTable
+from cleave.finish.groups import GroupTable, failed
 from cleave.finish.overflow import check_sums
 from cleave.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan

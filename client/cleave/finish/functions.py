@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from flint import arb, fmpq
 
+from cleave.aggregates.balls import Number, nearest
 from cleave.finish import numbers
-from cleave.finish.numbers import ONE, ZERO, Number, Special, ball, ends
+from cleave.finish.numbers import ONE, ZERO, Special, ball, ends
 from cleave.finish.values import Atom, Result, Value, strict
 
 _INFINITE = (Special.UP, Special.DOWN)
@@ -192,7 +193,7 @@ def is_special(*specials: Special, negated: bool = False) -> Callable[..., Resul
     def found(atom: Atom) -> Result:
         if not isinstance(atom, fmpq | arb):
             return (atom in specials) != negated
-        held = {math.isinf(numbers.nearest(end)) and Special.UP in specials for end in ends(atom)}
+        held = {math.isinf(nearest(end)) and Special.UP in specials for end in ends(atom)}
         return tuple(each != negated for each in held)
 
     return found

@@ -16,12 +16,20 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import create_of_texts
 from cleave_shared import duckdb
-from cleave_shared.errors import ServiceError
+from cleave_shared.errors import QueryRefused, ServiceError
 
 
 def is_shown_as_it_is(type_: str) -> bool:
     """Numbers and booleans become Python's, everything else is taken as text."""
     return is_numeric(type_) or type_ == "BOOLEAN"
+
+
+def failed(reason: str) -> QueryRefused:
+    """The refusal of a query whose arithmetic fails on the groups' figures."""
+    return QueryRefused(
+        f"the arithmetic over the groups' aggregates failed ({reason})",
+        hint="TRY_CAST and NULLIF(x, 0) give NULL instead of an error",
+    )
 
 
 class GroupTable:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
 from flint import arb, fmpq
 
-Number = fmpq | arb
+from cleave.aggregates.balls import Number, nearest, rational
 
 _MOST_BITS = 4096  # a rational of more, or a magnitude beyond 2^that, is no longer worth it
 _LARGEST = fmpq(2) ** 5000
@@ -31,10 +30,6 @@ class Special(Enum):
     DOWN = "-Infinity"
     FAILED = "an error"  # DuckDB raises one here
     UNKNOWN = "unknown"  # any value of the type, NULL included
-
-
-def exact(value: int | float | Decimal | Fraction) -> fmpq:
-    return fmpq(*value.as_integer_ratio())
 
 
 def fraction(value: fmpq) -> Fraction:
@@ -91,14 +86,6 @@ def between(low: fmpq, high: fmpq) -> Number:
     return low if low == high else arb(low).union(arb(high))
 
 
-def nearest(value: fmpq) -> float:
-    """The double nearest to it, infinite where doubles overflow."""
-    try:
-        return int(value.p) / int(value.q) + 0.0  # correctly rounded, and never -0.0
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def nearest_single(value: float) -> float:
     """The FLOAT nearest to a double, as a double."""
     try:
@@ -110,7 +97,7 @@ def nearest_single(value: float) -> float:
 def held(value: fmpq) -> Number:
     """What a DOUBLE that should hold `value` may be taken for: the value, or the double nearest to it."""
     double = nearest(value)
-    return value if math.isinf(double) else between(*sorted((value, exact(double))))
+    return value if math.isinf(double) else between(*sorted((value, rational(double))))
 
 
 def as_double(value: Number) -> Number:
@@ -259,4 +246,4 @@ def _whole_power(a: Number, b: int, *, across: bool) -> tuple[Number | Special, 
 def above(value: fmpq) -> float:
     """The least double that is not below `value` >= 0."""
     double = nearest(value)
-    return double if math.isinf(double) or exact(double) >= value else math.nextafter(double, math.inf)
+    return double if math.isinf(double) or rational(double) >= value else math.nextafter(double, math.inf)

@@ -9,13 +9,14 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from cleave.aggregates.balls import nearest, rational
 from cleave.finish.casts import FLOATS
-from cleave.finish.numbers import ZERO, Special, ends, exact, nearest
-from cleave.finish.values import Atom, Text, Value
+from cleave.finish.compare import PLACES
+from cleave.finish.numbers import ZERO, Special, ends
+from cleave.finish.values import Atom, Text, Value, atom_of
 from cleave_shared.dataclass import dataclass
 
 Ranks = tuple[int, ...]
-_PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}
 _FAR = 1 << 62
 
 
@@ -35,7 +36,7 @@ def settled(ranks: Sequence[int]) -> Term:
 def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descending: bool, nulls_first: bool) -> Term:
     """Ranks of values that may be anywhere among their alternatives; `shown` are those in the answer, None for NULL."""
     keys = [[key for atom in value.atoms for key in _keys(atom, type_)] for value in values]
-    mine = [_shown_key(value) for value in shown]
+    mine = [_key(atom_of(value)) for value in shown]
     ordered = sorted({key for each in keys for key in each if key is not None} | {key for key in mine if key})
     ranks: dict[Any, int] = {key: -rank if descending else rank for rank, key in enumerate(ordered)}
     ranks[None] = -_FAR if nulls_first else _FAR
@@ -55,34 +56,24 @@ def _keys(atom: Atom, type_: str) -> list[Any]:
     if isinstance(atom, fmpq | arb):
         low, high = (exact_of(end, type_) for end in ends(atom))
         return [low, high]
-    return [_special_key(atom)] if atom not in (Special.UNKNOWN, Special.FAILED) else []
+    return [_key(atom)] if atom not in (Special.UNKNOWN, Special.FAILED) else []
 
 
 def exact_of(end: fmpq, type_: str) -> Any:
     double = nearest(end)
     if type_ not in FLOATS:
         return (1, end)
-    return (1, exact(double)) if not math.isinf(double) else (2 if double > 0 else 0, ZERO)
+    return (1, rational(double)) if not math.isinf(double) else (2 if double > 0 else 0, ZERO)
 
 
-def _special_key(atom: Any) -> Any:
+def _key(atom: Any) -> Any:
     if atom is Special.NULL:
         return None
+    if isinstance(atom, fmpq):
+        return (1, atom)
     if isinstance(atom, Text):
         return (1, atom.text)
-    return (1, fmpq(int(atom))) if isinstance(atom, bool) else (_PLACES[atom], ZERO)
-
-
-def _shown_key(value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return (1, value)
-    if isinstance(value, float) and math.isnan(value):
-        return (3, ZERO)
-    if isinstance(value, float) and math.isinf(value):
-        return (2 if value > 0 else 0, ZERO)
-    return (1, exact(value))
+    return (1, fmpq(int(atom))) if isinstance(atom, bool) else (PLACES[atom], ZERO)
 
 
 def choose(

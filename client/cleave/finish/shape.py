@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from flint import fmpq
 
+from cleave.aggregates.balls import rational
 from cleave.finish.casts import FLOATS, cast, is_numeric
 from cleave.finish.compare import OPERATORS
 from cleave.finish.functions import ROUNDINGS, UNARY
-from cleave.finish.numbers import exact
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
 from cleave.sql.write import write
 
@@ -157,7 +157,7 @@ class Shapes:
         return len(power) < 5 and abs(int(power or 0)) <= _LONGEST
 
     def literal(self, node: Constant) -> fmpq:
-        return exact(Fraction(node.text))
+        return rational(Fraction(node.text))
 
     def constant(self, node: Node) -> Fraction:
         if isinstance(node, Constant):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from flint import arb, fmpq
 
-from cleave.finish.numbers import Number, Special, ball, hull, tidy
+from cleave.aggregates.balls import Number, rational
+from cleave.finish.numbers import Special, ball, hull, tidy
 from cleave_shared.dataclass import dataclass
 
 _MOST = 8  # alternatives kept apart
@@ -21,6 +24,21 @@ class Text:
 
 
 Atom = fmpq | arb | bool | Text | Special
+
+
+def atom_of(value: Any) -> Atom:
+    """Of a Python value, as DuckDB hands it out."""
+    if value is None:
+        return Special.NULL
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return Text(value)
+    if math.isnan(value):
+        return Special.NAN
+    if math.isinf(value):
+        return Special.UP if value > 0 else Special.DOWN
+    return rational(value)
 
 
 @dataclass(frozen=True, slots=True)

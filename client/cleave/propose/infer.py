@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cleave.propose.dates import name_dates
 from cleave.propose.detect import MANY, Facts
-from cleave.table.cast import DATE, TIMESTAMP, accounting_pattern, cast, is_null_token, number_pattern
+from cleave.table.cast import CENSORED, DATE, TIMESTAMP, accounting_pattern, cast, is_null_token, number_pattern
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
 from cleave.table.types import INT64_DIGITS
 
 NULL_TOKENS = ("na", "n/a", "#n/a", "null", "none", "nan", "-", "--", "?", ".", "missing", "\\n")
+# Between numbers these may mean NULL or something else, so they are proposed and not taken.
+_MISSING = (
+    "n.d.|nd|n/d|n.a.|k.a.|k. a.|s/d|unknown|unk|unbekannt|inconnu|tbd|pending|not done|not available|not applicable"
+    "|not detected|below detection|bdl|lod|error|err|#value!|#ref!|#div/0!|x|xx|xxx|*|**|..."
+)
+MISSING = frozenset(_MISSING.split("|"))
 MAX_DECIMALS = 6  # more digits after the point are measured, not counted: DOUBLE
 _SAMPLE = 1000
 _BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
@@ -25,12 +31,16 @@ _UNIT = re.compile(
     r"[$\u00a3\u20a0-\u20cf\u00a5\u0e3f%\u2030]|\b(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|MXN|NOK|PLN|SEK|TRY|USD|ZAR)\b"
 )
 _DIGITS = r"[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*(?:[eE][+-]?[0-9]+)?"
+_CENSORED = re.compile(CENSORED)
 _NUMBER_LIKE = re.compile(rf"\s*(?:[+-]?\s*{_DIGITS}|\({_DIGITS}\)|{_DIGITS}-)\s*")
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"y", "n"})
 # decimal and thousands separators, the likeliest first where several explain a file
 _POINT = ((".", ""), (".", ","))
 _COMMA = ((",", ""), (",", "."))
 _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f", "\u2019"))
+
+
+Shape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
 
 
 @dataclass(slots=True)
@@ -49,7 +59,7 @@ class _Draft:
     tokens: tuple[str, ...]
     sample: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    shapes: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
     type: str = "VARCHAR"
     note: str = ""
     unit: str = ""
@@ -57,86 +67,113 @@ class _Draft:
 
 
 def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
-    """`text`: the file with every column as VARCHAR."""
-    drafts = _measure(text)
-    _sample(text, drafts)
-    dialect = _number_format(text, drafts)
+    """`text`: the file with every column as VARCHAR. The null tokens of its dialect, and what it makes of censored
+    numbers, count for what follows.
+    """
+    tokens = (*NULL_TOKENS, *(each.strip().lower() for each in text.schema.dialect.null_tokens))
+    drafts = _measure(text, tokens)
+    _sample(text, drafts, tokens)
+    dialect = _number_format(text, drafts, tokens)
     for draft in drafts:
         if draft.shapes:
-            _type_number(text, draft, dialect)
+            _type_number(text, draft, dialect, tokens)
         elif draft.sample:
-            _type_other(text, draft)
+            _type_other(text, draft, tokens)
     texts = [draft for draft in drafts if draft.type == "VARCHAR" and draft.sample and not draft.note]
-    name_dates(text, texts, NULL_TOKENS)
-    tokens = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
-    dialect = replace(dialect, null_tokens=tuple(sorted(tokens)))
+    name_dates(text, texts, tokens)
+    found = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
+    dialect = replace(dialect, null_tokens=tuple(sorted({*found, *text.schema.dialect.null_tokens})))
     return dialect, [
         Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.values, d.note, d.unit, d.format)
         for d in drafts
     ]
 
 
-def _measure(text: Table) -> list[_Draft]:
+def _measure(text: Table, tokens: tuple[str, ...]) -> list[_Draft]:
     drafts = []
     columns = text.schema.columns
     for start in range(0, len(columns), _BATCH):
         batch = columns[start : start + _BATCH]
         figures = ", ".join(
             f"count({c}), count(DISTINCT {c}), coalesce(avg(length({c})), 0), coalesce(max(length({c})), 0), "
-            f"list(DISTINCT lower(trim({c}))) FILTER (WHERE {is_null_token(c, NULL_TOKENS)})"
+            f"list(DISTINCT lower(trim({c}))) FILTER (WHERE {is_null_token(c, tokens)})"
             for c in (identifier(column.name) for column in batch)
         )
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for index, column in enumerate(batch):
-            filled, distinct, average, longest, tokens = row[5 * index : 5 * index + 5]
-            drafts.append(_Draft(column.name, filled, distinct, average, longest, tuple(tokens or ())))
+            filled, distinct, average, longest, found = row[5 * index : 5 * index + 5]
+            drafts.append(_Draft(column.name, filled, distinct, average, longest, tuple(found or ())))
     return drafts
 
 
-def _sample(text: Table, drafts: Sequence[_Draft]) -> None:
+def _sample(text: Table, drafts: Sequence[_Draft], tokens: tuple[str, ...]) -> None:
     """Evenly spaced fields of each column, the first ones where that finds none; of categories every value too."""
     step = max(1, text.rows // _SAMPLE)
     numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
     spaced = f"SELECT * EXCLUDE ({_ROW}) FROM ({numbered}) WHERE {_ROW} % {step} = 0"
     rows = text.connection.execute(spaced).fetchall()
     for draft, fields in zip(drafts, zip(*rows, strict=True), strict=True):
-        draft.sample = tuple(one for one in fields if one is not None and one.strip().lower() not in NULL_TOKENS)
+        draft.sample = tuple(one for one in fields if one is not None and one.strip().lower() not in tokens)
         if not draft.sample and draft.filled:
             name = identifier(draft.name)
             found = text.connection.execute(
-                f"SELECT {name} FROM {text.relation} WHERE {_solid(name)} LIMIT {_SAMPLE}"
+                f"SELECT {name} FROM {text.relation} WHERE {_solid(name, tokens)} LIMIT {_SAMPLE}"
             ).fetchall()
             draft.sample = tuple(one for (one,) in found)
         if draft.distinct <= MANY:
             name = identifier(draft.name)
-            different = text.connection.execute(f"SELECT DISTINCT {name} FROM {text.relation} WHERE {_solid(name)}")
+            different = text.connection.execute(
+                f"SELECT DISTINCT {name} FROM {text.relation} WHERE {_solid(name, tokens)}"
+            )
             draft.values = tuple(one for (one,) in different.fetchall())
 
 
-def _solid(name: str) -> str:
-    return f"{name} IS NOT NULL AND NOT {is_null_token(name, NULL_TOKENS)}"
+def _solid(name: str, tokens: tuple[str, ...]) -> str:
+    return f"{name} IS NOT NULL AND NOT {is_null_token(name, tokens)}"
 
 
-def _number_format(text: Table, drafts: Sequence[_Draft]) -> CsvDialect:
+def _number_format(text: Table, drafts: Sequence[_Draft], tokens: tuple[str, ...]) -> CsvDialect:
     """The separators under which most columns hold nothing but numbers."""
     dialect = text.schema.dialect
     for draft in drafts:
-        like = sum(_NUMBER_LIKE.fullmatch(_UNIT.sub("", one, count=1)) is not None for one in draft.sample)
-        if draft.sample and like >= _MOSTLY * len(draft.sample):
+        bare = [_UNIT.sub("", one, count=1) for one in draft.sample]
+        numbers = sum(_NUMBER_LIKE.fullmatch(one) is not None for one in bare)
+        odd = sum(one.strip().lower() in MISSING or _is_censored(one) for one in bare)
+        if draft.sample and numbers + odd >= _MOSTLY * len(bare) and 2 * numbers >= len(bare):
             name = identifier(draft.name)
             found = text.connection.execute(
                 "SELECT translate(field, '0123456789', '9999999999'), count(*), min(place), "
                 "bool_or(regexp_matches(field, '^[^0-9]*0[0-9]')) "
                 f"FROM (SELECT {name} AS field, row_number() OVER () AS place FROM {text.relation}) "
-                f"WHERE {_solid('field')} GROUP BY 1"
+                f"WHERE {_solid('field', tokens)} GROUP BY 1"
             ).fetchall()
-            _split_units(draft, {shape: (count, row, marked) for shape, count, row, marked in found})
+            shapes = {shape: (count, row, marked) for shape, count, row, marked in found}
+            _split_units(draft, _uncensored(shapes, dialect.censored))
     common = (*_POINT, *_COMMA) if dialect.delimiter != ";" else (_POINT[0], *_COMMA, _POINT[1])
     formats = [replace(dialect, decimal=decimal, thousands=thousands) for decimal, thousands in (*common, *_RARE)]
-    return max(formats, key=lambda one: sum(bool(draft.shapes) and not _odd(draft, one) for draft in drafts))
+    return max(formats, key=lambda one: sum(bool(draft.shapes) and not _strange(_odd(draft, one)) for draft in drafts))
 
 
-def _split_units(draft: _Draft, shapes: dict[str, tuple[int, int, bool]]) -> None:
+def _is_censored(field: str) -> bool:
+    sign = _CENSORED.match(field)
+    return sign is not None and _NUMBER_LIKE.fullmatch(field, sign.end()) is not None
+
+
+def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
+    """Shapes as the dialect reads them: of a limit the number that is read, or nothing where it is NULL."""
+    if not censored:
+        return dict(shapes)
+    read: dict[str, Shape] = {}
+    for shape, (count, row, marked) in shapes.items():
+        if _is_censored(shape) and censored == "null":
+            continue
+        bare = _CENSORED.sub("", shape, count=1) if _is_censored(shape) else shape
+        known = read.get(bare, (0, row, False))
+        read[bare] = known[0] + count, min(known[1], row), known[2] or marked
+    return read
+
+
+def _split_units(draft: _Draft, shapes: dict[str, Shape]) -> None:
     """One unit in all of the fields is the column's; where only some carry it, or another, they stay what they are."""
     units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
     several = set(units.values())
@@ -147,7 +184,7 @@ def _split_units(draft: _Draft, shapes: dict[str, tuple[int, int, bool]]) -> Non
         draft.note = f"numbers, most with {with_unit}, others not, the first in data row {row}: kept as text"
         return
     (draft.unit,) = several
-    merged: dict[str, tuple[int, int, bool]] = {}
+    merged: dict[str, Shape] = {}
     for shape, (count, row, marked) in shapes.items():
         bare = re.sub(r"^([+(-])\s+", r"\1", shape.replace(draft.unit, "", 1).strip()) if draft.unit else shape
         known = merged.get(bare, (0, row, False))
@@ -163,15 +200,17 @@ def _odd(draft: _Draft, dialect: CsvDialect) -> list[str]:
     ]
 
 
-def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
+def _strange(odd: Sequence[str]) -> list[str]:
+    """Those of the shapes that are no numbers for which no reading can be proposed."""
+    return [shape for shape in odd if not _is_censored(shape) and shape.strip().lower() not in MISSING]
+
+
+def _type_number(text: Table, draft: _Draft, dialect: CsvDialect, tokens: tuple[str, ...]) -> None:
     if odd := _odd(draft, dialect):
-        others = sum(draft.shapes[shape][0] for shape in odd)
         total = sum(count for count, _, _ in draft.shapes.values())
-        if others < (1 - _MOSTLY) * total:
-            row = min(draft.shapes[shape][1] for shape in odd)
-            draft.note = (
-                f"{100 * (total - others) / total:.0f} % are numbers, others are not, the first in data row {row}"
-            )
+        numbers = total - sum(draft.shapes[shape][0] for shape in odd)
+        if 2 * numbers >= total:
+            draft.note = f"{numbers:,} of {total:,} fields are numbers{_others(draft, odd)}"
         return
     shapes = [re.sub("[()+-]", "", shape) if "e" not in shape.lower() else shape for shape in draft.shapes]
     shapes = [shape.strip() for shape in shapes]
@@ -191,7 +230,7 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
     decimals = max(len(fraction) for _, _, fraction in parts)
     digits = max(whole.count("9") for whole, _, _ in parts)
     if not any(point for _, point, _ in parts):
-        if digits <= INT64_DIGITS or _all_read(text, draft, "BIGINT", dialect):
+        if digits <= INT64_DIGITS or _all_read(text, draft, "BIGINT", dialect, tokens):
             draft.type = "BIGINT"
         else:
             draft.note = "whole numbers beyond 64 bits, kept as text"
@@ -203,11 +242,28 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect) -> None:
         draft.type = "DOUBLE"
 
 
-def _type_other(text: Table, draft: _Draft) -> None:
+def _others(draft: _Draft, odd: Sequence[str]) -> str:
+    """Count what stands among numbers, and propose how to read it. Only words of MISSING are quoted, no other value."""
+    counts = {shape: draft.shapes[shape][0] for shape in odd}
+    limits = [shape for shape in odd if _is_censored(shape)]
+    missing = [shape for shape in odd if shape.strip().lower() in MISSING]
+    parts = [f"{shape.strip()!r}: {counts[shape]:,}" for shape in missing]
+    if limits:
+        parts.append(f"limits (< or > and a number): {sum(counts[shape] for shape in limits):,}")
+    if left := _strange(odd):
+        row = min(draft.shapes[shape][1] for shape in left)
+        parts.append(f"others: {sum(counts[shape] for shape in left):,}, the first in data row {row}")
+    options = [f"--null-token {shape.strip()!r}" for shape in missing]
+    options += ["--censored limit (or null)"] if limits else []
+    advice = [f"to read them: {' '.join(options)}"] if options else []
+    return "".join(f"; {part}" for part in [*parts, *advice])
+
+
+def _type_other(text: Table, draft: _Draft, tokens: tuple[str, ...]) -> None:
     if draft.distinct <= 2 * 6 + len(draft.tokens):  # each of two words in a few spellings
         name = identifier(draft.name)
         found = text.connection.execute(
-            f"SELECT DISTINCT lower(trim({name})) FROM {text.relation} WHERE {_solid(name)}"
+            f"SELECT DISTINCT lower(trim({name})) FROM {text.relation} WHERE {_solid(name, tokens)}"
         ).fetchall()
         words = {word for (word,) in found}
         if words in _BOOLEANS or words in ({"true"}, {"false"}):
@@ -215,14 +271,14 @@ def _type_other(text: Table, draft: _Draft) -> None:
             return
     for type_, pattern in (("DATE", DATE), ("TIMESTAMP", TIMESTAMP)):
         if all(re.fullmatch(pattern, one) for one in draft.sample) and _all_read(
-            text, draft, type_, text.schema.dialect
+            text, draft, type_, text.schema.dialect, tokens
         ):
             draft.type = type_
             return
 
 
-def _all_read(text: Table, draft: _Draft, type_: str, dialect: CsvDialect) -> bool:
+def _all_read(text: Table, draft: _Draft, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
     column = Column(draft.name, Kind.LOCAL, type_, 0 if type_ == "BIGINT" else None)
-    unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=NULL_TOKENS)).unreadable
+    unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=tokens)).unreadable
     (count,) = text.connection.execute(f"SELECT count(*) FROM {text.relation} WHERE {unreadable}").fetchall()[0]
     return bool(count == 0)

@@ -6,6 +6,7 @@ import codecs
 import csv
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -23,9 +24,9 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.B
 _NO_HEADER = re.compile(r"\d{4}-\d\d-\d\d.*|[^@\s]+@[^@\s]+\.\w+|(?!(?:19|20)\d\d$)[+-]?\d*[.,]?\d+")
 
 
-def sniff(source: Input, skip: int = 0) -> CsvDialect:
-    """How the CSV is written after its first `skip` lines. Raises InputError for a file that is not text."""
-    dialect = CsvDialect(encoding=_encoding(source), skip=skip)
+def sniff(source: Input, given: CsvDialect) -> CsvDialect:
+    """`given`, with how the CSV is written. Raises InputError for a file that is not text."""
+    dialect = replace(given, encoding=_encoding(source))
     dialect = replace(
         dialect, delimiter=max(_DELIMITERS, key=lambda one: _fit(source, replace(dialect, delimiter=one)))
     )
@@ -33,6 +34,36 @@ def sniff(source: Input, skip: int = 0) -> CsvDialect:
         dialect = replace(dialect, quote="'")
     first = _records(source, dialect)[:1]
     return replace(dialect, header=not any(_NO_HEADER.fullmatch(field.strip()) for fields in first for field in fields))
+
+
+def skipping(source: Input, dialect: CsvDialect) -> str:
+    """Options that leave out what stands before and after the longest run of records of one width; "" for none.
+
+    Reads all of a file that could not be read as a table.
+    """
+    runs = [_longest_run(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
+    before, inside, after = max(runs, key=lambda run: run[1])
+    if inside < 2 or not (before or after):
+        return ""
+    lines = {"--skip": before + dialect.skip, "--skip-footer": after + dialect.skip_footer}
+    return " ".join(f"{option} {number}" for option, number in lines.items() if number)
+
+
+def _longest_run(source: Input, dialect: CsvDialect) -> tuple[int, int, int]:
+    """Lines before, records within and lines after the longest run of records of one width, two fields or more."""
+    best = (0, 0, 0)
+    start = width = length = line = 0
+    with open_text(source, dialect) as file, suppress(csv.Error):
+        records = reader(file, dialect, strict=False)
+        for fields in records:
+            if fields:
+                if len(fields) != width:
+                    start, width, length = line, len(fields), 0
+                length += 1
+                if width > 1 and length > best[1]:
+                    best = (start, length, records.line_num)
+            line = records.line_num
+    return best[0], best[1], line - best[2]
 
 
 def _encoding(source: Input) -> str:

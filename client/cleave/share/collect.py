@@ -219,15 +219,8 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
 
 def _open_part(tables: Tables, manifest: Manifest, entry: Entry, who: Contributor) -> PartManifest:
     name, invitation = entry.manifest.name, invite(manifest)
-    context = context_of(
-        public_side(tables.key).fingerprint,
-        invitation.table_id,
-        who.key,
-        who.registration,
-        invitation.terms,
-        entry.id,
-        name,
-    )
+    place = (invitation.table_id, who.key, who.registration, invitation.terms, entry.id)
+    context = context_of(public_side(tables.key).fingerprint, *place, name)
     try:
         content = tables.read(entry.manifest)
     except LostError:
@@ -243,8 +236,7 @@ def _open_part(tables: Tables, manifest: Manifest, entry: Entry, who: Contributo
     except CheckFailed as failure:
         hint = "if it was made by another invitation: export the public key again, and have the rows put again"
         raise CheckFailed(failure.check, failure.message, hint=f"{hint} with --replace") from None
-    stated = (part.id, part.table_id, part.contributor, part.registration, part.terms)
-    if stated != (entry.id, invitation.table_id, who.key, who.registration, invitation.terms):
+    if part.place != place:
         raise CheckFailed("signature", "a part is another contributor's, or another part")
     return part
 

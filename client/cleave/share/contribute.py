@@ -276,7 +276,9 @@ class Contributions:
         entry = Entry(
             id=part.id,
             manifest=self._write(
-                lambda name: self._public.seal(self._context(part, name), part.model_dump_json().encode())
+                lambda name: self._public.seal(
+                    context_of(self._public.fingerprint, *part.place, name), part.model_dump_json().encode()
+                )
             ),
             names=self._write(lambda _: json.dumps(names).encode()),
         )
@@ -293,18 +295,6 @@ class Contributions:
         self._stores.sensitive.replace(f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before
-
-    def _context(self, part: PartManifest, name: str) -> str:
-        """What the sealing of `part` as the object `name` is bound to."""
-        return context_of(
-            self._public.fingerprint,
-            part.table_id,
-            part.contributor,
-            part.registration,
-            part.terms,
-            part.id,
-            name,
-        )
 
     def _asked(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""

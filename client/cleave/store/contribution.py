@@ -80,6 +80,11 @@ class PartManifest(Part):
     columns: tuple[SealedColumn, ...]
     segments: tuple[ContributedSegment, ...]
 
+    @property
+    def place(self) -> tuple[str, str, str, str, str]:
+        """What `context_of` takes of it, besides its owner and its name."""
+        return self.table_id, self.contributor, self.registration, self.terms, self.id
+
 
 def context_of(owner: str, table_id: str, contributor: str, registration: str, terms: str, part: str, name: str) -> str:
     """What the sealing of a part's manifest is bound to: the owner's fingerprint and the rest of its place, as text."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import Estimate, Facts, Moment, Reading
+from cleave.aggregates.base import Facts, Moment, Reading
 from cleave.aggregates.columns import Domain, Exact, Values, Words
 from cleave.aggregates.moments import Power, Sum
 from cleave.aggregates.operand import operand
@@ -270,13 +270,3 @@ def reach(measure: Measure) -> Fraction:
 def part_of(moment: Moment) -> str | None:
     """Which part a moment of one argument is read from; None: none is kept for it."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None
-
-
-def moments(measure: Measure, sums: Mapping[str, int], count: int) -> dict[Moment, Estimate]:
-    """The moments of a measure from the sums of its parts over `count` values."""
-    kept: dict[str, Moment] = {"sum": _SUM, "square": _SQUARE}
-    return {
-        kept[part]: reading(measure, part).estimate(Estimate(Fraction(total)), count)
-        for part, total in sums.items()
-        if part in kept
-    }

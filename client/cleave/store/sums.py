@@ -28,6 +28,8 @@ _LOW = (1 << 64) - 1
 _ONE_WORD = 1 << 63
 
 T = TypeVar("T")
+_all = duckdb.DuckDBPyConnection.fetchall
+_arrays = duckdb.DuckDBPyConnection.fetchnumpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +164,3 @@ def _computed(
         failure = type(error).__name__
     statements = {sql: computing(value, table.relation) for sql, value in values.items()}
     raise blame(table.connection, statements) or InputError(f"the rows cannot be added up ({failure})")
-
-
-def _all(connection: duckdb.DuckDBPyConnection) -> list[Any]:
-    return connection.fetchall()
-
-
-def _arrays(connection: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = connection.fetchnumpy()
-    return found

@@ -33,11 +33,6 @@ def cells_of(stored: Stored, where: str | None) -> NDArray[np.bool_] | None:
     return _left(stored, list(_conjuncts(expression_of(where))), ()) if where else None
 
 
-def columns_of(where: str | None) -> frozenset[str]:
-    """What WHERE, as a QueryPlan has it, reads: where these are by columns, planning looks at them of every cell."""
-    return frozenset(column.name for column in expression_of(where).find(Column)) if where else frozenset()
-
-
 def cells_of_whole(stored: Stored, plan: LocalPlan) -> NDArray[np.bool_] | None:
     """The same of a question answered as a whole, where it is one SELECT over the table alone."""
     statements = tree_of(plan.sql).get("statements") or []

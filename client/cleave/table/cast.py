@@ -46,6 +46,8 @@ def _digits(dialect: CsvDialect, decimals: int | None) -> str:
     return rf"{whole}(?:{point}[0-9]{{0,{decimals}}}0*)?"
 
 
+CENSORED = r"\s*(?:[<>]=?|≤|≥)\s*"  # before a number: it lies beyond a limit
+
 DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[ T]{TIME}Z?)?"
@@ -77,6 +79,8 @@ def cast(field: str, column: Column, dialect: CsvDialect) -> Cast:
         return Cast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
     read = _read(field, column, dialect)
     null = is_null_token(field, dialect.null_tokens)
+    if dialect.censored == "null" and types.is_number(column.type):
+        null = f"({null} OR {_limit(field, column, dialect)} IS NOT NULL)"
     if dialect.null_tokens and column.type in ("FLOAT", "DOUBLE"):
         read = f"CASE WHEN NOT {null} THEN {read} END"  # 'nan' is a number to DuckDB
     blank = f"trim({field}) = '' OR {null}"
@@ -109,7 +113,10 @@ def _read(field: str, column: Column, dialect: CsvDialect) -> str:
 
 
 def _number(field: str, column: Column, dialect: CsvDialect) -> str:
-    """SQL of a number: as computers write it, else (few fields get there) as accounts do."""
+    """SQL of a number: as computers write it, else (few fields get there) as accounts do or as a limit."""
+    if dialect.censored == "limit":
+        exact = _number(field, column, replace(dialect, censored=""))
+        return f"coalesce({exact}, {_limit(field, column, dialect)})"
     if column.unit:
         return _with_unit(field, column, dialect)
     number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
@@ -117,6 +124,12 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> str:
         number = _matching(field, number_pattern(dialect, column.decimals), number)
     negative = f"TRY_CAST('-' || {plain_number(_bare(field), dialect)} AS {column.type})"
     return f"coalesce({number}, {_matching(field, accounting_pattern(dialect, column.decimals), negative)})"
+
+
+def _limit(field: str, column: Column, dialect: CsvDialect) -> str:
+    """SQL of the number in a field like `<5`; NULL where it is none."""
+    number = _number(f"regexp_replace({field}, {literal(f'^{CENSORED}')}, '')", column, replace(dialect, censored=""))
+    return f"CASE WHEN regexp_matches({field}, {literal(f'^{CENSORED}')}) THEN {number} END"
 
 
 def _bare(field: str) -> str:

@@ -52,7 +52,7 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
     Raises InputError for a column of mixed or unknown types, by its name and row, and for one that the schema does
     not name. The values are copied when the table is read, with the first question.
     """
-    frame = as_frame(data)
+    frame = as_arrow(data)
     if isinstance(schema, Mapping):
         contract = _described(frame, schema)
     else:
@@ -62,7 +62,7 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
 
 def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
     """A frame of which nothing leaves this machine: every column is local, so none needs a kind."""
-    frame = as_frame(data)
+    frame = as_arrow(data)
     return _lazy(frame, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), name)
 
 
@@ -101,8 +101,7 @@ def _described(frame: Frame, kinds: Described) -> Schema:
     return read_schema({"columns": {name: {"type": type_} | said[name] for name, type_ in types.items()}}, str(frame))
 
 
-def as_frame(data: ArrowStream) -> Frame:
-    """A copy of the data as Arrow. Raises InputError for what is no table of known types."""
+def as_arrow(data: ArrowStream) -> Frame:
     shown = f"the {type(data).__name__}"
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra

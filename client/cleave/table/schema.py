@@ -56,10 +56,11 @@ kind = "plain"      the plain service sees the values; WHERE and GROUP BY work o
 table is read. What services and stores see follows from these and never from values: widen them before the data grows.
 
 `unsure = true`: the kind is the safe one, and you may know of a more useful one. `cleave schema FILE --accept` takes
-all of them as they are, --plain, --encrypted, --sealed and --local settle them one by one, --check counts them.
+all of them as they are; --plain, --encrypted, --sealed and --local settle some; --check counts the rest.
 """
 
 
+_RARE = ("skip_footer", "censored")  # keys of [csv] that are written only where they say something
 _COLUMN_KEYS = (
     "kind",
     "type",
@@ -122,6 +123,8 @@ class CsvDialect:
     text_null_tokens: tuple[str, ...] = ()
     date_format: str | None = None
     skip: int = 0  # lines before the header, or before the first record
+    skip_footer: int = 0  # lines after the last record
+    censored: str = ""  # how numbers like <5 are read: "limit" as 5, "null" as NULL; else they are refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,29 @@ def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None
     write_atomically(path, dump_schema(schema), mode=PUBLIC, error=InputError, overwrite=overwrite)
 
 
+def edit_schema(path: Path, columns: Sequence[Column]) -> None:
+    """State `columns` in a schema file that has columns of their names; all else in it stays, comments too.
+
+    Raises InputError for a file that is no schema or cannot be written.
+    """
+    import tomlkit  # noqa: PLC0415 - see dump_schema
+
+    load_schema(path)
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    stated: Any = document["columns"]
+    for column in columns:
+        (name,) = (each for each in stated if each.lower() == column.name.lower())
+        new: Mapping[str, Any] = _dump_column(column)
+        for key in _COLUMN_KEYS:
+            if key in new:
+                stated[name][key] = new[key]
+            elif key in stated[name]:
+                del stated[name][key]
+    content = tomlkit.dumps(document)
+    read_schema(tomllib.loads(content, parse_float=Decimal), str(path))
+    write_atomically(path, content, mode=PUBLIC, error=InputError, overwrite=True)
+
+
 def load_schema(path: Path) -> Schema:
     """Raises InputError naming the file and the key of the first mistake."""
     try:
@@ -210,7 +236,7 @@ def dump_schema(schema: Schema) -> str:
         document.add("table", tomlkit.item(schema.table))
     csv = tomlkit.table()
     for key, value in asdict(schema.dialect).items():
-        if value is not None:
+        if value is not None and not (key in _RARE and value == getattr(CsvDialect(), key)):
             csv.add(key, list(value) if isinstance(value, tuple) else value)
     csv["null_tokens"].comment("besides the empty field, in columns that are not text")
     csv["text_null_tokens"].comment("in text columns, to the letter")
@@ -360,9 +386,12 @@ def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
         values[key] = tuple(tokens)
     if not isinstance(table.get("header", True), bool):
         raise ValueError("[csv] header: must be true or false")
-    skip = table.get("skip", 0)
-    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-        raise ValueError("[csv] skip: must be a number of lines")
+    for key in ("skip", "skip_footer"):
+        lines = table.get(key, 0)
+        if isinstance(lines, bool) or not isinstance(lines, int) or lines < 0:
+            raise ValueError(f"[csv] {key}: must be a number of lines")
+    if table.get("censored", "") not in ("", "limit", "null"):
+        raise ValueError('[csv] censored: must be "limit" or "null"')
     dialect = CsvDialect(**values)
     _check_dialect(dialect)
     return dialect

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
+import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from cleave.table.duck import literal
 from cleave.table.inputs import Input, unreadable
@@ -20,13 +23,39 @@ _LONGEST_LINE = 1 << 23  # bytes; DuckDB's own limit is 2 MB, and larger buffers
 _LONGEST_FIELD = _LONGEST_LINE  # Python's own limit of 131,072 is shorter than DuckDB's
 
 
+class _WithoutFooter(io.TextIOBase):
+    """A text whose last lines are held back."""
+
+    def __init__(self, text: TextIO, lines: int) -> None:
+        self._text = text
+        self._held = deque(itertools.islice(text, lines))
+
+    def __next__(self) -> str:  # type: ignore[override]  # typeshed has bytes
+        self._held.append(next(self._text))
+        return self._held.popleft()
+
+    def read(self, size: int | None = -1, /) -> str:
+        """Whole lines, `size` characters or a few more."""
+        lines, left = [], size if size is not None and size >= 0 else sys.maxsize
+        while left > 0 and (line := next(self, "")):
+            lines.append(line)
+            left -= len(line)
+        return "".join(lines)
+
+    def close(self) -> None:
+        self._text.close()
+        super().close()
+
+
 def open_text(source: Input, dialect: CsvDialect) -> TextIO:
-    """The text without byte order mark and the lines to skip, its line ends as they are."""
+    """The text without byte order mark and the lines to skip at both ends, its line ends as they are."""
     encoding = "utf-8-sig" if _is_utf8(dialect.encoding) else dialect.encoding
     text = io.TextIOWrapper(source.open(), encoding=encoding, newline="")
     try:
         for _ in range(dialect.skip):
             text.readline()
+        if dialect.skip_footer:
+            return cast(TextIO, _WithoutFooter(text, dialect.skip_footer))
     except BaseException:
         text.close()
         raise
@@ -103,7 +132,7 @@ def duckdb_source(source: Input, dialect: CsvDialect, width: int) -> Iterator[st
     DuckDB reads UTF-8 itself, packed or not. Everything else (it reads big-endian UTF-16 as empty and refuses
     Windows-1252) is recoded on the way through a pipe, never through a file. Raises InputError if that fails half-way.
     """
-    if _is_utf8(dialect.encoding) and not dialect.skip:
+    if _is_utf8(dialect.encoding) and not (dialect.skip or dialect.skip_footer):
         yield _read_csv(_escape_glob(str(source.path.absolute())), dialect, width, packed=source.packed)
         return
     reading, writing = os.pipe()
