@@ -2,25 +2,31 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENT := $(VENV)/.client
 READY := $(VENV)/.ready
 
 .PHONY: setup demo test test-slow test-all campaign fuzz bombs mutants check lock charts release clean
 
 setup: $(READY)
 
-$(READY): requirements-dev.lock pyproject.toml
+# The client alone, as `make demo` needs it.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(CLIENT): requirements.lock requirements-build.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP_INSTALL) --require-hashes -r requirements.lock -r requirements-build.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	touch $@
 
-# The main job on a sample of made-up patients, both services in this process, under a throw-away key.
+# The tools of development besides.
+$(READY): requirements-dev.lock $(CLIENT)
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	touch $@
+
+# The main job on a sample of made-up patients, both services in this process.
 DEMO := SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(weight) FROM patients GROUP BY ward
-demo: setup
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/cleave --quiet key new --no-passphrase --key "$$folder/key.json" >/dev/null && \
-	echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
-	env -u CLEAVE_PASSPHRASE $(BIN)/cleave query tests/samples/patients.csv "$(DEMO)" --key "$$folder/key.json"
+demo: $(CLIENT)
+	@echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
+	$(BIN)/cleave query tests/samples/patients.csv "$(DEMO)"
 
 # A process for each core; one that has no tests left takes over some of another's. Bytecode is kept: tests start hundreds
 # of processes.
@@ -65,6 +71,7 @@ EXTRAS := --extra aws --extra excel --extra report --extra serve
 lock:
 	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o requirements-dev.lock
 	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock
+	echo setuptools | $(LOCK) - --constraints requirements-dev.lock -o requirements-build.lock
 	$(LOCK) pyproject.toml $(EXTRAS) --constraints requirements-dev.lock -o requirements-full.lock
 
 # What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.

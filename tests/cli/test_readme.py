@@ -1,4 +1,4 @@
-"""README's commands do what README says: each block is run as it stands, its printed answer compared."""
+"""Commands of README and docs/http.md do what these pages say: blocks are run as they stand, answers compared."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-PASSPHRASE = "my passphrase"  # README's Python example opens its key with it
+HTTP = (ROOT / "docs" / "http.md").read_text()
+PASSPHRASE = "a passphrase of the test"
 PORT = "8000"
 
 
@@ -60,8 +60,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory, service: str) -> Shell:
     return one
 
 
-def blocks(language: str) -> list[str]:
-    return [text for name, text in BLOCKS if name == language]
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def figures(line: str) -> list[tuple[float, float] | str]:
@@ -111,10 +111,10 @@ def test_json_is_what_its_shape_says(shell: Shell) -> None:
 
 
 def test_curl_and_python_as_printed(shell: Shell) -> None:
-    plain, sensitive = [block for block in blocks("sh") if block.startswith("curl")]
-    (expected,) = blocks("json")
+    plain, sensitive = blocks("sh", HTTP)
+    (expected,) = blocks("json", HTTP)
     assert json.loads(shell.run(plain)) == json.loads(expected)
-    _, python = blocks("python")
+    (python,) = blocks("python", HTTP)
     extended = (
         python
         + "import json\nfrom pathlib import Path\nPath('question.json').write_text(json.dumps(question.body()))\n"
@@ -132,7 +132,7 @@ def test_curl_and_python_as_printed(shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_the_python_example_answers(shell: Shell) -> None:
-    python, _ = blocks("python")
+    (python,) = blocks("python")
     if not (shell.folder / "patients.schema.toml").exists():
         shell.run("cleave schema patients.csv")
     (shell.folder / "frames.py").write_text(python)
@@ -144,8 +144,8 @@ def test_the_python_example_answers(shell: Shell) -> None:
 
 def test_make_targets_exist() -> None:
     rules = "".join((ROOT / name).read_text() for name in ("Makefile", "aws.mk", "benchmarks.mk"))
-    named = {line.split()[1] for block in blocks("sh") for line in block.splitlines() if line.startswith("make ")}
-    assert named >= {"demo", "test", "check", "bench"}
+    named = set(re.findall(r"(?:^|`)make ([\w-]+)", README, re.MULTILINE))
+    assert named >= {"demo", "test", "check", "deploy", "local-api"}
     for target in named:
         assert re.search(rf"^{target}:", rules, re.MULTILINE), target
 

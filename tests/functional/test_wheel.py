@@ -1,4 +1,4 @@
-"""What a user installs: the wheel's top level, and README's Python example from an empty folder."""
+"""What a user installs: the wheel's top level, and the Python example of docs/http.md from an empty folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave", "cleave_shared", "cleave_services"}
-_EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-(EXAMPLE,) = [each for each in _EXAMPLES if "cleave.Question(" in each]  # the one that asks a service
+(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE | re.DOTALL)
 # what an installer makes of the wheel's entry point: of two distributions of that name the first on the path counts
 SCRIPT = "from importlib.metadata import entry_points as e\n[*e(group='console_scripts', name='cleave')][0].load()()"
 WHERE = "import cleave, cleave_shared, cleave_services as s\nprint(cleave.__file__, cleave_shared.__file__, s.__file__)"
@@ -138,7 +137,7 @@ def test_what_a_report_is_made_of_is_in_the_wheel(wheel: Path) -> None:
             assert built.read(name) == (folder / name.removeprefix("cleave/report/")).read_bytes()
 
 
-def test_readmes_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
+def test_the_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
     homes = installed.python("-c", WHERE).split()
     assert all(Path(home).is_relative_to(installed.site) for home in homes), homes  # not this repository's
     printed = installed.python("-c", EXAMPLE.replace("http://127.0.0.1:8000", url))

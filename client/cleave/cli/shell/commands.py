@@ -7,8 +7,8 @@ from cleave_shared.errors import InputError
 
 # Name -> what it does, and how its argument is called, in brackets where it may be left out.
 COMMANDS = {
-    ".plan": ("show what a question would send where; sends nothing", "SQL"),
-    ".report": ("write the last answer as an HTML page", "FILE"),
+    ".plan": ("show what a query would send where; sends nothing", "SQL"),
+    ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
     ".timer": ("show seconds by stage after each answer", "[on|off]"),
     ".tables": ("list the tables, as SHOW TABLES", ""),

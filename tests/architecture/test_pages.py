@@ -1,0 +1,47 @@
+"""README, SECURITY.md and docs/ are in the plain English of the house: no word of its old dialect, short sentences."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = re.compile(r"^```.*?^```$|^    .*?$|`[^`\n]+`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+# "lies" is in neither sense a word of ours: data is stored somewhere, a dishonest service returns wrong sums.
+DIALECT = re.compile(
+    r"\b(told|tells?|asked|askers?|anew|whoever|whomever|nobody|none but|of which|is to be|are to be|taken to be|lies"
+    r"|goes by|stands? for|beforehand)\b",
+    re.IGNORECASE,
+)
+LONGEST = 40  # words; the house's aim is 25
+
+
+def prose(page: Path) -> str:
+    return CODE.sub(" Code ", page.read_text("utf-8"))
+
+
+def sentences(page: Path) -> list[str]:
+    """Sentences of paragraphs and lists; cells of tables are no sentences."""
+    lines = [line for line in prose(page).splitlines() if not line.startswith(("|", "#"))]
+    paragraphs = re.split(r"\n\s*\n|\n\s*(?=- |\d+\. )", "\n".join(lines))
+    return [each for paragraph in paragraphs for each in re.split(r"(?<=[.:;?!])\s+", paragraph.strip())]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_word_of_the_dialect(page: Path) -> None:
+    text = prose(page)
+    found = [text[max(0, match.start() - 40) : match.end() + 20].replace("\n", " ") for match in DIALECT.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sentences_are_short(page: Path) -> None:
+    assert [each for each in sentences(page) if len(each.split()) > LONGEST] == []
+
+
+def test_the_dialect_is_recognised() -> None:
+    assert DIALECT.search("Whom nothing is told.")
+    assert not DIALECT.search("This restores the table; untold.")
