@@ -30,7 +30,7 @@ from typing import Any
 import duckdb
 
 from benchmarks import memory, postgres
-from cleave.api.opening import embedded
+from cleave.api.ask import embedded
 from cleave.ask.access import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource

@@ -29,11 +29,11 @@ import duckdb
 from benchmarks import memory, postgres
 from benchmarks.store import no_aws, processor, program
 from benchmarks.tables import markdown
-from cleave.api.opening import embedded
 from cleave.ask.access import Access
 from cleave.ask.result import Result
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
+from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded
 from cleave.objects.locate import open_stores
 from cleave.store.memory import Memory
@@ -126,7 +126,9 @@ class Bench:
         seen = Memory(self._folder / "state" / "cleave" / "tables.json")
         stores = open_stores(str(self._store), no_aws)
         return Session(
-            StoredSource(None, stores, Access(self._key), memory=seen, embedded=embedded, fetch_limit=FETCH_LIMIT)
+            StoredSource(
+                None, stores, Access(self._key), memory=seen, embedded=embedded_services, fetch_limit=FETCH_LIMIT
+            )
         )
 
     def checked(self, name: str, answer: Result) -> Result:

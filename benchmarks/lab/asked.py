@@ -140,7 +140,7 @@ def of_stores(folder: Path, key: Path, embedded: Embedded) -> Iterator[Asked]:
         path, schema = _made(folder, segments[0], 2, f"store{place}")
         stores = Stores(Folder(path.with_name("sensitive")), Folder(path.with_name("plain")))
         memory = Memory(path.with_name("tables.json"))
-        tables, _secret = open_tables(stores, Access(key), memory)
+        tables = open_tables(stores, Access(key), memory)
         with open_table([path], schema) as table:
             put(tables, table, "made", [by], Silent(), scan=True)
             for _ in segments[1:]:

@@ -121,7 +121,7 @@ class World:
     def __init__(self, folder: Path, key_file: Path, rows: int, stack: ExitStack) -> None:
         self._folder, self._key_file = folder, key_file
         self.oracle = stack.enter_context(duckdb.connect())
-        tables, _key = open_tables(self._stores(), self._access(), self._memory())
+        tables = open_tables(self._stores(), self._access(), self._memory())
         for each in TABLES:
             columns = f"{each.columns.format(rows=rows)}, {_VALUES}"
             self.oracle.execute(f"CREATE TABLE {each.name} AS SELECT {columns} FROM range({rows}) r(i)")

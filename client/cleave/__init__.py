@@ -14,9 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cleave.api.ask import UndecidedWarning, plan, query
+    from cleave.api.ask import Plan, UndecidedWarning, plan, query, schema
     from cleave.api.connection import Connection, Cursor, connect
-    from cleave.api.contributing import Contribution, collect, contribute
     from cleave.api.errors import (
         DatabaseError,
         DataError,
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
         ProgrammingError,
     )
     from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
-    from cleave.api.plan import Plan
     from cleave.api.protect import protect
     from cleave.api.result import Result
-    from cleave.api.stored import Pulled, StoredTable, append, pull, put
     from cleave.api.type_objects import (
         BINARY,
         DATETIME,
@@ -49,6 +46,20 @@ if TYPE_CHECKING:
     )
     from cleave.ckks.key_file import create_key, open_key
     from cleave.ckks.simple import Question
+    from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts
+    from cleave.maintain.operations import (
+        append,
+        collect,
+        contribute,
+        derive,
+        drop,
+        ls,
+        pull,
+        put,
+        rotate,
+        show,
+        verify,
+    )
     from cleave.table.schema import Column, Schema, load_schema
     from cleave_shared.errors import (
         CheckFailed,
@@ -102,6 +113,7 @@ __all__ = [
     "Schema",
     "ServiceError",
     "StoredTable",
+    "TableFacts",
     "Time",
     "TimeFromTicks",
     "Timestamp",
@@ -114,7 +126,10 @@ __all__ = [
     "connect",
     "contribute",
     "create_key",
+    "derive",
+    "drop",
     "load_schema",
+    "ls",
     "open_key",
     "paramstyle",
     "plan",
@@ -122,23 +137,26 @@ __all__ = [
     "pull",
     "put",
     "query",
+    "rotate",
+    "schema",
+    "show",
     "threadsafety",
+    "verify",
 ]
 
 _HOMES = {
-    "cleave.api.ask": "UndecidedWarning plan query",
+    "cleave.api.ask": "Plan UndecidedWarning plan query schema",
     "cleave.api.connection": "Connection Cursor connect",
-    "cleave.api.contributing": "Contribution collect contribute",
     "cleave.api.errors": "DataError DatabaseError Error IntegrityError InterfaceError "
     "InternalError NotSupportedError OperationalError ProgrammingError Warning",
-    "cleave.api.plan": "Plan",
     "cleave.api.protect": "protect",
     "cleave.api.result": "Result",
-    "cleave.api.stored": "Pulled StoredTable append pull put",
     "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
+    "cleave.maintain.facts": "Contribution Pulled StoredTable TableFacts",
+    "cleave.maintain.operations": "append collect contribute derive drop ls pull put rotate show verify",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

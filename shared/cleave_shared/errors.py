@@ -28,10 +28,12 @@ class CleaveWarning(UserWarning):
 class CleaveError(Exception):
     """Base of all errors raised on purpose.
 
-    `hint` says what the user can do about it; `exit_code` is the CLI's.
+    `hint` says what the user can do about it; `exit_code` is the CLI's. `excerpt`: the line of a question that is
+    wrong, with a caret. It may hold literals, so it is shown to the user and is not part of the message.
     """
 
     exit_code = 1
+    excerpt = ""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

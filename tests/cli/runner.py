@@ -28,12 +28,12 @@ class Cli:
         return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
 
     def fails(self, code: int, *arguments: object) -> str:
-        """stderr of a command that must fail with `code`, in `error:` and `hint:` and nothing else."""
+        """stderr of a command that must fail with `code`: `error:`, an excerpt of the question if any, `hint:`."""
         result = self.run(*arguments)
         assert (result.exit_code, result.stdout) == (code, ""), result.output
         lines = result.stderr.splitlines()
         assert lines[0].startswith("error: "), lines
-        assert all(line.startswith("hint: ") for line in lines[1:]), lines
+        assert all(line.startswith(("hint: ", "  ")) for line in lines[1:]), lines
         return result.stderr
 
     def _serve(

@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -52,6 +54,43 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
     assert result.stderr == ""
 
 
+def commands_of(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, (*before, name))
+        else:
+            yield (*before, name), command
+
+
+def test_every_command_has_two_examples_of_itself_and_fits_two_screens(cli: Cli) -> None:
+    for words, _ in commands_of(typer.main.get_group(create_cli(embedded_services, _never))):
+        shown = cli.run(*words, "--help").stdout
+        examples = shown.partition("\nExamples:\n")[2].splitlines()
+        assert len(examples) >= 2, words
+        assert all(line.startswith(f"  cleave {' '.join(words)}") for line in examples), words
+        assert len(shown.splitlines()) <= 80, words
+
+
+def test_options_that_few_need_come_last(cli: Cli) -> None:
+    options, advanced = cli.run("query", "--help").stdout.split("\nAdvanced:\n")
+    assert "--min-group" in options
+    assert "--no-scan" not in options
+    assert "  --no-scan " in advanced
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["qurey"], "'query'"),
+        (["key", "shwo"], "'show'"),
+        (["query", "--stroe", "x"], "'--store'"),
+        (["drop", "t", "--ys"], "'--yes'"),
+    ],
+)
+def test_what_was_probably_meant(cli: Cli, words: list[str], near: str) -> None:
+    assert f"hint: did you mean {near}?" in cli.fails(2, *words)
+
+
 def test_the_version(cli: Cli) -> None:
     assert re.fullmatch(r"cleave \d+\.\d+\.\d+\n", cli.run("--version").stdout)
 
@@ -63,7 +102,6 @@ def test_the_version(cli: Cli) -> None:
         ["--no-such-option"],
         ["query"],
         ["query", "t.csv"],
-        ["query", "t.csv", "SELECT 1", "--op", "sum"],
         ["plan", "t.csv"],
         ["key", "export"],
         ["serve", "--port", "70000"],
@@ -153,7 +191,7 @@ def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:
 
 
 def test_words_after_two_dashes_are_not_options(cli: Cli) -> None:
-    assert "no such file" in cli.fails(3, "plan", "--op", "sum", "--", "--debug")
+    assert "no such file" in cli.fails(3, "plan", "--", "--debug", "SELECT 1")
 
 
 def test_the_reader_of_stdout_may_leave(key_file: Path) -> None:

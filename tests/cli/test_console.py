@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from cleave.cli import console
-from cleave.cli.console import Heading, table
 from cleave.text.printable import printable
+from cleave.text.tabular import Heading, table
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ def test_several_files_or_a_pattern(ready: Cli, folder: Path) -> None:
     assert (folder / "visits.schema.toml").exists()
     for files in (["visits-1.csv", "visits-2.csv"], ["visits-*.csv"]):
         assert answer(ready, *files, SUM.format("visits")) == [[141]]
-    assert answer(ready, "visits-*.csv", "--op", "sum") == [[141]]
     shown = ready.run("plan", "visits-*.csv", SUM.format("visits"), "--verbose")
     assert shown.stdout.startswith("visits: 3 rows")
 
@@ -64,7 +63,7 @@ def test_lines_before_the_header(ready: Cli, folder: Path) -> None:
     assert answer(ready, "t.csv", SUM.format("t")) == [[61]]
 
 
-@pytest.mark.parametrize("words", [[], ["visits-1.csv"], ["visits-1.csv", "SELECT 1 FROM t", "--op", "sum"]])
+@pytest.mark.parametrize("words", [[], ["visits-1.csv"], ["visits-1.csv", "SELECT 1 FROM t", "--sql-file", "q.sql"]])
 def test_exactly_one_question(ready: Cli, folder: Path, words: list[str]) -> None:
     for command in ("plan", "query"):
         assert ready.run(command, *words).exit_code == 2

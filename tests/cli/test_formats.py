@@ -12,8 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes
 from tests.cli.runner import Cli
 from tests.cli.test_report import answer, undecided
 
@@ -114,8 +113,6 @@ def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> N
         ["--format", "parquet"],
         ["-o", "answer.docx"],
         ["--json", "--format", "csv"],
-        ["--raw"],
-        ["--raw", "--format", "markdown"],
         ["--format", "yaml"],
     ],
 )
@@ -133,7 +130,6 @@ def test_no_format_has_a_digit_beyond_the_bound() -> None:
     given = answer([["a", 3, 2.512345]], [[None, None, 0.25]], [[None, None, False]])
     for chosen in Format:
         assert b"2.51" not in answer_bytes(given, chosen), chosen
-    assert b"2.512345,0.25" in answer_bytes(given, Format.CSV, raw=True)
 
 
 def test_what_is_undecided_is_a_column() -> None:

@@ -34,7 +34,7 @@ def test_a_key_without_a_passphrase_has_to_be_asked_for(cli: Cli, tmp_path: Path
     assert not path.exists()
     made = cli.run("key", "new", "--key", path, "--no-passphrase")
     assert made.exit_code == 0
-    assert "whoever reads the file has the key" in made.stdout
+    assert "anyone who reads the file has the key" in made.stdout
     assert "Keep a copy" in made.stderr
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

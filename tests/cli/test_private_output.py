@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from cleave.cli import console
-from cleave.cli.answer import Shown, answer_content, print_content
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format, write_answer
+from cleave.cli.answer import Format, answer_bytes, print_content, write_answer
 from cleave.cli.shell.history import open_history
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import InputError
@@ -78,7 +76,7 @@ HOSTILE = "\x1b]0;x\x07|\\|<img src=x>&`![a](http://x)\x9b31m\u202e\r\n"
 def test_csv_on_a_terminal_shows_control_characters_and_a_pipe_gets_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content = answer_content(answer([[HOSTILE, 3, 2.5]], [[None, None, 0.0]], [[None, None, True]]), Shown(Format.CSV))
+    content = answer_bytes(answer([[HOSTILE, 3, 2.5]], [[None, None, 0.0]], [[None, None, True]]), Format.CSV)
     print_content(content, Format.CSV)
     assert HOSTILE in capsys.readouterr().out
     monkeypatch.setattr(console, "is_terminal", lambda _: True)

@@ -104,7 +104,7 @@ def test_every_cleave_command_runs(shell: Shell) -> None:
 
 
 def test_json_is_what_its_shape_says(shell: Shell) -> None:
-    answer = json.loads(shell.run("cleave query tests/samples/patients.csv --op mean --json"))
+    answer = json.loads(shell.run("cleave query tests/samples/patients.csv 'SELECT AVG(age) FROM patients' --json"))
     assert answer.keys() == {
         *("columns", "rows", "bounds", "exact", "undecided", "warnings", "checks", "plan", "timings")
     }

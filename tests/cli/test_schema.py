@@ -65,7 +65,7 @@ def test_a_directory_is_no_table(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     for name in (".", "..", "/", tmp_path):
         assert "is a directory" in cli.fails(3, "schema", name)
-        assert "is a directory" in cli.fails(3, "plan", name, "--op", "sum")
+        assert "is a directory" in cli.fails(3, "plan", name, "SELECT 1")
 
 
 def test_nothing_is_printed_where_nothing_can_be_written(cli: Cli, csv: Path) -> None:

@@ -12,8 +12,8 @@ from typer.testing import Result
 
 from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Asking, complete
 from cleave.ask.session import Session
-from cleave.cli.options import Asking
 from cleave.cli.shell.piped import run_lines
 from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
@@ -223,7 +223,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
 
 
 def shell_over(session: Session) -> Shell:
-    return Shell(session, Asking(timeout=60.0), lambda work: work(), quiet=True)
+    return Shell(session, complete(Asking, {"timeout": 60.0}), lambda work: work())
 
 
 def test_table_key_and_services_are_opened_once(session: Session, reads: list[str], capsys: object) -> None:
@@ -246,3 +246,20 @@ def test_what_fails_keeps_the_last_answer(session: Session, tmp_path: Path, caps
         shell.statement("SELECT nothing FROM patients")
     shell.command(f".report {tmp_path / 'page.html'}")
     assert AGES in (tmp_path / "page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "QUIT;", "\\q", ".quit"])
+def test_words_that_leave(ready: Cli, table: Path, word: str) -> None:
+    result = ready.run("shell", table, typed=f"{word}\nSELECT nothing FROM patients;\n")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_words_of_other_shells(ready: Cli, table: Path) -> None:
+    shown = ready.run("shell", table, typed="help\n\\d\n\\d patients\n").stdout
+    assert ".format" in shown
+    assert "600" in shown
+    assert "encrypted" in shown
+    result = ready.run("shell", table, typed="\\d patiens\n")
+    assert (result.exit_code, "did you mean 'patients'?" in result.stderr) == (3, True)
+    result = ready.run("shell", table, typed=".formt csv\n")
+    assert (result.exit_code, "did you mean '.format'?" in result.stderr) == (3, True)

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ask.options import Place as PlaceOptions
+from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
+from cleave.maintain import operations
+from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
@@ -77,6 +81,32 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
     assert "bytes for each of" in result.stderr
 
 
+def test_put_says_what_is_not_stored_and_which_columns_have_few_values(place: Place) -> None:
+    said = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial")).stderr
+    assert "not stored: notes (kind local)" in said
+    assert "insured have few values too" in said
+    assert "--by ward,insured" in said
+    assert "about " in said
+    chosen = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "other", "--by", "ward")).stderr
+    assert "few values" not in chosen
+
+
+@pytest.mark.parametrize(("error", "is_said"), [(KeyboardInterrupt(), True), (InputError("x"), False)])
+def test_what_is_stopped_says_where_and_how_to_go_on(error: BaseException, is_said: bool) -> None:
+    said: list[str] = []
+
+    def stopped() -> None:
+        with operations._noting(complete(PlaceOptions, {"say": said.append}), operations._CONTINUES) as progress:
+            progress.stage("read", 10, "rows")(10)
+            progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
+            raise error
+
+    with pytest.raises(type(error)):
+        stopped()
+    line = "stopped at encrypt and store: 3,000,000 of 6,000,000 rows; run it again to continue from there"
+    assert said == ([line] if is_said else [])
+
+
 def test_plan_tells_the_way(place: Place) -> None:
     place.stored()
     cells = json.loads(place.run("plan", "trial", SQL, "--cloud-only", "--json"))
@@ -112,7 +142,7 @@ def test_append_and_replace(place: Place) -> None:
 
 def test_verify_names_what_is_damaged(place: Place) -> None:
     place.stored()
-    assert "as they were written" in place.run("verify", "trial")
+    assert "as it was written" in place.run("verify", "trial")
     largest = max((place.root / "s").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     content = bytearray(largest.read_bytes())
     content[1000] ^= 1
@@ -192,7 +222,7 @@ def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
     place.store = f"s3://{BUCKET}/sensitive,s3://{BUCKET}/plain"
     place.put("--by", "ward")
     assert "265000.66" in place.run("query", "trial", SQL)
-    assert "as they were written" in place.run("verify", "trial")
+    assert "as it was written" in place.run("verify", "trial")
     place.run("drop", "trial", "--yes")
     assert "no tables" in place.run("ls")
 

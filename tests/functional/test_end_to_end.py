@@ -24,9 +24,11 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql import split
 from cleave.sql.plan import QueryPlan
-from cleave.sql.planner import operation_sql, plan_query
-from cleave.table.schema import load_schema
+from cleave.sql.planner import plan_query
+from cleave.table.duck import identifier
+from cleave.table.schema import Kind, load_schema
 from cleave.table.table import Table, open_table
+from cleave.table.types import is_number
 from cleave.transport.base import Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
@@ -259,7 +261,9 @@ def test_every_question_through_every_path(world: World, key: SecretKey, transpo
 @pytest.mark.parametrize("operation", AGGREGATE_OF)
 def test_every_operation(world: World, key: SecretKey, operation: str) -> None:
     transport = embedded_services()
-    sql = operation_sql(operation, world.tables[1].schema, "t")
+    numbers = [each for each in world.tables[1].schema.columns if is_number(each.type)]
+    names = [each.name for each in numbers if each.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
+    sql = f"SELECT {', '.join(f'{AGGREGATE_OF[operation]}({identifier(name)})' for name in names)} FROM t"
     for rows in (1, 0) if operation == "product" else (ROWS, 1, 0):  # 700 factors of about 5,000 overflow
         compare(ask(world, key, transport, sql, rows), world.oracles[rows], sql)
 

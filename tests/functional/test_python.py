@@ -13,7 +13,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -26,8 +25,7 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.api import bars
-from cleave.cli import console
+from cleave.ask import bars
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
@@ -101,16 +99,12 @@ def test_further_tables_are_frames_or_files_and_stay_here(tmp_path: Path) -> Non
         assert connection.execute(f"{sql} LIMIT ?", [1]).fetchall() == [(3, 5)]
 
 
-def test_no_digit_beyond_its_bound_unless_asked_for() -> None:
-    sql = "SELECT STDDEV(weight) AS w FROM patients"
-    rounded, raw = cleave.query(PATIENTS, sql), cleave.query(PATIENTS, sql, raw=True)
-    assert len(repr(rounded.rows[0][0])) <= len(repr(raw.rows[0][0]))
+def test_no_digit_beyond_its_bound() -> None:
+    rounded = cleave.query(PATIENTS, "SELECT STDDEV(weight) AS w FROM patients")
     (bound,) = rounded.bounds[0]
     assert bound is not None
     assert bound == float(f"{bound:.0e}")  # one digit
-    (raw_bound,) = raw.bounds[0]
-    assert raw_bound is not None
-    assert abs(rounded.rows[0][0] - raw.rows[0][0]) <= bound + raw_bound
+    assert -Decimal(repr(rounded.rows[0][0])).as_tuple().exponent <= -Decimal(f"{bound:.0e}").adjusted()
 
 
 def test_frames_and_arrow_tables_of_an_answer() -> None:
@@ -238,6 +232,25 @@ def test_what_is_wrong_is_told(data: Any, more: dict[str, Any], kind: type[Excep
         cleave.query(data, "SELECT COUNT(bill) FROM frame", **({"table": "frame"} | more))
 
 
+class Unread:
+    def collect(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"), [(Unread(), "collect"), ({"a": [1]}, "pandas.DataFrame"), ([{"a": 1}], "pandas.DataFrame")]
+)
+def test_what_is_nearly_a_table_is_answered_with_what_to_do(data: Any, hint: str) -> None:
+    with pytest.raises(cleave.InputError, match="is no table") as error:
+        cleave.query(data, "SELECT 1", schema={"a": "plain"})
+    assert hint in str(error.value.hint)
+
+
+def test_an_answer_is_read_as_a_list_or_a_cursor_is() -> None:
+    answer = cleave.query(PATIENTS, WARDS)
+    assert answer[0] == answer.rows[0]
+    assert answer[-2:] == answer.fetchall()[-2:] == list(answer)[-2:]
+
+
 def test_a_question_is_text() -> None:
     with pytest.raises(cleave.InputError, match="a question is text, not NoneType"):
         cleave.query(PATIENTS, None)  # type: ignore[arg-type]
@@ -296,16 +309,20 @@ def test_it_works_in_threads_beside_a_running_loop() -> None:
 def test_bars_are_drawn_once_something_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, int] = {}
 
-    class Drawn(console.BarProgress):
-        def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:  # noqa: ARG002 - as rich has it
-            drawn[name] = 0
+    class Drawn:
+        def start(self) -> None: ...
 
-            def advance(amount: int) -> None:
-                drawn[name] += amount
+        def stop(self) -> None: ...
 
-            return advance
+        def refresh(self) -> None: ...
 
-    monkeypatch.setattr(console, "BarProgress", Drawn)
+        def add_task(self, name: str, total: int, unit: str) -> str:  # noqa: ARG002 - as rich has it
+            return name
+
+        def update(self, task: str, completed: int) -> None:
+            drawn[task] = completed
+
+    monkeypatch.setattr(bars, "_rich", Drawn)
     monkeypatch.setattr(bars, "_PATIENCE", 60.0)
     cleave.query(PATIENTS, WARDS, progress=True)
     assert drawn == {}

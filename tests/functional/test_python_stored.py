@@ -156,7 +156,7 @@ def test_contributors(key_file: Path, tmp_path: Path) -> None:
     assert pulled.df()["age"].tolist() == [50] * 6
     with pytest.raises(cleave.InputError, match="no contributor 'south'"):
         cleave.query("t", sql, store="s", contributor="south")
-    with pytest.raises(cleave.InputError, match="rows of stored tables"):
+    with pytest.raises(cleave.InputError, match="goes with a stored table"):
         cleave.query(pd.DataFrame(mine), "SELECT SUM(age) FROM frame", schema=kinds, contributor="north")
     with pytest.raises(cleave.InputError, match=r"would lose .*north \(6 rows\)"):
         cleave.put(pd.DataFrame(mine), "t", store="s", by=[], schema=kinds, replace=True)
@@ -164,3 +164,26 @@ def test_contributors(key_file: Path, tmp_path: Path) -> None:
         cleave.put(pd.DataFrame(mine), "t", store="s", by=[], schema=kinds, replace=True, drop_contributors=True).rows
         == 5
     )
+
+
+def test_everything_that_commands_do(tmp_path: Path) -> None:
+    said: list[str] = []
+    schema = cleave.schema(FRAME, {"ward": "plain", "notes": "local"})
+    assert {each.name: str(each.kind) for each in schema.columns}["notes"] == "local"
+    cleave.put(FRAME, "t", store="s", by=["ward"], schema=KINDS, say=said.append)
+    assert any("not stored: notes" in each for each in said)
+    derived = cleave.derive("t", "age * weight", "weighted", store="s")
+    assert cleave.ls(store="s") == [derived]
+    shown = cleave.show("t", store="s")
+    assert "weighted" in repr(shown)
+    assert shown.facts["cells"] == 2
+    assert cleave.verify("t", store="s") == []
+    cleave.create_key(tmp_path / "new.json", None)
+    rotated = cleave.rotate("t", tmp_path / "new.json", store="s")
+    assert cleave.ls(store="s", key=tmp_path / "new.json") == [rotated]
+    cleave.drop("t", store="s", key=tmp_path / "new.json")
+    assert cleave.ls(store="s", key=tmp_path / "new.json") == []
+    with pytest.raises(TypeError, match="no argument 'stroe'; did you mean 'store'"):
+        cleave.ls(stroe="s")  # type: ignore[call-arg]
+    with pytest.raises(cleave.InputError, match="there is no kind 'plane'"):
+        cleave.schema(FRAME, {"ward": "plane"})

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes
 from cleave.report.answer import brief, cells_of
 from cleave.report.page import page
 from tests.report.answers import CASES, HOSTILE, about, answer, certain, description, facts, key, table

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cleave.ask.access import PASSPHRASE_VARIABLE
 from cleave.ckks.key_file import change_passphrase, create_key, describe_key, open_key
 from cleave.cli import passphrase
 from cleave_shared.errors import KeyFileError
@@ -119,7 +120,7 @@ def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
 
 def test_what_is_started_later_does_not_inherit_the_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
     """A credential_process of AWS, say."""
-    monkeypatch.setenv(passphrase.VARIABLE, PASSPHRASE)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, PASSPHRASE)
     assert passphrase.current(None) == PASSPHRASE.encode()
     shown = subprocess.run([sys.executable, "-c", "import os; print(os.environ)"], capture_output=True, check=True)
     assert PASSPHRASE.encode() not in shown.stdout

@@ -58,7 +58,7 @@ class StoredTables:
 
     def _put(self, name: str) -> None:
         if name not in self._there:
-            tables, _key = open_tables(self.stores(), self._access, self._memory())
+            tables = open_tables(self.stores(), self._access, self._memory())
             with self._files[name].read(None) as table:
                 put(tables, table, name, None, Silent(), scan=self._scan)
             self._there.add(name)
@@ -79,7 +79,7 @@ class StoredTables:
     def table(self, name: str) -> Stored:
         if name not in self._opened:
             self._put(name)
-            tables, _key = open_tables(self.stores(), self._access, self._memory())
+            tables = open_tables(self.stores(), self._access, self._memory())
             self._opened[name] = Stored(tables, tables.open(name))
         return self._opened[name]
 

@@ -124,7 +124,7 @@ def test_a_contributor_that_is_not_registered_puts_nothing(world: World) -> None
     assert "cleave contributor add" in (raised.value.hint or "")
     world.register("east")
     before = world.public()
-    contributors.remove(world.tables()[0], "trial", "east", keep_rows=False)
+    contributors.remove(world.tables()[0], "trial", "east")
     world.contribute("east", NORTH, public=before)
     assert world.collect() == []
     assert world.open().manifest.rows == 3
@@ -203,17 +203,16 @@ def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -
 def test_removing_a_contributor(joined: World) -> None:
     tables, _ = joined.tables()
     invited = joined.public()
-    contributors.remove(tables, "trial", "north", keep_rows=True)
-    contributors.remove(tables, "trial", "south", keep_rows=False)
+    contributors.remove(tables, "trial", "south")
     assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
+    contributors.remove(tables, "trial", "north")
+    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN, SUMS)
     joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []
-    stored = Stored(tables, tables.open("trial"), "north")
-    assert stored.manifest.rows == 2
     joined.register("north")
     with pytest.raises(CheckFailed, match="taken in before"):
         joined.collect()
-    assert joined.open().manifest.rows == 5
+    assert joined.open().manifest.rows == 3
 
 
 def test_names_of_contributors(world: World) -> None:

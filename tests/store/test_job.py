@@ -431,7 +431,7 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
         stores = Stores(cloud.storage, cloud.storage)
         access = Access(key_file, no_passphrase)
         memory = Memory(tmp_path / "tables.json")
-        tables, _key = open_tables(stores, access, memory)
+        tables = open_tables(stores, access, memory)
         with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
             put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 

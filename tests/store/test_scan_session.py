@@ -64,7 +64,7 @@ class Opened:
         )
         self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")
         (folder / "trial.schema.toml").write_text(SCHEMA)
-        tables, _key = open_tables(self.stores(), Access(key_file, no_passphrase), self.memory())
+        tables = open_tables(self.stores(), Access(key_file, no_passphrase), self.memory())
         with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
             put(tables, table, "trial", ["ward"], Silent(), scan=True)
 

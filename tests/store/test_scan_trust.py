@@ -13,8 +13,7 @@ from cleave.api.result import Result as Shown
 from cleave.ask.result import DEFAULTS, Result
 from cleave.ask.stored_facts import describe_stored
 from cleave.ckks.owner_key import OwnerKey
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes
 from cleave.cli.plan import plan_json, plan_text
 from cleave.cli.report import footer
 from cleave.finish.result import FAULTS_ONLY
@@ -61,7 +60,7 @@ def test_so_have_the_footer_the_report_and_python(world: World, scanned: Result)
     html = page(scanned, Facts(SQL, "trial", datetime.now(UTC), 1.0), None)
     assert f"<p>{TRUST}</p>" in html
     assert html.count("</span> scanned <span") == 1
-    shown = Shown(scan_plan(world.stored(), SQL), False, 1.0, scanned)
+    shown = Shown(scan_plan(world.stored(), SQL), 1.0, scanned)
     assert shown.scanned == (False, True, False)
     assert shown.arrow(bounds=True).column_names[-1] == "scanned"
     assert shown.arrow().column_names == ["ward", "bill", "rows"]

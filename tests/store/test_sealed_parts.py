@@ -331,7 +331,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
 def test_a_part_from_before_a_removal_is_not_replayed(world: World) -> None:
     """Removed and added again, a contributor is somebody new."""
     old = world.public()
-    contributors.remove(world.tables()[0], "trial", "north", keep_rows=False)
+    contributors.remove(world.tables()[0], "trial", "north")
     world.register("north")
     refuses(world, CANNOT)
     with pytest.raises(InputError, match="does not name this identity"):

@@ -83,7 +83,7 @@ def test_cells_that_lost_their_rows_are_used_again(world: World) -> None:
         world.collect()
     assert cells(world) == 5
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows(*"YZP"), SUMS)
-    remove(world.tables()[0], "trial", "north", keep_rows=False)
+    remove(world.tables()[0], "trial", "north")
     append(world, rows("C", "D"))
     assert cells(world) == 5
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows("C", "D"), SUMS)

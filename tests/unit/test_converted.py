@@ -14,8 +14,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes
 from cleave.table import converted
 from cleave.table.inputs import open_inputs, table_name
 from cleave_shared.errors import InputError

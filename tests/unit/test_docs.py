@@ -11,7 +11,7 @@ from cleave.aggregates.columns import Exact
 from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ckks.packing import plan_packing
 from cleave.cli import group
-from cleave.cli.output import _ENDINGS, Format
+from cleave.cli.answer import ENDINGS, Format
 from cleave.cli.shell.commands import COMMANDS
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
@@ -84,7 +84,7 @@ def test_formats() -> None:
     formats = [row for row in rows("output.md") if re.fullmatch(r"`\w+`", row[0])]
     stated = {row[0].strip("`"): re.findall(r"`(\.\w+)`", row[1]) for row in formats}
     assert stated.keys() == {str(one) for one in Format}
-    assert {(ending, name) for name, endings in stated.items() for ending in endings} == set(_ENDINGS.items())
+    assert {(ending, name) for name, endings in stated.items() for ending in endings} == set(ENDINGS.items())
 
 
 def test_the_schemas_keys() -> None:

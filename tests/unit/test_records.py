@@ -18,11 +18,11 @@ def result(doubts: list[tuple[str, ...]]) -> ResultTable:
 
 
 def test_every_row_has_the_column_of_marks_if_one_is_marked() -> None:
-    told = records.records(result([()] * (ROWS - 1) + [("HAVING",)]), raw=True, bounds=False)
+    told = records.records(result([()] * (ROWS - 1) + [("HAVING",)]), bounds=False)
     assert list(told.names) == ["k", "mean", "undecided"]
     assert told.rows[0] == [0, 0.0, None]
     assert told.rows[-1] == [ROWS - 1, (ROWS - 1) / 2, "HAVING"]
-    assert list(records.records(result([]), raw=True, bounds=False).names) == ["k", "mean"]
+    assert list(records.records(result([]), bounds=False).names) == ["k", "mean"]
 
 
 def test_marks_are_looked_through_once_and_not_for_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +37,5 @@ def test_marks_are_looked_through_once_and_not_for_every_row(monkeypatch: pytest
             return False
 
     monkeypatch.setattr(records, "_marks", lambda *_: Mark())
-    records.records(result([]), raw=True)
+    records.records(result([]))
     assert len(looked) <= 2 * ROWS

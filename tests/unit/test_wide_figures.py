@@ -16,8 +16,7 @@ from openpyxl import load_workbook
 import cleave
 from cleave.api.result import Result as Answered
 from cleave.ask.result import Result
-from cleave.cli.formats import answer_bytes
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes
 from cleave.finish import ResultTable
 from cleave.sql.plan import Output
 from cleave_shared.errors import QueryRefused
@@ -66,7 +65,7 @@ def parquet(given: Result, path: Path) -> tuple[str, object]:
 
 
 def arrow(given: Result) -> pa.ChunkedArray:
-    return Answered(None, raw=False, seconds=0.0, _answer=given).arrow()["x"]  # type: ignore[arg-type]
+    return Answered(None, seconds=0.0, _answer=given).arrow()["x"]  # type: ignore[arg-type]
 
 
 @pytest.mark.sampled(3)
@@ -89,7 +88,7 @@ def test_every_format_holds_what_is_answered(type_: str, value: object, stored: 
         elif chosen is not Format.MARKDOWN:  # which escapes brackets
             assert str(value).encode() in content.replace(b'"', b"")
     assert arrow(given).to_pylist() == [stored, None]
-    frame = Answered(None, raw=False, seconds=0.0, _answer=given).df()  # type: ignore[arg-type]
+    frame = Answered(None, seconds=0.0, _answer=given).df()  # type: ignore[arg-type]
     assert len(frame) == 2
     assert str(frame["x"][0]) in (str(value), str(stored))
 
@@ -112,7 +111,7 @@ def test_an_interval_is_text_where_a_format_would_change_it(
 
 
 def test_an_infinite_date_is_in_a_data_frame() -> None:
-    given = Answered(None, raw=False, seconds=0.0, _answer=answer("DATE", "infinity"))  # type: ignore[arg-type]
+    given = Answered(None, seconds=0.0, _answer=answer("DATE", "infinity"))  # type: ignore[arg-type]
     assert given.df()["x"].tolist() == ["infinity", None]
 
 

@@ -1,4 +1,4 @@
-"""`cleave.query` and `cleave.plan`: one question over one table.
+"""`cleave.query`, `cleave.plan` and `cleave.schema`: one question over one table, and a first schema.
 
 `sql` is one SELECT over the table, whose name is `table`, else what the schema says, else the file's; a frame is called
 `frame`. Without an `endpoint` and without `functions` both services are asked in this process. What no service can
@@ -7,27 +7,47 @@ answer DuckDB answers here, unless `cloud_only`.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from cleave.api.opening import Asking, Data, complete, open_session, stated
-from cleave.api.plan import Plan
 from cleave.api.result import Result
+from cleave.ask.bars import bars
+from cleave.ask.calls import stack_level
+from cleave.ask.opening import is_remote, no_table, open_session, read_data
+from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.prepare import prepare_embedded
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.ask.result import Options
+    from cleave.ask.describe import Description
+    from cleave.ask.options import Data
     from cleave.ask.session import Session
+    from cleave.table.schema import Schema
+    from cleave.transport.base import Transport
 
 
 class UndecidedWarning(UserWarning):
     """The error bounds leave a decision open (HAVING, ORDER BY, LIMIT, CASE, ...); what depends on it is marked."""
 
 
-@stated
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan:
+    """`description` holds the facts; printed, it is what `cleave plan` says."""
+
+    description: Description
+
+    def __repr__(self) -> str:
+        from cleave.cli.plan import plan_lines  # noqa: PLC0415
+
+        return plan_lines(self.description)
+
+
+@stated(Asking)
 def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
@@ -66,14 +86,14 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     CleaveError, and no message holds a value of the table.
     """
     started = time.perf_counter()
-    given = complete(asking)
-    with open_session(data, given) as session:
+    given = complete(Asking, asking)
+    with session_over(data, given) as session:
         return ask(session, sql, given, started)
 
 
-@stated
+@stated(Asking)
 def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
-    """What `query` would send where, how exact the answer would be, and what each service would learn.
+    """Show what `query` would send where, how exact the answer would be, and what each service would learn.
 
     >>> import cleave
     >>> planned = cleave.plan("patients.csv", "SELECT AVG(age) FROM patients")
@@ -82,38 +102,78 @@ def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
 
     Nothing is sent, and no key is needed but that of stored tables. Raises InputError and QueryRefused.
     """
-    given = complete(asking)
-    with open_session(data, given) as session:
-        return Plan(session.describe(session.plan(_text(sql), cloud_only=given["cloud_only"]), chosen(given)))
+    given = complete(Asking, asking)
+    with session_over(data, given) as session:
+        planned = session.plan(_text(sql), cloud_only=given["cloud_only"])
+        return Plan(session.describe(planned, question_options(given)))
+
+
+def schema(
+    data: Data,
+    kinds: Mapping[str, str] | None = None,
+    *,
+    accept: bool = False,
+    skip: int = 0,
+    table: str | None = None,
+) -> Schema:
+    """Propose which columns of a frame or of files are sensitive, as `cleave schema` does. Nothing is written.
+
+    `kinds`: what you decided, column -> kind; `accept`: unsure columns keep the safe kind that they have. `skip`: lines
+    before the header of a file. `table`: its name in SQL. What nothing shows to be harmless is never plain.
+
+    >>> import cleave
+    >>> proposal = cleave.schema("patients.csv", {"ward": "plain"})
+    >>> [(column.name, str(column.kind)) for column in proposal.columns][2:5]
+    [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
+    """
+    from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - what a question does without
+    from cleave.table.frames import is_frame  # noqa: PLC0415
+    from cleave.table.schema import CsvDialect, Kind  # noqa: PLC0415
+
+    for kind in (kinds or {}).values():
+        if kind not in list(Kind):
+            raise InputError(f"there is no kind {kind!r}", hint=did_you_mean(kind, Kind) or f"kinds: {', '.join(Kind)}")
+    decided = {name: Kind(kind) for name, kind in (kinds or {}).items()}
+    if is_frame(data):
+        return propose_frame(data, decided, accept=accept, table=table)
+    if isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
+        return propose(data, decided, accept=accept, reading=CsvDialect(skip=skip), table=table)
+    raise no_table(data)
+
+
+def session_over(data: Data | None, asking: Asking) -> Session:
+    """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
+    from cleave.propose.further import further  # noqa: PLC0415 - what a question without further tables does without
+    from cleave.table.frames import of_local_frame  # noqa: PLC0415
+
+    table = read_data(data, asking)
+    others = [
+        further(other, None, name) if isinstance(other, str | Path) else of_local_frame(other, name)
+        for name, other in dict(asking["others"] or {}).items()
+    ]
+    if (table is None or isinstance(table, str)) and not is_remote(asking):
+        prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
+    return open_session(table, others, asking, embedded, bars(asking["progress"]))
+
+
+def embedded(stores: Sequence[str] = ()) -> Transport:
+    from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services
+
+    return embedded_services(stores)
 
 
 def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
-    """One question to an open session; what stays undecided is warned of at the line that called the API."""
+    """One question to an open session; a warning at the line that called the API says what stays undecided."""
     planned = session.plan(_text(sql), cloud_only=asking["cloud_only"])
     if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read
-    answer = session.ask(planned, chosen(asking), asking["timeout"], strict=asking["strict"])
+    answer = session.ask(planned, question_options(asking), asking["timeout"], strict=asking["strict"])
     for warning in answer.result.warnings:
-        warnings.warn(warning, UndecidedWarning, stacklevel=level())
-    return Result(planned, asking["raw"], time.perf_counter() - started, answer)
+        warnings.warn(warning, UndecidedWarning, stacklevel=stack_level())
+    return Result(planned, time.perf_counter() - started, answer)
 
 
 def _text(sql: object) -> str:
     if not isinstance(sql, str):
         raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
     return sql
-
-
-def level() -> int:
-    """Stack level of the first frame outside of this program, seen from the function that warns."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave."):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def chosen(asking: Asking) -> Options:
-    """Raises InputError for what is out of range."""
-    from cleave.ask.result import Options  # noqa: PLC0415 - numpy and all that computes
-
-    return Options(asking["pad"], asking["digits"], asking["min_group"])

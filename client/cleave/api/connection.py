@@ -12,27 +12,29 @@ and not a connection.
 from __future__ import annotations
 
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.api import errors
-from cleave.api.ask import ask, chosen
+from cleave.api.ask import ask, session_over
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
-from cleave.api.opening import Asking, Data, complete, open_session, stated
 from cleave.api.parameters import bound
 from cleave.api.result import Result
+from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.table.types import decimals_of, digits_of
 
 if TYPE_CHECKING:
+    from cleave.ask.options import Data
     from cleave.ask.session import Session
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
 
 
-@stated
+@stated(Asking)
 def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     """A connection to one table; every argument means what it means to `cleave.query`. Of `store` alone: to the stored
     tables that statements name.
@@ -46,10 +48,12 @@ def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     ([(0.0, 0.0)], ('encrypted', 'encrypted'))
     >>> connection.close()
     """
+    # pandas warns of every DB-API connection but SQLite's; it is tested with ours
+    warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with translated():
-        given = complete(asking)
-        chosen(given)
-        return Connection(open_session(data, given), given)
+        given = complete(Asking, asking)
+        question_options(given)
+        return Connection(session_over(data, given), given)
 
 
 class Connection:

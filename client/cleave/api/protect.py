@@ -1,4 +1,4 @@
-"""What the command `cleave` does for its own process, for a process that is the user's: only when it asks."""
+"""Protection of the user's process, as the command `cleave` has it: only on request."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from cleave.finish.records import loaded, records
 from cleave.table.types import ZONED
 from cleave.text import figures
-from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,18 +35,17 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """What a question came to. Iterating gives its rows.
+    """Answer of one question. Iterating gives its rows.
 
     `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
     has the same shape: the largest distance to the exact value of the query over the data, 0.0 where the value is
     exact, None where there is no bound (keys, and doubles of plain columns alone). `sources` says of each column where
     it comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
 
-    No digit beyond its bound is there, unless the question was asked with `raw=True`.
+    No digit beyond its bound is there.
     """
 
     plan: QueryPlan | LocalPlan
-    raw: bool
     seconds: float
     _answer: Answer
 
@@ -126,13 +125,9 @@ class Result:
         sums. Where the bounds leave something
         undecided there is a last column `undecided` in any case. Raises InputError without pandas.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise InputError(
-                "df() needs pandas, which is not installed", hint="pip install 'cleave-sql[pandas]'"
-            ) from None
-        held = records(self._table, raw=self.raw, bounds=bounds)
+        with extra("pandas", "data frames"):
+            import pandas as pd  # noqa: PLC0415
+        held = records(self._table, bounds=bounds)
         table = self.arrow(bounds=bounds)
         series = {}
         for place, (name, type_) in enumerate(zip(held.names, held.types, strict=True)):
@@ -151,14 +146,11 @@ class Result:
 
         `bounds` as in `df`.
         """
-        try:
-            import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
-            import pyarrow  # noqa: F401, PLC0415 - an extra; DuckDB uses it
-        except ImportError:
-            raise InputError(
-                "arrow() needs pyarrow, which is not installed", hint="pip install 'cleave-sql[arrow]'"
-            ) from None
-        with loaded(records(self._table, raw=self.raw, bounds=bounds), "arrow") as connection:
+        import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
+
+        with extra("arrow", "Arrow tables"):
+            import pyarrow  # noqa: F401, PLC0415 - DuckDB uses it
+        with loaded(records(self._table, bounds=bounds), "arrow") as connection:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:
@@ -166,6 +158,20 @@ class Result:
         from cleave.cli.report import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows, as a cursor of DB-API has them."""
+        return self.rows
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[Any, ...]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[tuple[Any, ...]]: ...
+
+    def __getitem__(self, place: int | slice) -> tuple[Any, ...] | list[tuple[Any, ...]]:
+        """A row, or several."""
+        return self.rows[place]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)
@@ -206,7 +212,7 @@ class Result:
     def _published(self, row: int) -> list[tuple[Any, float | None]]:
         table = self._table
         cells = zip(table.rows[row], table.bounds[row], table.exact[row], strict=True)
-        return [(value, bound) if self.raw else figures.published(value, bound, exact) for value, bound, exact in cells]
+        return [figures.published(*cell) for cell in cells]
 
     def _first(self) -> ResultTable:
         table = self._table

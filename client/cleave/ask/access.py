@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from cleave.ckks.key_file import Passphrase
     from cleave.transport.connect import Target
 
-KEY_VARIABLE = "CLEAVE_KEY"
-STORE_VARIABLE = "CLEAVE_STORE"
+PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
 DEFAULT_KEY = Path("~/.config/cleave/key.json")
 DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"

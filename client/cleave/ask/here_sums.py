@@ -66,7 +66,7 @@ def columns_of(plan: QueryPlan) -> Columns:
 
 def packing_of(columns: Columns, halves: Halves, profile: Profile, options: Options) -> Packing:
     """What `plan` and `query` alike send to the sensitive service: known before a value is encoded."""
-    return plan_packing(columns.types, halves.counts, profile, pad=options.pad, digits=options.digits)
+    return plan_packing(columns.types, halves.counts, profile, pad=options.pad)
 
 
 def encrypted_sums(

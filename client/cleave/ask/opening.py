@@ -1,87 +1,229 @@
-"""From files, frames or names of stored tables to the source that a session asks."""
+"""From options to what they name: files, frames, stored tables, the services, and a session over them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cleave.ask.access import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
+from cleave.ask.config import usual
+from cleave.table.frames import is_frame, of_frame
+from cleave.table.lazy import LazyTable, of_files
 from cleave.text.quantities import size_of
-from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError, KeyFileError
 
 if TYPE_CHECKING:
-    from cleave.ask.access import Access
+    from botocore.session import Session as AwsSession
+
+    from cleave.ask.options import Asking, Data, PassphraseLike, Place, SchemaLike
     from cleave.ask.services import Embedded
-    from cleave.ask.stored import StoredSource
+    from cleave.ask.session import Session
     from cleave.objects.locate import Stores
+    from cleave.store.tables import Tables
     from cleave.sums.machine import Machine
-    from cleave.table.lazy import LazyTable
+    from cleave.table.progress import Bars
+
+_STORED_ONLY = {"contributor": None, "scan": True, "memory": None, "machine": None}
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
-    """How stored tables are asked. `store`: their place; `profile`, `region` for AWS; `seconds`: what opening may take.
+def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
+    """The table of files or of a frame, the name of a stored one, or None for those that questions name.
 
-    `contributor`: whose rows of the table alone; `scan` False: rows are fetched rather than scanned; `fetch_limit`:
-    bytes of rows that a question may fetch, or text with a unit; `memory`: bytes that one over rows may take; None: a
-    quarter of this machine's; `cache`: keep on this machine what is read of a store elsewhere; `machine`: ARN of one
-    that makes the calls of scans.
+    A store that is only usual (environment, config file) leaves names of files to be files. Raises InputError.
     """
-
-    store: str | Path
-    profile: str | None = None
-    region: str | None = None
-    seconds: float | None = None
-    contributor: str | None = None
-    scan: bool = True
-    fetch_limit: int | str = "1GB"
-    memory: int | str | None = None
-    cache: bool = True
-    machine: str | None = None
-
-
-def open_place(store: str | Path, profile: str | None = None, region: str | None = None) -> Stores:
-    """Raises InputError for what names no store, ServiceError where there are no credentials."""
-    from cleave.objects.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
-
-    def session() -> object:
-        from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
-
-        return open_session(profile, region)
-
-    return open_stores(store, session)
+    given = asking["store"]
+    if data is None and (given or usual("store")) is None:
+        raise InputError("there is no table to ask", hint="name a file, a frame or a store of tables")
+    words = [data] if isinstance(data, str | Path) else data if isinstance(data, Sequence) else None
+    if words is None and given is None and data is not None:
+        return lazy(data, asking["schema"], asking["table"])
+    if data is not None and ((given or usual("store")) is None or (given is None and _are_files(words or ()))):
+        return lazy(data, asking["schema"], asking["table"])
+    if len(words or ()) > 1 or is_frame(data) or asking["schema"] is not None or asking["table"] is not None:
+        raise InputError("a stored table is named alone; its schema is stored with it")
+    return str(words[0]) if words else None
 
 
-def open_stored(
-    name: str | None, asked: Store, access: Access, embedded: Embedded, others: Sequence[LazyTable]
-) -> StoredSource:
-    """The stored table `name`, which is opened, or None: those that questions name.
+def _are_files(words: Sequence[str | Path]) -> bool:
+    """Whether words name files rather than stored tables. Raises InputError for one that may be either."""
+    for word in map(str, words):
+        if Path(word).is_file() and Path(word).name == word and not Path(word).suffix:
+            raise InputError(
+                f"{word!r} is a file here, and may be a stored table",
+                hint=f"./{word} is the file; move the file away to ask the table",
+            )
+    names = list(map(str, words))
+    return bool(names) and all(name == "-" or set(name) & set("*?[") or Path(name).exists() for name in names)
 
-    Raises InputError where there is no such table, KeyFileError, StoreError, CheckFailed.
+
+def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
+    """Files or a frame as a table that is read when it is needed. Raises InputError."""
+    named = Path(schema) if isinstance(schema, str) else schema
+    if is_frame(data):
+        if named is None:
+            raise InputError(
+                "a frame needs a schema, for nothing of it leaves this machine by default",
+                hint='schema={"ward": "plain", "age": "encrypted", "name": "sealed", "notes": "local"}; '
+                "cleave.schema(frame) proposes one",
+            )
+        return of_frame(data, named, table)
+    names = [data] if isinstance(data, str | Path) else data
+    if not isinstance(names, Sequence) or not names or not all(isinstance(name, str | Path) for name in names):
+        raise no_table(data)
+    if isinstance(named, Mapping):
+        raise InputError("a schema of kinds goes with a frame, whose types are known", hint="a file has a schema file")
+    return of_files(names, named, table)
+
+
+def no_table(data: object) -> InputError:
+    """The error for data of a kind that is no table."""
+    hint = "a DataFrame, an Arrow table, a path or several paths are tables"
+    if hasattr(data, "collect"):  # of polars, DuckDB's relations and others
+        hint = "it has no rows yet: pass what its .collect() returns"
+    elif isinstance(data, Mapping) or (isinstance(data, Sequence) and data and isinstance(data[0], Mapping)):
+        hint = "make a frame of it: pandas.DataFrame(data) or pyarrow.table(data)"
+    return InputError(f"a {type(data).__name__} is no table", hint=hint)
+
+
+def open_session(
+    table: LazyTable | str | None,
+    others: Sequence[LazyTable],
+    asking: Asking,
+    embedded: Embedded,
+    bars: Bars,
+    machine: str | None = None,
+) -> Session:
+    """A session over `table`, as `read_data` returns it. Only a stored table, and its key, are opened.
+
+    `machine`: ARN of the state machine that makes the calls of scans. Raises InputError where there is no such table,
+    KeyFileError, StoreError, CheckFailed.
     """
+    from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
+
+    access = access_of(asking)
+    if isinstance(table, LazyTable):
+        given = {**asking, "machine": machine}
+        for name, default in _STORED_ONLY.items():
+            if given[name] != default:
+                raise InputError(f"{name} goes with a stored table", hint="name its store")
+        from cleave.ask.here import HereSource  # noqa: PLC0415
+
+        return Session(HereSource(table, access, embedded, others), bars)
     from cleave.ask.stored import StoredSource  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
-    limit = size_of(asked.fetch_limit)
-    memory_limit = None if asked.memory is None else size_of(asked.memory)
+    fetch_limit = _size("fetch_limit", asking["fetch_limit"])
+    memory_limit = None if asking["memory"] is None else _size("memory", asking["memory"])
     describe_key(access.key)  # a missing key is reported before a store is asked
-    return StoredSource(
-        *(name, open_place(asked.store, asked.profile, asked.region), access, others),
-        seconds=asked.seconds,
-        contributor=asked.contributor,
+    source = StoredSource(
+        *(table, open_place(asking), access, others),
+        seconds=asking["timeout"],
+        contributor=asking["contributor"],
         embedded=embedded,
-        scan=asked.scan,
-        machine=_machine(asked) if asked.machine is not None else None,
-        fetch_limit=limit,
+        scan=asking["scan"],
+        machine=None if machine is None else _machine(asking, machine),
+        fetch_limit=fetch_limit,
         memory_limit=memory_limit,
-        cache=asked.cache,
+        cache=asking["cache"],
+    )
+    return Session(source, bars)
+
+
+def is_remote(asking: Asking) -> bool:
+    """Whether the services run elsewhere than in this process."""
+    return asking["functions"] is not None or (asking["endpoint"] or usual("endpoint")) is not None
+
+
+def access_of(place: Place | Asking) -> Access:
+    """The key, and where the services are. The file of the key is not read."""
+    from cleave.transport.connect import Target  # noqa: PLC0415 - what --help does without
+
+    said: dict[str, Any] = {"endpoint": None, "functions": None, "sign": False, "insecure_http": False, **place}
+    target = Target(
+        said["endpoint"] or (None if said["functions"] else usual("endpoint")),
+        *(said["functions"], said["profile"], said["region"], said["sign"], said["insecure_http"]),
+        usual_profile=usual("profile"),
+    )
+    return Access(key_file(said["key"]), passphrase_of(said["passphrase"]), target)
+
+
+def key_file(given: str | Path | None) -> Path:
+    """The key file that is named, or the usual one. Raises KeyFileError where there is no home directory."""
+    path = Path(given or usual("key") or DEFAULT_KEY)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise KeyFileError(f"{path}: this account has no home directory", hint="name the key file with --key") from None
+
+
+def passphrase_of(given: PassphraseLike | None) -> bytes | Callable[[], bytes]:
+    """The passphrase where it was supplied, else what asks for it if the key is wrapped."""
+    if given is None:
+        given = os.environb.get(PASSPHRASE_VARIABLE.encode(), _missing)
+    if callable(given):
+        ask = given
+        return lambda: _bytes(ask())
+    return _bytes(given)
+
+
+def _missing() -> bytes:
+    raise KeyFileError(
+        "the key is wrapped, and no passphrase was given", hint="passphrase=getpass.getpass asks for it when needed"
     )
 
 
-def _machine(asked: Store) -> Machine:
-    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms
+def _bytes(passphrase: bytes | str) -> bytes:
+    return passphrase.encode() if isinstance(passphrase, str) else passphrase
 
-    session = open_session(asked.profile, asked.region)  # first: it says so where botocore is not installed
+
+def _aws(place: Place) -> AwsSession:
+    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
+
+    return open_session(place["profile"] or usual("profile"), place["region"])
+
+
+def open_place(place: Place) -> Stores:
+    """Raises InputError for what names no store, ServiceError where there are no credentials."""
+    from cleave.objects.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
+
+    store = place["store"] or usual("store")
+    if store is None:
+        raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
+    return open_stores(store, lambda: _aws(place))
+
+
+@contextlib.contextmanager
+def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
+    """The tables of a key in a store. All calls to the store end `seconds` from now, if the place says no time."""
+    from cleave.ask.stored import open_tables  # noqa: PLC0415 - what a question over a file does without
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+
+    access = access_of(place)
+    describe_key(access.key)  # a missing key is reported before a store is asked
+    stores = open_place(place)
+    try:
+        tables = open_tables(stores, access)
+        if seconds := place["timeout"] or seconds:
+            from cleave.processes.deadline import Deadline  # noqa: PLC0415
+
+            stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
+        yield tables
+    finally:
+        stores.close()
+
+
+def _machine(asking: Asking, arn: str) -> Machine:
+    session = _aws(asking)  # first: it says so where botocore is not installed
     from cleave.sums.machine import Machine  # noqa: PLC0415
 
-    return Machine(session, asked.machine or "")
+    return Machine(session, arn)
+
+
+def _size(name: str, given: str | int) -> int:
+    try:
+        return size_of(given)
+    except InputError as error:
+        raise InputError(f"{name} {given}: {error.message}", hint=error.hint) from None

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleave.ckks.packing import DIGITS
 from cleave.text.quantities import counted
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
@@ -15,25 +14,20 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.finish import ResultTable
 
-MOST_DIGITS = 17  # of a double
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`pad` rounds the number of chunks up to a power of two; `digits` must be certain of what takes half a lane.
+    """`pad` rounds the number of chunks up to a power of two.
 
     Groups of fewer than `min_group` rows are left out of the answer; 0: as the table has it, which is none but for a
     stored one with contributors.
     """
 
     pad: bool = False
-    digits: int = DIGITS
     min_group: int = 0
 
     def __post_init__(self) -> None:
         """Raises InputError."""
-        if not 1 <= self.digits <= MOST_DIGITS:
-            raise InputError(f"sums of floats keep 1 to {MOST_DIGITS} digits, not {self.digits}")
         if self.min_group < 0:
             raise InputError("the least rows of a group cannot be negative")
 

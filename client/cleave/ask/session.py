@@ -9,6 +9,7 @@ Tables and services are opened when the first question needs them, and kept.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.access import LONGEST_TIMEOUT
 from cleave.table.progress import Bars, no_bars
-from cleave_shared.errors import InputError, Undecided
+from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -67,7 +68,14 @@ class Session:
         `cloud_only`: what only rows here answer is refused. Raises QueryRefused, and what reading a stored table's
         list of cells may.
         """
-        return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
+        try:
+            return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
+        except QueryRefused as error:
+            from cleave.ask.pointing import point  # noqa: PLC0415 - what an answered question does without
+
+            with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
+                point(error, sql, [name for schema in self.schemas.values() for name in schema.names])
+            raise
 
     def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cleave.ask.access import Access
     from cleave.ask.describe import Description
     from cleave.ask.result import Options, Result
-    from cleave.ckks.owner_key import OwnerKey
     from cleave.finish import ResultTable
     from cleave.objects.locate import Stores
     from cleave.sums.job import Job
@@ -59,9 +58,7 @@ _TRIES = 4
 _KEPT = 8  # parts of the memory: one is for plain columns that were decoded, which later questions read again
 
 
-def open_tables(
-    stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False
-) -> tuple[Tables, OwnerKey]:
+def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False) -> Tables:
     """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
 
     `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
@@ -69,7 +66,7 @@ def open_tables(
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory(), open_cache(used=cache)), key
+    return Tables(stores, key, memory or Memory(), open_cache(used=cache))
 
 
 class StoredSource(Source):
@@ -126,7 +123,7 @@ class StoredSource(Source):
         self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
         self._asked = False
         try:
-            self._tables, self._key = open_tables(stores, access, memory, cache=cache)
+            self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._let_go)
             self._tables.decoded.limit = kept

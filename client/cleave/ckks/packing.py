@@ -113,21 +113,19 @@ def plan_packing(
     profile: Profile,
     *,
     pad: bool = False,
-    digits: int = DIGITS,
 ) -> Packing:
     """Pack `columns` of groups of `counts` rows.
 
-    `pad` rounds the numbers of chunks and of blocks up to powers of two; `digits` is what a real column in half a lane
-    must still be certain to (layout.py). How many chunks are added up at once is chosen so that least is sent and
-    answered: fewer leave fields narrow, so that more columns share a lane, and cost more answers. Raises QueryRefused
-    where the columns do not fit a ciphertext.
+    `pad` rounds the numbers of chunks and of blocks up to powers of two. How many chunks are added up at once is chosen
+    so that least is sent and answered: fewer leave fields narrow, so that more columns share a lane, and cost more
+    answers. Raises QueryRefused where the columns do not fit a ciphertext.
     """
     sizes = np.asarray(counts, np.int64)
     fewest = int(sizes.min(initial=limits.MAX_JOB_ROWS))
     best: Packing | None = None
     window = 1
     while window <= limits.MAX_REQUEST_CHUNKS:
-        layout = plan_layout(columns, window, profile.capacity_bits, fewest, digits)
+        layout = plan_layout(columns, window, profile.capacity_bits, fewest, DIGITS)
         if not layout.lanes:
             return Packing(profile, tuple(columns), layout, Placement(0, sizes, ()))
         if layout.lanes > limits.MAX_LANES:

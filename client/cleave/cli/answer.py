@@ -1,33 +1,91 @@
-"""What a person is told of an answer: the figures on stdout, on stderr what is undecided and what it took."""
+"""An answer as it leaves the command: its formats, its file, and on stderr how far to trust it.
+
+The formats for programs hold what `cleave.finish.records` makes of it, bounds and marks included.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from cleave.cli import console
-from cleave.cli.output import Format, write_answer
+from cleave.cli.options import flag
+from cleave.files import write_atomically
 from cleave.text.printable import printable
-from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.result import Result
+    from cleave.report.page import Facts
+
+# What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.
+_MARKUP = re.compile(r"[\\|&<>`\[\]]")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    written: Format
-    raw: bool = False
-    quiet: bool = False
+class Format(StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    NDJSON = "ndjson"
+    MARKDOWN = "markdown"
+    PARQUET = "parquet"  # these two into a file only
+    XLSX = "xlsx"
 
 
-def answer_content(answer: Result, shown: Shown) -> bytes:
-    from cleave.cli.formats import answer_bytes  # noqa: PLC0415 - DuckDB
+ENDINGS = {
+    ".txt": Format.TABLE,
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".ndjson": Format.NDJSON,
+    ".jsonl": Format.NDJSON,
+    ".md": Format.MARKDOWN,
+    ".parquet": Format.PARQUET,
+    ".xlsx": Format.XLSX,
+}
+FormatOption = Annotated[Format | None, flag("--format FORMAT", "table, csv, json, ndjson, markdown, parquet or xlsx.")]
+OutputOption = Annotated[Path | None, flag("-o, --output FILE", "Write to a new file; its ending says the format.")]
+Force = Annotated[bool, flag("--force", "Replace output files that exist.")]
+ReportOption = Annotated[Path | None, flag("--report FILE", "Also write an HTML page: answer, charts, who saw what.")]
 
-    return answer_bytes(answer, shown.written, raw=shown.raw)
+
+def chosen_format(
+    given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None, force: bool = False
+) -> Format:
+    """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
+    if as_json and given not in (None, Format.JSON):
+        raise typer.BadParameter("--json and --format exclude each other")
+    if output is not None and report is not None and output.resolve() == report.resolve():
+        raise typer.BadParameter("-o and --report name the same file")
+    for path in (output, report):
+        if path is not None and path.exists() and not force:
+            raise InputError(f"{path}: is there already", hint="name another file, or replace this one with --force")
+    if report is not None:
+        import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
+    if as_json:
+        return Format.JSON
+    if given is None and output is not None and output.suffix.lower() not in ENDINGS:
+        raise typer.BadParameter(f"-o: the ending says no format, known are {', '.join(ENDINGS)}; or use --format")
+    chosen = given or (ENDINGS[output.suffix.lower()] if output is not None else Format.TABLE)
+    if chosen in (Format.PARQUET, Format.XLSX) and output is None:
+        raise typer.BadParameter(f"{chosen} is no text: name a file with -o")
+    if chosen is Format.XLSX:
+        with extra("excel", "Excel files"):
+            import openpyxl  # noqa: F401, PLC0415 - as above
+    return chosen
+
+
+def write_answer(output: Path, content: bytes, *, force: bool = False) -> None:
+    """Write a file whole or not at all. Raises InputError if that fails, or it is there and `force` is not set."""
+    write_atomically(output, content, error=InputError, overwrite=force)
 
 
 def print_content(content: bytes, written: Format) -> None:
@@ -40,30 +98,64 @@ def print_content(content: bytes, written: Format) -> None:
     console.out(text)
 
 
-def tell_about(answer: Result, shown: Shown, seconds: float) -> None:
-    """Warnings, and how far to trust the answer."""
-    from cleave.cli.report import footer  # noqa: PLC0415
-
-    if shown.quiet:
-        return
-    for warning in answer.result.warnings:
-        console.say(f"warning: {printable(warning)}")
-    if shown.written is not Format.JSON:  # which holds all of it
-        console.say(footer(answer, seconds))
-
-
 def write_page(
-    path: Path,
-    answer: Result,
-    description: Description | None,
-    sql: str,
-    table: str,
-    seconds: float,
-    *,
-    force: bool = False,
+    path: Path, answer: Result, description: Description | None, facts: Facts, *, force: bool = False
 ) -> None:
     """Raises InputError if the file is there, unless `force` is set, or cannot be written."""
-    from cleave.report.page import Facts, page  # noqa: PLC0415 - templates
+    from cleave.report.page import page  # noqa: PLC0415 - templates
 
-    facts = Facts(sql, table, datetime.now(UTC), seconds)
     write_answer(path, page(answer, facts, description).encode(), force=force)
+
+
+def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
+    """Say warnings, and how far to trust the answer."""
+    from cleave.cli.report import footer  # noqa: PLC0415 - numpy and all that computes
+
+    for warning in answer.result.warnings:
+        say(f"warning: {warning}")
+    if written is not Format.JSON:  # which holds all of it
+        for line in footer(answer, seconds).split("\n"):
+            say(line)
+
+
+def answer_bytes(answer: Result, chosen: Format) -> bytes:
+    """The answer, every text ended by a line feed."""
+    from cleave.cli import report  # noqa: PLC0415 - as above
+    from cleave.finish.records import copied, csv_of, records  # noqa: PLC0415 - DuckDB
+
+    match chosen:
+        case Format.TABLE:
+            return f"{report.answer_text(answer)}\n".encode()
+        case Format.JSON:
+            return f"{report.answer_json(answer)}\n".encode()
+        case Format.MARKDOWN:
+            return f"{_markdown(answer)}\n".encode()
+        case Format.NDJSON:
+            held = records(answer.result)
+            lines = (report.dump(dict(zip(held.names, row, strict=True))) for row in held.rows)
+            return "".join(f"{line}\n" for line in lines).encode()
+        case Format.CSV:
+            return csv_of(answer.result)
+        case Format.PARQUET:
+            return copied(records(answer.result), "FORMAT parquet, COMPRESSION zstd", "parquet")
+        case Format.XLSX:
+            from cleave.cli.workbook import workbook  # noqa: PLC0415 - as above
+
+            return workbook(records(answer.result))
+
+
+def _markdown(answer: Result) -> str:
+    from cleave.cli.report import cells  # noqa: PLC0415 - as above
+
+    headings, rows = cells(answer.result)
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(_MARKUP.sub(_escaped, printable(cell)) for cell in cells)} |"
+
+    rule = ["---:" if heading.justify == "right" else "---" for heading in headings]
+    trust = ["", printable(answer.result.trust)] if answer.result.trust else []
+    return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows), *trust])
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return _ENTITIES.get(found[0], f"\\{found[0]}")

@@ -8,38 +8,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.cli import console
-from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
-from cleave.cli.asked import Operation, Words, read_question
-from cleave.cli.contributors import contributor_commands
-from cleave.cli.group import Group, Serve, Settings, narrowed
-from cleave.cli.key import Json, key_commands
-from cleave.cli.key_sharing import contributor as new_contributor
-from cleave.cli.key_sharing import copy, export, rotate
-from cleave.cli.options import Asking, with_options
-from cleave.cli.output import Force, Format, FormatOption, OutputOption, ReportOption, chosen_format, write_answer
-from cleave.cli.scans import scan_commands
+from cleave.ask.options import Asking, question_options
+from cleave.cli import console, contributors, key
+from cleave.cli.answer import (
+    Force,
+    FormatOption,
+    OutputOption,
+    ReportOption,
+    answer_bytes,
+    chosen_format,
+    print_content,
+    say_trust,
+    write_answer,
+    write_page,
+)
+from cleave.cli.config import config
+from cleave.cli.group import Command, Group, Serve, Settings, narrowed
+from cleave.cli.options import Json, flag, with_options
+from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
-from cleave.cli.sql_file import SqlFile
-from cleave.cli.stored import add_stored_commands
-from cleave.text.printable import printable
+from cleave.cli.stored import add_scan, derive, drop, drop_scan, ls, pull, put, show, verify
 from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
 
-HELP = "Aggregate questions over a table whose sensitive columns the cloud never sees in the clear."
+HELP = "Query tables whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
-    "Results go to stdout, everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, "
-    "1 unexpected error, 2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service "
-    "or the way to it failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was "
-    "given, 130 interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
+    "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set what is usual. Results go to stdout, "
+    "everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, 1 unexpected error, "
+    "2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service or the way to it "
+    "failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was given, 130 "
+    "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
 )
 
 
@@ -51,7 +58,7 @@ def create_cli(
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
-    `prepare` is called where embedded services will be asked, before this process has a second thread. Of `words` that
+    `prepare` is called where embedded services will be used, before this process has a second thread. Of `words` that
     begin with a command's name only that command is made: typer takes 30 ms for all of them.
     """
     app = typer.Typer(
@@ -66,147 +73,161 @@ def create_cli(
     @app.callback()
     def root(
         ctx: typer.Context,
-        debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, which may quote data.")] = False,
-        quiet: Annotated[bool, typer.Option("--quiet", help="Results and errors only.")] = False,
+        debug: Annotated[bool, flag("--debug", "Show tracebacks, which may quote data.")] = False,
+        quiet: Annotated[bool, flag("--quiet", "Print results and errors only.")] = False,
         _version: Annotated[
-            bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+            bool, flag("--version", "Show the version.", is_eager=True, callback=_show_version)
         ] = False,
     ) -> None:
         ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
-    app.command()(schema)
-    app.add_typer(key_commands(copy, export, new_contributor, rotate), name="key")
-    app.command()(plan)
-    app.command()(query)
-    app.command()(shell)
-    add_stored_commands(app)
-    app.add_typer(scan_commands(), name="scan")
-    app.add_typer(contributor_commands(), name="contributor")
-    app.command()(serve)
+    for command in (schema, plan, query, shell, put, ls, show, pull, derive, verify, drop, serve, config):
+        _add(app, command)
+    groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+        "key": (
+            "Make, show, copy, export and rotate keys.",
+            {
+                "new": key.new,
+                "show": key.show,
+                "passphrase": key.rewrap,
+                "copy": key.copy,
+                "export": key.export,
+                "contributor": key.contributor,
+                "rotate": key.rotate,
+            },
+        ),
+        "scan": ("Store rows of a table for scans, or delete these.", {"add": add_scan, "drop": drop_scan}),
+        "contributor": (
+            "Let others add rows to a stored table, and collect them.",
+            {
+                "add": contributors.add,
+                "ls": contributors.ls,
+                "collect": contributors.collect,
+                "remove": contributors.remove,
+            },
+        ),
+    }
+    for name, (about, commands) in groups.items():
+        group = typer.Typer(help=about, rich_markup_mode=None, no_args_is_help=True)
+        for called, command in commands.items():
+            _add(group, command, called)
+        app.add_typer(group, name=name)
     return narrowed(app, words)
 
 
-@with_options
 def plan(
     ctx: typer.Context,
     asking: Asking,
     words: Words = None,
     sql_file: SqlFile = None,
-    op: Operation = None,
     as_json: Json = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show everything, not six lines.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Show everything, not six lines.")] = False,
 ) -> None:
     """Show what a question would send where.
 
-    Six lines: what leaves, to whom, how much, what each learns, which way and why, and one sentence to sign.
-    --verbose adds every column, way and lesson, and how exact the answer would be. Nothing is sent, and no key is
-    needed but that of a stored table.
-    """
-    settings: Settings = ctx.obj
-    asked = read_question(words, sql_file, op, asking)
-    asked = asked.begun()
-    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415
+    Six lines: what leaves, to whom, how much, what each party learns, which way, and a sentence to sign. Nothing is
+    sent. Only stored tables need a key.
 
-    with asking.session(settings, asked.table, asked.others) as session:
-        plan = session.plan(asked.question(session), cloud_only=asking.cloud_only)
-        description = session.describe(plan, asking.options())
+    Examples:
+      cleave plan visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"
+      cleave plan "SELECT SUM(bill) FROM visits" --store s3://bucket/prefix --verbose
+    """
+    tables, sql = read_question(words, sql_file)
+    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - what --help does without
+
+    with session_over(tables, asking, ctx.obj) as session:
+        planned = session.plan(sql, cloud_only=asking["cloud_only"])
+        description = session.describe(planned, question_options(asking))
     shown = plan_json if as_json else plan_text if verbose else plan_lines
     console.out(shown(description))
 
 
-@with_options
 def query(
     ctx: typer.Context,
     asking: Asking,
     words: Words = None,
     sql_file: SqlFile = None,
-    op: Operation = None,
-    job: Annotated[
-        str | None,
-        typer.Option(
-            "--job",
-            metavar="ARN",
-            help="Let this state machine make the calls of a scan: the stack's output Job. The job goes on when this "
-            "command ends; asked once more, it is taken up.",
-            show_default=False,
-        ),
-    ] = None,
-    stop_job: Annotated[bool, typer.Option("--stop-job", help="End the job that answers this question.")] = False,
     as_json: Json = False,
     written: FormatOption = None,
     output: OutputOption = None,
     report: ReportOption = None,
+    title: Annotated[str, flag("--title TEXT", "Title of the report. Default: the table.", advanced=True)] = "",
+    author: Annotated[str, flag("--author TEXT", "Author that the report names.", advanced=True)] = "",
     force: Force = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="For programs: every digit of a float64, also those its bound does not cover.")
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", help="A line on stderr for each request: path, bytes, seconds, waits; no values."),
-    ] = False,
+    verbose: Annotated[bool, flag("--verbose", "Show each request: path, bytes, seconds.", advanced=True)] = False,
+    job: Annotated[
+        str | None, flag("--job ARN", "State machine that makes the calls of a scan.", advanced=True)
+    ] = None,
+    stop_job: Annotated[bool, flag("--stop-job", "End the job that answers this question.", advanced=True)] = False,
 ) -> None:
-    """Answer a question through both services.
+    """Answer a question over a table.
 
-    The sensitive half is encrypted here, and what comes back is checked before anything is shown. Where the error
-    bounds do not decide a HAVING, ORDER BY, LIMIT, CASE, comparison or rounding, rows and values are marked undecided.
+    Sensitive columns leave this machine only encrypted. Answers are checked before they are shown. Rows and values
+    that error bounds leave open are marked undecided.
+
+    Examples:
+      cleave query visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"
+      cleave query "SELECT ward, SUM(bill) FROM visits GROUP BY ward" --store s3://bucket/prefix
     """
     chosen = chosen_format(written, output, as_json=as_json, report=report, force=force)
-    if raw and chosen in (Format.TABLE, Format.MARKDOWN):
-        raise typer.BadParameter("--raw goes with --json and the other formats for programs")
+    if (title or author) and report is None:
+        raise typer.BadParameter("--title and --author go with --report")
     if stop_job and job is None:
         raise typer.BadParameter("--stop-job: name the state machine with --job")
     console.show_requests(shown=verbose)
     started = time.perf_counter()
     settings: Settings = ctx.obj
-    asked = read_question(words, sql_file, op, asking)
-    if asking.embedded:
-        settings.prepare()
-    asked = asked.begun()
-    shown = Shown(chosen, raw=raw, quiet=settings.quiet)
-    with asking.session(settings, asked.table, asked.others, machine=job) as session:
-        sql = asked.question(session)
-        question = session.plan(sql, cloud_only=asking.cloud_only)
+    tables, sql = read_question(words, sql_file)
+    with session_over(tables, asking, settings, machine=job) as session:
+        question = session.plan(sql, cloud_only=asking["cloud_only"])
         if stop_job:
             console.say("the job is ended" if session.stop_job(question) else "there is no such job")
             return
-        answer = session.ask(question, asking.options(), asking.timeout, strict=asking.strict)
+        options = question_options(asking)
+        answer = session.ask(question, options, asking["timeout"], strict=asking["strict"])
         seconds = time.perf_counter() - started
-        description = session.describe(question, asking.options()) if report is not None else None
-    content = answer_content(answer, shown)
+        description = session.describe(question, options) if report is not None else None
+    content = answer_bytes(answer, chosen)
     if report is not None:
-        write_page(report, answer, description, sql, question.table, seconds, force=force)
+        from cleave.report.page import Facts  # noqa: PLC0415 - templates
+
+        facts = Facts(sql, question.table, datetime.now(UTC), seconds, title, author)
+        write_page(report, answer, description, facts, force=force)
     if output is not None:
         write_answer(output, content, force=force)
     else:
-        print_content(content, shown.written)
-    tell_about(answer, shown, seconds)
+        print_content(content, chosen)
+    say_trust(answer, chosen, seconds, settings.say)
     for path in (output, report):
-        if path is not None and not settings.quiet:
-            console.say(f"wrote {printable(str(path))}")
+        if path is not None:
+            settings.say(f"wrote {path}")
 
 
 def serve(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+    host: Annotated[str, flag("--host ADDRESS", "Address to listen on. Default: 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[
+        int, flag("--port N", "Port to listen on; 0: any free one. Default: 8000.", min=0, max=65535)
+    ] = 8000,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name that requests may be sent to besides loopback ones; repeatable."),
+        list[str] | None, flag("--allow-host NAME", "Accept requests sent to this host name. Repeatable.")
     ] = None,
     cors: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A web origin whose pages may read answers; repeatable. None by default."),
+        list[str] | None, flag("--cors ORIGIN", "Web origin whose pages may read answers. Repeatable.")
     ] = None,
     store: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="A folder whose stored tables the services may read; repeatable. Buckets are in CLEAVE_STORE_URLS.",
-        ),
+        list[Path] | None, flag("--store FOLDER", "Folder of stored tables that the services may read. Repeatable.")
     ] = None,
 ) -> None:
-    """Run both services on this machine over HTTP, each in a process of its own."""
+    """Run both services on this machine over HTTP.
+
+    Buckets that the services may read are named in CLEAVE_STORE_URLS.
+
+    Examples:
+      cleave serve
+      cleave serve --port 9000 --store tables
+    """
     settings: Settings = ctx.obj
     stores = [f"{each.expanduser().resolve().as_uri()}/" for each in store or ()]
     from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
@@ -214,9 +235,15 @@ def serve(
     def ready(url: str) -> None:
         console.say(f"listening on {url}")
         if not is_loopback(url):
-            console.say("warning: whoever reaches this address may ask; there is no authentication and no TLS")
+            console.say(
+                "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
+            )
 
     settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or (), stores=stores)
+
+
+def _add(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
+    app.command(name, cls=Command)(with_options(command))
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from cleave.ask.options import ADVANCED
 from cleave.cli import console
-from cleave.cli.named import ANYWHERE, named
 from cleave.cli.process import Signals
+from cleave.text.nearest import nearest
+from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
+    from cleave.table.progress import Progress
 
+ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
+_EXAMPLES = "\nExamples:\n"
+_NO_SUCH = re.compile(r"^No such (\w+):?")
 INTERRUPTED = 130
-READER_LEFT = 141  # 128 + SIGPIPE, as a shell tells it of any other program
+READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
 
 class Serve(Protocol):
@@ -39,13 +47,51 @@ class Serve(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every command has at hand: `ctx.obj`."""
+    """Settings of the command line, at hand for every command as `ctx.obj`."""
 
     embedded: Embedded
     serve: Serve
     prepare: Callable[[], None]
     debug: bool
     quiet: bool
+
+    def say(self, text: str) -> None:
+        """Print a text, which may hold anything, on one line of stderr; nothing with --quiet."""
+        if not self.quiet:
+            console.say(printable(text))
+
+    def bars(self) -> AbstractContextManager[Progress]:
+        """A progress display for one piece of work."""
+        return console.progress(quiet=self.quiet)
+
+
+class Command(TyperCommand):
+    """A command whose help has its docstring's examples as they are, and its advanced options last."""
+
+    def format_help_text(self, _ctx: Any, formatter: Any) -> None:
+        text, _, _ = (self.help or "").partition(_EXAMPLES)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.strip())
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: []}
+        for each in self.get_params(ctx):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            if isinstance(each, TyperArgument):
+                sections["Arguments"].append((each.metavar or "", each.help or ""))
+            else:
+                panel = getattr(each, "rich_help_panel", None) or "Options"
+                sections[panel].append((record[0].removeprefix(" / "), record[1]))
+        for name, rows in sections.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows, col_max=26)
+
+    def format_epilog(self, _ctx: Any, formatter: Any) -> None:
+        if examples := (self.help or "").partition(_EXAMPLES)[2]:
+            formatter.write(f"\nExamples:\n{examples.rstrip()}\n")
 
 
 class Group(TyperGroup):
@@ -97,7 +143,7 @@ class Group(TyperGroup):
 
 def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     """`app` without the commands that `words` do not name; whole where they name none, or ask for its own help."""
-    name = named(words)
+    name = next((word for word in words if word not in ANYWHERE), "")
     commands = [each for each in app.registered_commands if each.callback and each.callback.__name__ == name]
     groups = [each for each in app.registered_groups if each.name == name]
     if commands or groups:
@@ -106,22 +152,29 @@ def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
 
 
 def _usage(error: typer.TyperException) -> int:
-    """Tell what is wrong with the words given; none at all ask for help."""
+    """Report what is wrong with the words of a command; without any, print its help."""
     context = getattr(error, "ctx", None)
     if context is not None and error.format_message() == context.get_help():
         console.out(error.format_message())
         return 0
     command = getattr(context, "command_path", "cleave")
-    console.report_error(error.format_message(), f"{command} --help shows what it takes")
+    words, hint = _NO_SUCH.sub(r"there is no \1", error.format_message()), f"{command} --help shows what it takes"
+    message, _, known = words.partition(". Did you mean ")
+    near = getattr(error, "possibilities", None)
+    if near and (best := nearest(getattr(error, "option_name", ""), near)):
+        message, known = message.partition(" (")[0], f"{best!r}?"
+    elif near:
+        message = message.partition(" (")[0]
+    console.report_error(message.rstrip("."), f"did you mean {known} {hint}" if known else hint)
     return error.exit_code
 
 
 def tell(error: Exception, *, debug: bool = False) -> int:
-    """Tell the error; give its exit code."""
+    """Report an error and return its exit code."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, CleaveError):
-        console.report_error(error.message, error.hint)
+        console.report_error(error.message, error.hint, error.excerpt)
         return error.exit_code
     console.report_error(
         f"unexpected {type(error).__name__}", "this is a defect of Cleave; --debug shows where, and may quote values"

@@ -1,126 +1,196 @@
-"""`cleave key ...`: make, show and rewrap the secret key."""
+"""`cleave key ...`: make, show, copy, export, rewrap and rotate keys."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.access import DEFAULT_KEY, KEY_VARIABLE
+from cleave.ask.access import DEFAULT_IDENTITY
+from cleave.ask.opening import key_file, opened, passphrase_of
+from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
+from cleave.cli.options import Json, Name, Output, flag, flag_of
 from cleave.text.printable import printable
+from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError
 
 if TYPE_CHECKING:
     from cleave.ckks.key_file import KeyInfo
 
-
-def _expanded(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise KeyFileError(f"{path}: this account has no home directory", hint="name the file with --key") from None
-
-
-KeyPath = Annotated[
-    Path,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        envvar=KEY_VARIABLE,
-        callback=_expanded,
-        help="The key file of stored tables; ~/.config/cleave/key.json if not named.",
-        show_default=False,
-    ),
-]
-PassphraseFd = Annotated[
-    int | None,
-    typer.Option(
-        "--passphrase-fd",
-        metavar="N",
-        help=f"Read the passphrase from this file descriptor; else {passphrase.VARIABLE} or a prompt.",
-    ),
-]
-NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Store the key unwrapped: the file is the key.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def key_commands(*others: Callable[..., None]) -> typer.Typer:
-    commands = typer.Typer(
-        help="Make, show, copy, export, rewrap and rotate the key.", rich_markup_mode=None, no_args_is_help=True
-    )
-    commands.command()(new)
-    commands.command()(show)
-    commands.command("passphrase")(rewrap)
-    for command in others:
-        commands.command()(command)
-    return commands
+Key = Annotated[str | None, flag_of(Place, "key")]
+PassphraseFd = Annotated[int | None, flag_of(Place, "passphrase")]
+NoPassphrase = Annotated[bool, flag("--no-passphrase", "Store the key unwrapped: the file is the key.")]
 
 
 def new(
     ctx: typer.Context,
-    key: KeyPath = DEFAULT_KEY,
+    key: Key = None,
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a key for stored tables; questions over files need none.
 
-    Its file can be read by its owner only. An existing file is never overwritten.
+    Only you can read its file. An existing file is never overwritten.
+
+    Examples:
+      cleave key new
+      cleave key new --key study.json --no-passphrase
     """
     from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
 
-    if key.exists():  # told before a passphrase is thought of
-        raise KeyFileError(f"{key}: is there already", hint="name another file with --key, or move this one away")
-    info = create_key(key, None if no_passphrase else passphrase.chosen(passphrase_fd))
+    path = key_file(key)
+    if path.exists():  # reported before a passphrase is asked for
+        raise KeyFileError(f"{path}: is there already", hint="name another file with --key, or move this one away")
+    info = create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
-    if not ctx.obj.quiet:
-        console.say("Keep a copy of this file: without it no stored table can be read.")
+    ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")
 
 
-def show(key: KeyPath = DEFAULT_KEY, as_json: Json = False) -> None:
-    """Show what a key file tells without its passphrase."""
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
+def show(key: Key = None, as_json: Json = False) -> None:
+    """Show what a key file says without its passphrase.
 
-    info = describe_key(key)
-    if as_json:
-        facts = {"path": str(info.path), "key_id": info.key_id}
-        console.out(json.dumps(facts | {"created": info.created, "wrapped": info.wrapped}))
-    else:
-        console.out(_described(info))
+    Examples:
+      cleave key show
+      cleave key show --key study.json --json
+    """
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
+
+    info = describe_key(key_file(key))
+    facts = {"path": str(info.path), "key_id": info.key_id, "created": info.created, "wrapped": info.wrapped}
+    console.out(json.dumps(facts) if as_json else _described(info))
 
 
 def rewrap(
     ctx: typer.Context,
-    key: KeyPath = DEFAULT_KEY,
+    key: Key = None,
     passphrase_fd: PassphraseFd = None,
-    new_passphrase_fd: Annotated[
-        int | None,
-        typer.Option(metavar="N", help=f"The same for the new passphrase; else {passphrase.NEW_VARIABLE} or a prompt."),
-    ] = None,
+    new_passphrase_fd: Annotated[int | None, flag_of(Rotating, "new_passphrase")] = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Change, set or remove a key's passphrase."""
-    from cleave.ckks.key_file import change_passphrase, describe_key  # noqa: PLC0415
+    """Change, set or remove the passphrase of a key.
 
-    wrapped = describe_key(key).wrapped
+    Examples:
+      cleave key passphrase
+      cleave key passphrase --no-passphrase
+    """
+    from cleave.ckks.key_file import change_passphrase, describe_key  # noqa: PLC0415 - as above
+
+    path = key_file(key)
+    wrapped = describe_key(path).wrapped
     old = passphrase.current(passphrase_fd)
     if wrapped and not isinstance(old, bytes):
-        old = old()  # the old one is asked for before the new one
-    change_passphrase(
-        key, old, None if no_passphrase else passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE)
-    )
-    if not ctx.obj.quiet:
-        console.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
+        old = old()  # asked for before the new one
+    new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE)
+    change_passphrase(path, old, new_one)
+    ctx.obj.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
+
+
+def export(
+    ctx: typer.Context,
+    output: Output,
+    place: Place,
+    table: Annotated[
+        str | None, flag("--table NAME", "Invite the contributors of this stored table: the key carries its schema.")
+    ] = None,
+) -> None:
+    """Write the public side of a key, which opens nothing: others seal rows with it.
+
+    Prints its fingerprint. Send that to contributors over another channel than the file.
+
+    Examples:
+      cleave key export -o owner.pub.json
+      cleave key export -o stays.pub.json --table stays --store s3://bucket
+    """
+    from cleave.ckks.key_file import open_key  # noqa: PLC0415 - as above
+    from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
+
+    if table is None:
+        secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"])), None
+    else:
+        from cleave.share.collect import newest_versions  # noqa: PLC0415
+        from cleave.share.invitation import invite  # noqa: PLC0415
+
+        with opened(place) as tables:
+            secret = tables.key
+            manifest = tables.open(table).manifest
+            invitation = invite(manifest, newest_versions(tables, manifest)).model_dump_json()
+    exported = public_side(secret, invitation)
+    export_public(secret, exported, output)
+    ctx.obj.say(f"wrote {output}")
+    ctx.obj.say(f"fingerprint {exported.fingerprint}")
+
+
+def copy(ctx: typer.Context, output: Output, place: Place) -> None:
+    """Copy a key file for another machine, with the versions of the stored tables.
+
+    The other machine then accepts no older version of these tables, even if it never opened them.
+
+    Examples:
+      cleave key copy -o laptop.json --store s3://bucket
+      cleave key copy -o laptop.json --store tables --key study.json
+    """
+    from cleave.ckks.key_file import copy_key, describe_key  # noqa: PLC0415 - as above
+
+    path = key_file(place["key"])
+    supplied = place["passphrase"]
+    if callable(supplied):  # asked once, for opening and for wrapping
+        supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else b""
+    assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
+    with opened(place) as tables:
+        floors = tables.versions()
+    copy_key(path, output, supplied or None, floors)
+    ctx.obj.say(f"wrote {output}, with the versions of {counted(len(floors), 'table')}")
+
+
+def contributor(
+    ctx: typer.Context,
+    output: Annotated[
+        Path, flag("-o, --output FILE", f"Where to write it. Default: {DEFAULT_IDENTITY}.")
+    ] = DEFAULT_IDENTITY,
+) -> None:
+    """Make an identity, which signs what you contribute to tables of others.
+
+    It opens nothing. The owner of a table registers its public half, the file that ends in .pub.
+
+    Examples:
+      cleave key contributor
+      cleave key contributor -o west.pem
+    """
+    from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
+
+    made, public = create_identity(output.expanduser())
+    console.out(f"contributor {made.public}")
+    ctx.obj.say(f"send {public} to the owner of the table")
+
+
+def rotate(
+    ctx: typer.Context,
+    name: Name,
+    options: Rotating,
+    new_key: Annotated[Path, flag("--new-key FILE", "Key file to move the table to.")],
+) -> None:
+    """Move a stored table to another key: all of it is sealed again.
+
+    Queries use the old key until that is done. The same command continues a rotation that was stopped.
+
+    Examples:
+      cleave key rotate stays --new-key new.json --store s3://bucket
+      cleave key rotate stays --key old.json --new-key new.json --store tables
+    """
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
+    from cleave.maintain.operations import rotate as move  # noqa: PLC0415
+
+    moved = move(name, new_key, **options)
+    ctx.obj.say(f"{name}: version {moved.version}, under key {describe_key(key_file(new_key)).key_id}")
 
 
 def _described(info: KeyInfo) -> str:
-    path = printable(str(info.path))
     return (
         f"key id      {printable(info.key_id)}\n"
-        f"file        {path}\n"
+        f"file        {printable(str(info.path))}\n"
         f"created     {printable(info.created)}\n"
-        f"passphrase  {'yes' if info.wrapped else 'no: whoever reads the file has the key'}"
+        f"passphrase  {'yes' if info.wrapped else 'no: anyone who reads the file has the key'}"
     )

@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Callable
 
+from cleave.ask.access import PASSPHRASE_VARIABLE as VARIABLE
 from cleave_shared.errors import KeyFileError
 
-VARIABLE = "CLEAVE_PASSPHRASE"
 NEW_VARIABLE = "CLEAVE_NEW_PASSPHRASE"
 _LONGEST = 4096
 _taken: dict[str, bytes] = {}
@@ -30,7 +30,7 @@ def current_new(descriptor: int | None) -> bytes | Callable[[], bytes]:
 
 
 def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
-    """A passphrase for a new wrapping, asked for twice at a prompt. Raises KeyFileError if it is empty."""
+    """A passphrase for a new wrapping; a prompt reads it twice. Raises KeyFileError if it is empty."""
     given = _given(descriptor, variable)
     if given is not None:
         return given

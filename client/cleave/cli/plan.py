@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cleave.cli.console import Heading, table
 from cleave.cli.report import dump
 from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
+from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
     from cleave.ask.describe import ColumnFate, Description, EncryptedColumn

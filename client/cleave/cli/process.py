@@ -92,7 +92,7 @@ class Signals:
 
     @property
     def code(self) -> int:
-        """The exit code, as a shell tells of a program that a signal ended."""
+        """The exit code of a program that a signal ended, as shells have it."""
         return 128 + (self.number or signal.SIGINT)
 
     def __enter__(self) -> Signals:

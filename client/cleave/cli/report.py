@@ -11,12 +11,12 @@ from fractions import Fraction
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from cleave.cli.console import Heading, table
 from cleave.sql.plan import reasons_of
 from cleave.table.types import is_shown_as_it_is
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
+from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
     from cleave.ask.result import Result, Usage
@@ -72,17 +72,14 @@ def _doubt(clauses: Sequence[str]) -> str:
     return f"undecided: {', '.join(clauses)}" if clauses else ""
 
 
-def answer_json(answer: Result, *, raw: bool = False) -> str:
+def answer_json(answer: Result) -> str:
     """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text.
 
-    No digit beyond its bound is written, and the bound covers that, as in the table; `raw` writes all digits.
+    No digit beyond its bound is written, and the bound covers that, as in the table.
     """
     result = answer.result
     published = [
-        [
-            (value, bound) if raw else figures.published(value, bound, exact)
-            for value, bound, exact in zip(*row, strict=True)
-        ]
+        [figures.published(*cell) for cell in zip(*row, strict=True)]
         for row in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
     return dump(
@@ -133,7 +130,7 @@ def footer(answer: Result, seconds: float) -> str:
 
 
 def local_words(usage: Usage) -> str:
-    """What is true of outputs that this machine computed, other than from groups alone."""
+    """Say how outputs were computed on this machine, other than from groups alone."""
     return "local, nothing of it sent" if usage.objects_read is None else "local, over rows fetched and decrypted here"
 
 

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cleave.cli import console
-from cleave.cli.asked import Files
-from cleave.cli.console import Heading, table
-from cleave.cli.key import Json
-from cleave.cli.output import Force
+from cleave.cli.options import Files, Json, flag
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
+from cleave.text.tabular import Heading, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,58 +32,42 @@ class Censored(StrEnum):
 _NAMED = 10  # columns that a message names before it only counts
 
 
-def _names(kind: str, meaning: str) -> Any:
-    return typer.Option(
-        f"--{kind}", metavar="COLUMN,...", help=f"Settle these columns, names or patterns as 'gene_*': {meaning}."
-    )
-
-
 def schema(
     ctx: typer.Context,
     files: Files,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", "--schema", metavar="FILE", help="The schema file, if not FILE.schema.toml beside it."
-        ),
+        Path | None, flag("-o, --output, --schema FILE", "The schema file, if not NAME.schema.toml beside the table.")
     ] = None,
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Lines before the header that are no part of the table.")
-    ] = 0,
-    name: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="What SQL is to call the table, if not like its file.")
+    plain: Annotated[list[str] | None, flag("--plain COLUMN,...", "Columns the plain service may see.")] = None,
+    encrypted: Annotated[list[str] | None, flag("--encrypted COLUMN,...", "Numbers to add up encrypted.")] = None,
+    sealed: Annotated[
+        list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted, computed on here only.")
     ] = None,
-    skip_footer: Annotated[
-        int, typer.Option("--skip-footer", min=0, metavar="N", help="Lines at the end that are no part of the table.")
-    ] = 0,
+    local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave.")] = None,
+    accept: Annotated[bool, flag("--accept", "Settle all unsure columns: each keeps its safe kind.")] = False,
+    yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
+    force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
+    check: Annotated[bool, flag("--check", "Only check that the schema covers the file.")] = False,
+    name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
+    skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
+    skip_footer: Annotated[int, flag("--skip-footer N", "Lines at the end that do not belong to it.", min=0)] = 0,
     null_token: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A spelling of NULL among numbers and dates, as 'n.d.'; repeatable."),
+        list[str] | None, flag("--null-token TEXT", "Text that means NULL among numbers and dates. Repeatable.")
     ] = None,
     censored: Annotated[
-        Censored | None,
-        typer.Option(help="Read numbers as '<5' as their limit, or as NULL. Else they are refused."),
+        Censored | None, flag("--censored limit|null", "Read numbers like '<5' as their limit, or as NULL.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write without asking on the terminal.")] = False,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Settle every column that is unsure: it keeps the safe kind it has.")
-    ] = False,
-    force: Force = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only check that the schema covers the file and that all of it is settled.")
-    ] = False,
-    plain: Annotated[list[str] | None, _names("plain", "the plain service may see them")] = None,
-    encrypted: Annotated[list[str] | None, _names("encrypted", "numbers to add up unseen")] = None,
-    sealed: Annotated[list[str] | None, _names("sealed", "stored encrypted, computed on here alone")] = None,
-    local: Annotated[list[str] | None, _names("local", "they never leave")] = None,
     as_json: Json = False,
 ) -> None:
     """Propose which columns are sensitive, for review.
 
-    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first, unless --yes. A
-    column that nothing shows to be harmless is never proposed plain. It is marked as unsure where you may know of a
-    more useful kind: settle it by flag (a name with a comma in double quotes), now or later. In a schema that is there
-    already the flags change these columns alone; --force proposes it again.
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first. A column that
+    nothing shows to be harmless is never proposed plain, and is marked unsure where you may know of a more useful kind.
+    COLUMN is a name or a pattern like 'gene_*'. In an existing file only the columns you name are changed.
+
+    Examples:
+      cleave schema visits.csv
+      cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --accept --yes
     """
     from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
     from cleave.propose.settle import settle  # noqa: PLC0415

@@ -46,8 +46,8 @@ class Records:
     rows: list[list[Any]]
 
 
-def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
-    """`raw`: with every digit of a float64, also those its bound does not cover. `bounds`: with columns of them."""
+def records(result: ResultTable, *, bounds: bool = True) -> Records:
+    """`bounds`: with columns of them."""
     names: list[str] = []
     types: list[str] = []
     for column, type_ in zip(result.columns, result.types, strict=True):
@@ -71,7 +71,7 @@ def records(result: ResultTable, *, raw: bool, bounds: bool = True) -> Records:
         cells = zip(result.columns, result.rows[place], result.bounds[place], result.exact[place], strict=True)
         for column, value, bound, exact in cells:
             if column.source == "encrypted":
-                shown = (value, bound) if raw else figures.published(value, bound, exact)
+                shown = figures.published(value, bound, exact)
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
@@ -111,9 +111,9 @@ def copied(held: Records, options: str, form: Form) -> bytes:
         os.close(memory)
 
 
-def csv_of(result: ResultTable, *, raw: bool = False) -> bytes:
+def csv_of(result: ResultTable) -> bytes:
     """The answer as CSV, bounds and marks included."""
-    return copied(records(result, raw=raw), "FORMAT csv, HEADER true", "text")
+    return copied(records(result), "FORMAT csv, HEADER true", "text")
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: Form) -> str:

@@ -68,6 +68,15 @@ class Invited:
     def schema(self) -> Schema:
         return self.invitation.table_schema()
 
+    @property
+    def consent(self) -> str:
+        """Who can read the rows, and the kinds of their columns."""
+        kinds: dict[str, list[str]] = {}
+        for each in self.schema.columns:
+            kinds.setdefault(str(each.kind), []).append(each.name)
+        columns = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+        return f"for the owner of {self.public.fingerprint}, who can read every row; {columns}"
+
 
 def read_invited(
     table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: Memory | None = None

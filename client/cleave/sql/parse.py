@@ -131,7 +131,7 @@ class _Clauses:
 
     def _all(self, tree: Tree) -> Ordered:
         if tree["expression"]["expr"]:
-            raise no_service("COLUMNS()", "name the columns; `--op` asks for all of them")
+            raise no_service("COLUMNS()", "name the columns")
         return self._read.ordered(
             {**tree, "expression": {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": "1"}}}
         )

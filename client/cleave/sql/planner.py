@@ -17,12 +17,9 @@ from cleave.sql.parse import Question, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.refusals import Uncut, stays_here
 from cleave.sql.resolve import columns_of, resolve
-from cleave.table.duck import identifier
 from cleave.table.schema import Kind, Schema
-from cleave.table.types import is_number
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
-from cleave_shared.operations import AGGREGATE_OF
 
 if TYPE_CHECKING:
     from cleave.sql.kept import Kept
@@ -181,21 +178,3 @@ def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
     read = found.columns | {name.lower() for names in behind for name in names}
     whole = name.lower() in found.whole
     return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
-
-
-def operation_sql(operation: str, schema: Schema, table: str) -> str:
-    """The query `--op` stands for: that aggregate of every numeric column, plain or encrypted.
-
-    Raises QueryRefused for an unknown operation and where there is no such column.
-    """
-    function = AGGREGATE_OF.get(operation.lower())
-    if function is None:
-        raise QueryRefused(f"there is no operation {operation!r}", hint=f"one of {', '.join(AGGREGATE_OF)}")
-    items = [
-        f"{function}({identifier(column.name)}) AS {identifier(f'{operation.lower()}({column.name})')}"
-        for column in schema.columns
-        if column.kind in (Kind.PLAIN, Kind.ENCRYPTED) and is_number(column.type)
-    ]
-    if not items:
-        raise QueryRefused("no plain or encrypted column is a number", hint="declare their types in the schema")
-    return f"SELECT {', '.join(items)} FROM {identifier(table)}"

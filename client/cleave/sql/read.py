@@ -44,7 +44,7 @@ _NO_SERVICE = {
     "PARAMETER": ("a parameter", "write the value itself"),
     "POSITIONAL_REFERENCE": ("a column by its number", "write the column's name"),
 }
-_ROWS = no_service("*: it asks for single rows", "name the aggregates you want; `--op` asks for all columns")
+_ROWS = no_service("*: it asks for single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
 _OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
@@ -140,11 +140,7 @@ class Reader:
             case "CAST":
                 return Cast(self.node(tree["child"]), type_of(tree["type_expr"]), bool(tree["try_cast"]))
             case "STAR":
-                raise (
-                    no_service("COLUMNS()", "name the columns; `--op` asks for all of them")
-                    if tree["columns"]
-                    else _ROWS
-                )
+                raise (no_service("COLUMNS()", "name the columns") if tree["columns"] else _ROWS)
         return self._other(tree)
 
     def ordered(self, tree: Tree) -> Ordered:

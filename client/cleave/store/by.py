@@ -13,7 +13,7 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Kind
 from cleave.table.stream import Stream, TooLargeError
 from cleave.table.types import FLOATS
-from cleave.text.quantities import counted
+from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
@@ -24,29 +24,30 @@ _ROWS_A_CELL = 20  # at least, of all cells that are proposed
 _SAMPLE = 100_000  # rows; of a table that has no more the counts are exact
 
 
-def propose(stream: Stream, rows: int) -> list[str]:
-    """Columns of few values, the fewest first, as long as their combinations are few against the `rows`.
+def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
+    """Plain columns of few values, as long as their combinations are few against the `rows`; and encrypted or sealed
+    columns that could be added to them.
 
-    Found on a sample of the rows, then counted on all of them.
+    Found on a sample of the rows; the plain ones are then counted on all of them.
     """
-    names = [
-        each.name
-        for each in stream.schema.columns
-        if each.kind is Kind.PLAIN and each.type not in (*FLOATS, "INTERVAL")
-    ]
+    columns = [each for each in stream.schema.columns if each.type not in (*FLOATS, "INTERVAL")]
+    names = [each.name for each in columns if each.kind is not Kind.LOCAL]
+    plain = {each.name for each in columns if each.kind is Kind.PLAIN}
     most = min(_MOST_CELLS, rows // _ROWS_A_CELL)
     hashes = ", ".join(f"hash({identifier(each)}) AS {identifier(each)}" for each in names)
     if not names or most < 2:
-        return []
+        return [], []
     stream.gather(names, f"SELECT {hashes} FROM rows USING SAMPLE reservoir({_SAMPLE} ROWS)", "sample")
     sizes = {each: _distinct(stream, [each], "sample") for each in names}
-    chosen: list[str] = []
-    for name in sorted((name for name, size in sizes.items() if 1 < size <= _MOST_VALUES), key=lambda it: sizes[it]):
-        if _distinct(stream, [*chosen, name], "sample") <= most:
-            chosen.append(name)
+    few = sorted((name for name, size in sizes.items() if 1 < size <= _MOST_VALUES), key=lambda it: sizes[it])
+    found: list[str] = []
+    for name in sorted(few, key=lambda it: it not in plain):
+        if _distinct(stream, [*found, name], "sample") <= most:
+            found.append(name)
+    chosen, more = [each for each in found if each in plain], [each for each in found if each not in plain]
     while chosen and rows > _SAMPLE and count_cells(stream, chosen) > most:
         chosen.pop()
-    return [each for each in names if each in chosen]
+    return [each for each in names if each in chosen], more
 
 
 def count_cells(stream: Stream, by: Sequence[str]) -> int:
@@ -74,18 +75,19 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
 
 
 def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:
-    """One line: cells, how well they fill the ciphertexts of their totals, and bytes stored for a sealed row."""
+    """One line: cells, how well they fill the ciphertexts of their totals, and bytes that are stored."""
     totals = total_lanes(manifest.measures, profile)
     capacity = profile.degree - SENTINELS
     fill = cells / (capacity * max(1, -(-cells // capacity)))
     chunks = _chunks(totals, cells) + (_chunks(row_lanes(manifest, profile), rows) if manifest.scanned else 0)
     fixed = sum(each.width + each.nullable / 8 for each in manifest.sealed)
     texts = sum(not each.width for each in manifest.sealed)
-    row = fixed + chunks * bytes_of_chunk(profile) / max(1, rows)
+    size = int(fixed * rows) + chunks * bytes_of_chunk(profile)
     return (
         f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
-        f"{row:.1f} bytes for each of {counted(rows, 'row')}"
-        + (f", and {counted(texts, 'column')} of text compressed" if texts else "")
+        f"about {sized(size)}, {size / max(1, rows):.1f} bytes for each of {counted(rows, 'row')}"
+        + (f", {counted(texts, 'column')} of text" if texts else "")
+        + " and the plain columns compressed"
     )
 
 

@@ -34,14 +34,12 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
     return tables.change(opened, manifest, "contributor")
 
 
-def remove(tables: Tables, table: str, name: str, *, keep_rows: bool) -> Opened:
-    """Take nothing more of a contributor's, and its rows out of the table unless `keep_rows`."""
+def remove(tables: Tables, table: str, name: str) -> Opened:
+    """Remove a contributor and its rows."""
     opened = tables.open(table)
     who = contributor_of(opened.manifest, name)
-    manifest = opened.manifest
-    if not keep_rows:
-        gone = [each for each in manifest.segments if each.contributor == who.name]
-        manifest = without(tables, opened, gone)
+    gone = [each for each in opened.manifest.segments if each.contributor == who.name]
+    manifest = without(tables, opened, gone)
     left = tuple(each for each in manifest.contributors if each != who)
     return tables.change(opened, manifest.model_copy(update={"contributors": left}), "contributor")
 

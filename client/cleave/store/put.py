@@ -107,7 +107,13 @@ def put(
         chosen = None if by is None else check_by(by, schema)
         survey = stream.survey(progress)
         if chosen is None:
-            chosen = check_by(propose(stream, survey.rows), schema)
+            plain, more = propose(stream, survey.rows)
+            chosen = check_by(plain, schema)
+            if more:
+                say(
+                    f"by is proposed of plain columns; {', '.join(more)} have few values too: questions that group by "
+                    f"them need no rows with --by {','.join([*chosen, *more])}"
+                )
         found = count_cells(stream, chosen)
         measures = measures_of(schema, survey, stream)
         manifest = Manifest.model_construct(
@@ -124,6 +130,8 @@ def put(
             segments=(),
             history=there.manifest.history if there else (),
         )
+        if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
+            say(f"not stored: {', '.join(local)} (kind local)")
         say(describe(manifest, survey.rows, found, profile))
         putting = _Putting(tables, manifest, Cells(), there.head if there else None, "put", say)
         return putting.run(stream, survey, segment_rows, progress)

@@ -18,8 +18,9 @@ from cleave.store.manifest import Manifest, Object
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.vault import Vault
+from cleave.text.nearest import did_you_mean
 from cleave_shared import limits
-from cleave_shared.errors import DAMAGED, CheckFailed, InputError
+from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
 
 if TYPE_CHECKING:
     from cleave.table.progress import Progress
@@ -117,9 +118,12 @@ class Tables(Objects):
         return opened
 
     def _no_table(self, name: str) -> InputError:
+        near = ""
+        with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
+            near = did_you_mean(name, [each.manifest.table for each in self.all()])
         return InputError(
             f"{self.stores.sensitive.location}: there is no table {name!r} under this key",
-            hint="`cleave ls --store ...` lists the tables there are",
+            hint=near or "`cleave ls --store ...` lists the tables there are",
         )
 
     def commit(self, manifest: Manifest, expected: str | None) -> Opened:

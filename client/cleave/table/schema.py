@@ -33,6 +33,7 @@ from cleave.table.derived import Derived, dump_derived, parse_derived
 from cleave.table.inputs import STDIN, expand, table_name
 from cleave.table.toml import inner, only_keys, text
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
+from cleave.text.nearest import did_you_mean
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
@@ -143,9 +144,9 @@ class Schema:
         for column in self.columns:
             if column.name.lower() == name.lower():
                 return column
-        known = ", ".join(column.name for column in self.columns[:20])
-        more = ", ..." if len(self.columns) > 20 else ""
-        raise InputError(f"there is no column {name!r}", hint=f"the schema names {known}{more}")
+        names = [column.name for column in self.columns]
+        known = f"the schema names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+        raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or known)
 
     @property
     def names(self) -> tuple[str, ...]:

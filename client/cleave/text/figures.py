@@ -54,7 +54,7 @@ def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided:
 
 
 def is_rounded(value: Any, bound: float | None) -> bool:
-    """Whether `value` is the double nearest to the exact value: it is off by half a unit in the last place at most."""
+    """Check whether `value` is the double nearest to the exact value: off by at most half a unit in the last place."""
     if not isinstance(value, float) or not math.isfinite(value) or not bound:
         return False
     return bound <= math.ulp(value) / 2  # 0 for the least doubles, which have no half unit

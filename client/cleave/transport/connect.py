@@ -23,6 +23,12 @@ class Target:
     region: str | None = None
     sign: bool = False
     insecure_http: bool = False
+    usual_profile: str | None = None  # without being a wish to sign
+
+    @property
+    def aws(self) -> tuple[str | None, str | None]:
+        """Profile and region of an AWS session."""
+        return self.profile or self.usual_profile, self.region
 
     @property
     def remote(self) -> bool:
@@ -56,7 +62,7 @@ def _http(target: Target, endpoint: str) -> Transport:
         return connect_http(urls)
     from cleave.transport.aws import open_session, sigv4_signer  # noqa: PLC0415 - botocore takes 120 ms
 
-    session = open_session(target.profile, target.region)
+    session = open_session(*target.aws)
     return connect_http(urls, {service: sigv4_signer(session, url) for service, url in signed.items()})
 
 
@@ -64,4 +70,4 @@ def _lambda(target: Target, functions: str) -> Transport:
     from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 120 ms
     from cleave.transport.lambda_ import connect_lambda, read_functions  # noqa: PLC0415
 
-    return connect_lambda(read_functions(functions), open_session(target.profile, target.region))
+    return connect_lambda(read_functions(functions), open_session(*target.aws))

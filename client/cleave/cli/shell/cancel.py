@@ -1,7 +1,7 @@
-"""Work in a thread beside the one that hears Ctrl-C, so that Ctrl-C always gives the prompt back.
+"""Work in a thread beside the one that gets Ctrl-C, so that Ctrl-C always gives the prompt back.
 
-A question waits for services, for DuckDB and for children that encrypt; each is told to end. What cannot be told, like
-a computation of numpy's, ends by itself: the next question waits for that.
+A question waits for services, for DuckDB and for children that encrypt; each is stopped. What cannot be stopped, like a
+computation of numpy's, ends by itself: the next question waits for that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from cleave.ask.bars import BarProgress
 from cleave.cli import console
 from cleave.table.progress import Bars
 
@@ -44,12 +45,12 @@ class ClearedBars:
             yield self._shown
 
     def stop(self) -> None:
-        if isinstance(self._shown, console.BarProgress):
+        if isinstance(self._shown, BarProgress):
             self._shown.stop()
 
 
 class Cancellable:
-    """Runs one thing at a time; `stop` tells it to end, from another thread, and may be called at any moment."""
+    """Runs one thing at a time; `stop` ends it, from another thread, and may be called at any moment."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -73,7 +74,7 @@ class Cancellable:
             raise Cancelled from None
 
     def end(self) -> bool:
-        """Have what is under way told to end, until it has; whether it did within PATIENCE."""
+        """Stop what is running. Returns whether it ended within PATIENCE."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return True
@@ -82,7 +83,7 @@ class Cancellable:
         return not thread.is_alive()
 
     def _join(self) -> None:
-        """Wait for what was told to end. Raises Cancelled where that is interrupted as well."""
+        """Wait for what was stopped. Raises Cancelled where that is interrupted as well."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return
@@ -95,7 +96,7 @@ class Cancellable:
             raise Cancelled from None
 
     def _tell(self, thread: threading.Thread) -> None:
-        """From a thread of its own: telling takes its time where processors are short."""
+        """Stop it from a thread of its own: that takes its time where processors are short."""
         if self._teller is None or not self._teller.is_alive():
             self._teller = threading.Thread(target=self._telling, args=[thread], daemon=True)
             self._teller.start()

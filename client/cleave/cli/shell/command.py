@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.options import Asking
 from cleave.cli import console, process
-from cleave.cli.asked import Tables, read_tables
 from cleave.cli.group import Settings, tell
-from cleave.cli.options import Asking, with_options
+from cleave.cli.options import argument, flag
+from cleave.cli.question import session_over
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
@@ -22,44 +23,39 @@ if TYPE_CHECKING:
 
 NoHistory = Annotated[
     bool,
-    typer.Option(
-        "--no-history",
-        help="Keep no history of what is asked here: SQL may hold values. CLEAVE_NO_HISTORY=1 as well.",
-        envvar="CLEAVE_NO_HISTORY",
-    ),
+    flag("--no-history", "Keep no history of questions, which may hold values.", envvar="CLEAVE_NO_HISTORY"),
+]
+Tables = Annotated[
+    list[str] | None, argument("[FILE... | NAME]", "CSV or Parquet files; with a store, a stored table or nothing.")
 ]
 
 
-@with_options
 def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: NoHistory = False) -> None:
-    """Ask one question after the other: files are read once, the key opened once.
+    """Ask one question after another.
 
-    SQL up to a semicolon; .help shows the shell's own commands. Where stdin is no terminal its lines are run, and the
-    first error ends it with that error's exit code.
+    Files are read once, and the key is opened once.
+
+    SQL ends with a semicolon; `help` lists other commands. Where stdin is not a terminal its lines are run, and the
+    first error ends the shell.
+
+    Examples:
+      cleave shell visits.csv
+      cleave shell --store s3://bucket/prefix
     """
-    if not files and asking.store is None:
-        raise typer.BadParameter("a table is needed: files, or --store")
     if "-" in (files or ()):
         raise typer.BadParameter("standard input cannot hold both the table and the questions")
     from cleave.cli.shell.cancel import ClearedBars  # noqa: PLC0415 - what --help does without
 
     settings: Settings = ctx.obj
-    if asking.embedded:
-        settings.prepare()
-    first, further = read_tables(files or (), asking)
-    bars = ClearedBars(lambda: console.progress(quiet=settings.quiet))
-    with asking.session(settings, first, further, bars) as session:
+    bars = ClearedBars(settings.bars)
+    with session_over(files or (), asking, settings, bars) as session:
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:
-            _piped(session, asking, settings)
+            from cleave.cli.shell.piped import lines_of, run_lines  # noqa: PLC0415
+            from cleave.cli.shell.shell import Shell  # noqa: PLC0415
 
-
-def _piped(session: Session, asking: Asking, settings: Settings) -> None:
-    from cleave.cli.shell.piped import lines_of, run_lines  # noqa: PLC0415
-    from cleave.cli.shell.shell import Shell  # noqa: PLC0415
-
-    run_lines(Shell(session, asking, lambda work: work(), quiet=settings.quiet), lines_of(sys.stdin.buffer))
+            run_lines(Shell(session, asking, lambda work: work(), settings.say), lines_of(sys.stdin.buffer))
 
 
 def _interactive(
@@ -74,10 +70,9 @@ def _interactive(
     try:
         history = open_history(history_path(os.environ) if keeps_history else None)
     except InputError as error:
-        console.say(f"warning: {printable(error.message)}; nothing asked here is kept")
+        console.say(f"warning: {printable(error.message)}; no history is kept")
         history = open_history(None)
-    if not settings.quiet:
-        console.say(f"{_greeting(session)}. .help shows what there is.")
+    settings.say(f"{_greeting(session)}. help lists commands.")
 
     lasting = process.descendants()  # what embedded services fork from, see cleave_shared.fork_server
 
@@ -89,7 +84,7 @@ def _interactive(
     work = Cancellable(stop)
     try:
         interact(
-            Shell(session, asking, work.run, quiet=settings.quiet),
+            Shell(session, asking, work.run, settings.say),
             editor(session.name or "cleave", Sql(session.schemas), history),
             lambda error: tell(error, debug=settings.debug),
         )
@@ -103,4 +98,4 @@ def _greeting(session: Session) -> str:
     if not session.name:
         return f"{counted(len(session.schemas), 'table')}: SHOW TABLES"
     columns = counted(len(session.schema.columns), "column")
-    return f"{printable(session.name)}: {counted(session.rows or 0, 'row')}, {columns}"
+    return f"{session.name}: {counted(session.rows or 0, 'row')}, {columns}"

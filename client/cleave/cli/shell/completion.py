@@ -1,4 +1,4 @@
-"""What Tab offers: the table's columns and name, DuckDB's functions and words, and the shell's own commands."""
+"""Completion by Tab: the table's columns and name, DuckDB's functions and words, and the shell's own commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from cleave.cli.output import Format
+from cleave.cli.answer import Format
 from cleave.cli.shell.commands import COMMANDS
 from cleave.table.duck import identifier, private
 from cleave.table.schema import Schema
@@ -65,7 +65,7 @@ class Sql(Completer):
 
 
 def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Completion]:
-    """Of what is inserted, what is compared and what is told about it; case does not matter."""
+    """Completions of `word` among texts to insert, names to compare and notes; case does not matter."""
     lower = word.lower()
     for text, name, about in offered:
         if name.lower().startswith(lower):
@@ -75,7 +75,7 @@ def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Co
 def _arguments(command: str) -> list[str]:
     match command:
         case ".format":
-            return [each for each in Format if each is not Format.PARQUET]
+            return [each for each in Format if each not in (Format.PARQUET, Format.XLSX)]
         case ".timer":
             return ["on", "off"]
     return []

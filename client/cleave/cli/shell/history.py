@@ -1,4 +1,4 @@
-"""What was asked before, for this user alone: SQL may hold values that nobody else should read.
+"""History of questions, for this user alone: SQL may hold values that no one else should read.
 
 In $XDG_STATE_HOME/cleave (~/.local/state/cleave), readable by its owner only. A line that begins with a space is not
 kept.
@@ -18,7 +18,7 @@ from cleave_shared.errors import InputError
 
 
 class _Kept(FileHistory):
-    """What cannot be written is not kept: a full disk ends no shell."""
+    """A history file; a full disk loses lines and does not end the shell."""
 
     def store_string(self, string: str) -> None:
         if string.startswith(" "):

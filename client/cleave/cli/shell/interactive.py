@@ -18,6 +18,7 @@ from prompt_toolkit.output import Output
 
 from cleave.cli import console
 from cleave.cli.shell.cancel import Cancelled
+from cleave.cli.shell.commands import is_command
 from cleave.cli.shell.shell import Left, Shell
 from cleave.sql.statements import split_statements
 from cleave.text.printable import printable
@@ -61,12 +62,12 @@ def editor(
 
 
 def is_complete(text: str) -> bool:
-    """Whether Enter ends it: a command, nothing at all, or statements that a semicolon ends."""
-    return text.lstrip().startswith(".") or not split_statements(text)[1].strip()
+    """Check whether Enter ends it: a command, nothing at all, or statements that a semicolon ends."""
+    return is_command(text) or not split_statements(text)[1].strip()
 
 
 def interact(shell: Shell, session: PromptSession[str], tell: Callable[[Exception], object]) -> None:
-    """Until Ctrl-D or `.exit`. Errors are told, and the next line is read."""
+    """Run lines until Ctrl-D or `.exit`. An error is reported, and the next line is read."""
     with _ctrl_c():
         while True:
             try:
@@ -89,7 +90,7 @@ def interact(shell: Shell, session: PromptSession[str], tell: Callable[[Exceptio
 
 
 def _parts(text: str) -> list[Callable[[Shell], None]]:
-    if text.lstrip().startswith("."):
+    if is_command(text):
         return [lambda shell: shell.command(text.strip())]
     statements, rest = split_statements(text)
     return [_asked(each) for each in [*statements, rest.strip()] if each]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from cleave.cli.shell.commands import is_command
 from cleave.cli.shell.shell import Left, Shell
 from cleave.sql.statements import split_statements
 from cleave_shared import limits
@@ -26,7 +27,7 @@ def run_lines(shell: Shell, lines: Iterable[bytes]) -> None:
             except UnicodeDecodeError:
                 raise InputError(f"standard input, line {number}: is not UTF-8 text") from None
             begins = text.strip()
-            if not open_ and begins.startswith("."):
+            if not open_ and is_command(begins):
                 shell.command(begins)
                 continue
             if not open_ and (not begins or begins.startswith("--")):

@@ -1,4 +1,4 @@
-"""What a line means: a command of the shell's own, or statements, each planned, asked and shown.
+"""Lines of the shell: its own commands, or statements, each planned, answered and shown.
 
 Nothing here knows where lines come from; see cleave.cli.shell.interactive and cleave.cli.shell.piped.
 """
@@ -8,22 +8,24 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from cleave.ask.options import question_options
 from cleave.cli import console
-from cleave.cli.answer import Shown, answer_content, print_content, tell_about, write_page
-from cleave.cli.console import Heading
-from cleave.cli.output import Format
+from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
 from cleave.cli.shell.commands import help_text, read_command
+from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
+from cleave.text.tabular import Heading, table
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.ask.options import Asking
     from cleave.ask.result import Result
     from cleave.ask.session import Session
-    from cleave.cli.options import Asking
     from cleave.sql.plan import LocalPlan, QueryPlan
 
 T = TypeVar("T")
@@ -46,12 +48,16 @@ class Shell:
     """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
 
     def __init__(
-        self, session: Session, asking: Asking, run: Callable[[Callable[[], object]], object], *, quiet: bool = False
+        self,
+        session: Session,
+        asking: Asking,
+        run: Callable[[Callable[[], object]], object],
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._asking = asking
-        self._options = asking.options()
-        self._quiet = quiet
+        self._options = question_options(asking)
+        self._say = say
         self._run = run
         self._format = Format.TABLE
         self._timer = False
@@ -64,12 +70,11 @@ class Shell:
             console.out(self._schema(_unquoted(asked[1])) if asked[1] else self._tables())
             return
         started = time.perf_counter()
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
-        answer = self._do(lambda: session.ask(plan, self._options, asking.timeout, strict=asking.strict))
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
+        answer = self._do(lambda: session.ask(plan, self._options, asking["timeout"], strict=asking["strict"]))
         seconds = time.perf_counter() - started
-        shown = Shown(self._format, quiet=self._quiet)
-        print_content(answer_content(answer, shown), shown.written)
-        tell_about(answer, shown, seconds)
+        print_content(answer_bytes(answer, self._format), self._format)
+        say_trust(answer, self._format, seconds, self._say)
         self._last = Last(sql, plan, answer, seconds)
         if self._timer:
             stages = ", ".join(f"{name} {spent:.3f} s" for name, spent in answer.timings.items())
@@ -80,7 +85,7 @@ class Shell:
         name, argument = read_command(line)
         match name:
             case ".plan":
-                self._plan(argument.rstrip(";"))
+                self._plan(argument)
             case ".report":
                 self._report(Path(argument))
             case ".format":
@@ -104,7 +109,7 @@ class Shell:
         from cleave.cli.plan import plan_lines  # noqa: PLC0415
 
         session, asking = self._session, self._asking
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking.cloud_only))
+        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
         console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
 
     def _report(self, path: Path) -> None:
@@ -112,13 +117,17 @@ class Shell:
         if last is None:
             raise InputError("there is no answer yet to report on", hint="ask a question first")
         description = self._do(lambda: self._session.describe(last.plan, self._options))
-        write_page(path, last.answer, description, last.sql, last.plan.table, last.seconds)
+        from cleave.report.page import Facts  # noqa: PLC0415 - templates
+
+        facts = Facts(last.sql, last.plan.table, datetime.now(UTC), last.seconds)
+        write_page(path, last.answer, description, facts)
         console.say(f"wrote {printable(str(path))}")
 
     def _choose(self, name: str) -> None:
-        known = [str(each) for each in Format if each is not Format.PARQUET]
+        known = [str(each) for each in Format if each not in (Format.PARQUET, Format.XLSX)]
         if name and name not in known:
-            raise InputError(f"there is no format {name}", hint=f"known are {', '.join(known)}")
+            hint = did_you_mean(name, known) or f"formats are {', '.join(known)}"
+            raise InputError(f"there is no format {name}", hint=hint)
         if name:
             self._format = Format(name)
         else:
@@ -140,16 +149,15 @@ class Shell:
         for name, schema in schemas.items():
             rows = self._do(lambda name=name: session.rows_of(name))  # type: ignore[misc]
             cells.append([name, str(len(schema.columns)), "read here only" if rows is None else f"{rows:,}"])
-        return console.table(headings, cells) if cells else "no tables under this key"
+        return table(headings, cells) if cells else "no tables under this key"
 
     def _schema(self, name: str = "") -> str:
         wanted = (name or self._session.name).lower()
         schemas = self._do(lambda: self._session.schemas)
         schema = next((each for known, each in schemas.items() if known.lower() == wanted), None)
         if schema is None:
-            raise InputError(
-                f"there is no table {name!r}" if name else ".schema: name a table", hint=".tables lists all"
-            )
+            message = f"there is no table {name!r}" if name else ".schema: name a table"
+            raise InputError(message, hint=did_you_mean(wanted, schemas) or ".tables lists all")
         headings = [Heading(name) for name in ("column", "kind", "type", "NULL")]
         bounds = [Heading(name, justify="right") for name in ("lower", "upper")]
         rows = [
@@ -162,7 +170,7 @@ class Shell:
             ]
             for column in schema.columns
         ]
-        return console.table([*headings, *bounds], rows)
+        return table([*headings, *bounds], rows)
 
 
 def _unquoted(name: str) -> str:

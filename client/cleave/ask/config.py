@@ -1,0 +1,93 @@
+"""What is usual for this user: environment variables, then `config.toml` in ~/.config/cleave.
+
+An option or an argument goes before both. The file is read once, and one that is not understood is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from cleave.files import write_atomically
+from cleave.text.nearest import did_you_mean
+from cleave_shared.errors import InputError
+
+# Setting -> the environment variable that goes before it.
+SETTINGS = {
+    "store": "CLEAVE_STORE",
+    "endpoint": "CLEAVE_ENDPOINT",
+    "profile": "AWS_PROFILE",
+    "key": "CLEAVE_KEY",
+}
+
+
+def config_path() -> Path | None:
+    """`cleave/config.toml` in $XDG_CONFIG_HOME, or in ~/.config; None for an account without a home."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    try:
+        folder = Path(base) if os.path.isabs(base) else Path("~/.config").expanduser()
+    except RuntimeError:
+        return None
+    return folder / "cleave" / "config.toml"
+
+
+def usual(name: str) -> str | None:
+    """A setting of the environment, else of the file; None where neither has it. Raises InputError."""
+    return os.environ.get(SETTINGS[name]) or settings().get(name)
+
+
+def origin(name: str) -> str:
+    """Where `usual` finds a setting; empty where nowhere."""
+    if os.environ.get(SETTINGS[name]):
+        return SETTINGS[name]
+    return str(config_path()) if name in settings() else ""
+
+
+def settings() -> dict[str, str]:
+    """The settings of the file, if there is one. Raises InputError for a file that is not understood."""
+    path = config_path()
+    return _read(path) if path else {}
+
+
+@cache
+def _read(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # not UTF-8, or not TOML
+        place = re.search(r"at line (\d+)", str(error))
+        raise InputError(
+            f"{path}{f', line {place[1]}' if place else ''}: is not TOML", hint='a line of it: store = "s3://bucket"'
+        ) from None
+    for name, value in found.items():
+        line = next(
+            (n for n, row in enumerate(text.splitlines(), 1) if re.match(rf'\s*["\[]*{re.escape(name)}\b', row)), 1
+        )
+        if name not in SETTINGS:
+            hint = did_you_mean(name, SETTINGS) or f"settings are {', '.join(SETTINGS)}"
+            raise InputError(f"{path}, line {line}: there is no setting {name!r}", hint=hint)
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{path}, line {line}: {name} is not text", hint=f'{name} = "..."')
+    return found
+
+
+def change(name: str, value: str) -> Path:
+    """Write a setting to the file, or remove it where `value` is empty; comments there are lost. Raises InputError."""
+    path = config_path()
+    if path is None:
+        raise InputError("this account has no home directory", hint="set XDG_CONFIG_HOME")
+    kept = settings() | {name: value}
+    quoted = {key: each.replace("\\", "\\\\").replace('"', '\\"') for key, each in kept.items() if each}
+    if any(not each.isprintable() for each in quoted.values()):
+        raise InputError(f"{name}: holds a character that cannot be printed")
+    content = "".join(f'{key} = "{each}"\n' for key, each in quoted.items())
+    write_atomically(path, content, error=InputError, overwrite=True)
+    _read.cache_clear()
+    return path

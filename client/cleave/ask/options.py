@@ -1,0 +1,247 @@
+"""Options of questions and of stored tables, each stated once: for Python, the command line and the shell.
+
+A class here is a set of keyword arguments in Python (`stated`). `cleave.cli.options` makes a command's options of it.
+"""
+
+# Without `from __future__ import annotations`: each `Flag` is read while the program runs, the types are not.
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
+
+from cleave.ask.access import LONGEST_TIMEOUT
+from cleave.text.nearest import did_you_mean
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cleave.ask.result import Options
+    from cleave.table.frames import ArrowStream, Described
+    from cleave.table.progress import Bars
+    from cleave.table.schema import Schema
+
+    Data: TypeAlias = ArrowStream | str | Path | Sequence[str | Path]
+    """A DataFrame, an Arrow table or anything else with Arrow's interface; or a file, a pattern, several files."""
+
+    SchemaLike: TypeAlias = Schema | str | Path | Described
+    """A schema, the path of one, or column -> kind for a frame: see `cleave.table.frames`."""
+
+    PassphraseLike: TypeAlias = bytes | str | Callable[[], bytes | str]
+    """The passphrase or what asks for it, like `getpass.getpass`; asked only if the key is wrapped."""
+
+    Others: TypeAlias = Mapping[str, ArrowStream | str | Path]
+    """Further tables that a question may name, by their names: nothing of them is ever sent."""
+
+F = TypeVar("F", bound=Callable[..., object])
+G = TypeVar("G")
+ADVANCED = "Advanced"  # section of help for options that few need
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Default of a keyword argument, and how the command line spells and explains it.
+
+    `words`: as "--key FILE" or "-o, --output FILE"; empty for Python alone. `takes`: the type that is parsed.
+    `advanced`: few need it, so help lists it last.
+    """
+
+    default: Any = None
+    words: str = ""
+    help: str = ""
+    takes: Any = str
+    advanced: bool = False
+
+
+class Place(TypedDict, total=False):
+    """Where stored tables are, and the key that opens them."""
+
+    store: Annotated[
+        str | Path | None,
+        Flag(
+            None,
+            "--store PLACE[,PLACE]",
+            "Where stored tables are: a folder or s3://bucket/prefix; a second place for plain columns.",
+        ),
+    ]
+    key: Annotated[
+        str | Path | None, Flag(None, "--key FILE", "Key file of stored tables. Default: ~/.config/cleave/key.json.")
+    ]
+    passphrase: Annotated[
+        "PassphraseLike | None",
+        Flag(None, "--passphrase-fd N", "Read the passphrase from this file descriptor.", int, advanced=True),
+    ]
+    profile: Annotated[str | None, Flag(None, "--profile NAME", "AWS profile.", advanced=True)]
+    region: Annotated[str | None, Flag(None, "--region NAME", "AWS region.", advanced=True)]
+    timeout: Annotated[
+        float | None, Flag(None, "--timeout SECONDS", "Stop after this time, retries included.", float, advanced=True)
+    ]
+    progress: Annotated["bool | Bars | None", Flag()]
+    say: Annotated["Callable[[str], None] | None", Flag()]
+
+
+class Asking(Place, total=False):
+    """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
+
+    schema: Annotated[
+        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
+    ]
+    table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
+    others: Annotated[
+        "Others | None",
+        Flag(None, "--with FILE[=SCHEMA]", "Another table to join; it is read here only. Repeatable.", list[str]),
+    ]
+    min_group: Annotated[
+        int,
+        Flag(
+            0,
+            "--min-group N",
+            "Leave out groups of fewer than N rows. Default: 5 for tables with contributors (1: off).",
+            int,
+        ),
+    ]
+    strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
+    cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
+    endpoint: Annotated[str | None, Flag(None, "--endpoint URL", "URL of both services, or SENSITIVE_URL,PLAIN_URL.")]
+    contributor: Annotated[
+        str | None,
+        Flag(None, "--contributor NAME", "Use only the rows of this contributor, or of `owner`.", advanced=True),
+    ]
+    scan: Annotated[bool, Flag(True, "--no-scan", "Fetch rows rather than scan them.", bool, advanced=True)]
+    fetch_limit: Annotated[
+        int | str, Flag("1GB", "--fetch-limit SIZE", "Most bytes of rows to fetch. Default: 1GB.", advanced=True)
+    ]
+    memory: Annotated[
+        int | str | None,
+        Flag(None, "--memory SIZE", "Most memory for fetched rows. Default: a quarter of all.", advanced=True),
+    ]
+    cache: Annotated[bool, Flag(True, "--no-cache", "Keep no copy of what is read of a bucket.", bool, advanced=True)]
+    functions: Annotated[
+        str | None, Flag(None, "--lambda NAME,NAME", "Lambda functions: the sensitive, the plain one.", advanced=True)
+    ]
+    sign: Annotated[bool, Flag(False, "--sign", "Sign requests to any host with AWS credentials.", bool, advanced=True)]
+    insecure_http: Annotated[bool, Flag(False, "--insecure-http", "Allow http to other machines.", bool, advanced=True)]
+    pad: Annotated[bool, Flag(False, "--pad", "Send and read more, to hide how much is selected.", bool, advanced=True)]
+
+
+class Pulling(Place, total=False):
+    """How `pull` reads a stored table."""
+
+    contributor: Annotated[
+        str | None, Flag(None, "--contributor NAME", "Only the rows of this contributor, or of `owner`.", advanced=True)
+    ]
+
+
+class Dropping(Place, total=False):
+    """What `drop` deletes."""
+
+    forget: Annotated[
+        bool,
+        Flag(
+            False,
+            "--forget",
+            "Delete nothing: accept a table that was dropped and stored again on another machine.",
+            bool,
+            advanced=True,
+        ),
+    ]
+
+
+class Rotating(Place, total=False):
+    """How `rotate` opens the new key."""
+
+    new_passphrase: Annotated[
+        "PassphraseLike | None",
+        Flag(None, "--new-passphrase-fd N", "The same for the passphrase of the new key.", int, advanced=True),
+    ]
+
+
+class Putting(Place, total=False):
+    """How `put` stores a table."""
+
+    schema: Annotated[
+        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
+    ]
+    by: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--by COLUMN,...", "Columns to filter and group by. Left out: proposed; empty: none."),
+    ]
+    replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
+    drop_contributors: Annotated[
+        bool, Flag(False, "--drop-contributors", "With --replace: lose rows of contributors too.", bool, advanced=True)
+    ]
+    scan: Annotated[
+        bool, Flag(False, "--scan", "Also store rows for scans: large tables, slow networks.", bool, advanced=True)
+    ]
+
+
+class Appending(Place, total=False):
+    """How `append` adds rows to a stored table."""
+
+    schema: Annotated["SchemaLike | None", Flag()]
+    again: Annotated[
+        bool, Flag(False, "--again", "Add the rows even if the last change added the same ones.", bool, advanced=True)
+    ]
+
+
+class Contributing(Appending, total=False):
+    """How `contribute` adds rows to a table of another owner."""
+
+    public_key: Annotated[
+        str | Path | None,
+        Flag(None, "--public-key FILE", "Contribute to the table this key was exported for.", advanced=True),
+    ]
+    fingerprint: Annotated[
+        str | None,
+        Flag(None, "--fingerprint SHA256:...", "Fingerprint of the public key; needed once.", advanced=True),
+    ]
+    identity: Annotated[
+        str | Path | None, Flag(None, "--identity FILE", "Identity file of the contributor.", advanced=True)
+    ]
+    replace: Annotated[bool, Flag()]
+
+
+def flags(options: type) -> dict[str, Flag]:
+    """Flag of each keyword argument of a class of options, by name."""
+    return {name: type_.__metadata__[0] for name, type_ in options.__annotations__.items()}
+
+
+def stated(options: type) -> Callable[[F], F]:
+    """Show the keyword arguments of `options`, with their defaults, in the signature of a function that takes them."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        more = [
+            inspect.Parameter(name, keyword, default=flag.default, annotation=options.__annotations__[name].__origin__)
+            for name, flag in flags(options).items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def complete(options: type[G], given: G) -> G:
+    """`given` with the default of everything left out.
+
+    Raises TypeError for an unknown argument, InputError for a time that is out of range.
+    """
+    known = {name: flag.default for name, flag in flags(options).items()}
+    for name in cast("dict[str, Any]", given):
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise TypeError(f"there is no argument {name!r}" + (f"; {near}" if near else ""))
+    values = known | cast("dict[str, Any]", given)
+    if values.get("timeout") is not None and not 0 < values["timeout"] <= LONGEST_TIMEOUT:
+        raise InputError(f"the timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
+    return cast(G, values)
+
+
+def question_options(asking: Asking) -> "Options":
+    """Raises InputError for what is out of range."""
+    from cleave.ask.result import Options  # noqa: PLC0415 - numpy and all that computes
+
+    return Options(asking["pad"], asking["min_group"])

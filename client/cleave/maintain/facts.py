@@ -1,0 +1,175 @@
+"""A stored table as it is described to its owner."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
+from cleave.text.tabular import Heading, table
+from cleave_shared.dataclass import dataclass
+from cleave_shared.extras import extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from cleave.store.manifest import Manifest
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table as it is stored now: `version` counts its changes. `facts`: all that `cleave ls --json` says of it."""
+
+    name: str
+    version: int
+    rows: int
+    segments: int
+    bytes: int
+    by: tuple[str, ...]
+    facts: dict[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A stored table in detail: what `cleave show` prints, and in `facts` what `cleave show --json` prints."""
+
+    facts: dict[str, Any]
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """The last put of a contributor: its rows. `version` counts its puts; `contributor`: its public key, in hex."""
+
+    name: str
+    contributor: str
+    version: int
+    rows: int
+
+
+class Pulled:
+    """All rows of a stored table, decrypted, in the order they were put."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._table.column_names)
+
+    def arrow(self) -> pa.Table:
+        """An Arrow table."""
+        return self._table
+
+    def df(self) -> pd.DataFrame:
+        """A pandas DataFrame; decimals stay Decimal, whole numbers with NULLs become Int64.
+
+        Raises InputError without pandas.
+        """
+        with extra("pandas", "data frames"):
+            import pandas as pd  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415 - there if there is a table
+
+        series = {}
+        for name, column in zip(self._table.column_names, self._table.columns, strict=True):
+            nullable = pa.types.is_integer(column.type) and column.null_count
+            series[name] = pd.Series(column.to_pylist(), dtype="Int64") if nullable else column.to_pandas()
+        return pd.DataFrame(series)
+
+
+def stored_table(manifest: Manifest) -> StoredTable:
+    facts = {
+        "table": manifest.table,
+        "version": manifest.version,
+        "rows": manifest.rows,
+        "bytes": manifest.bytes,
+        "segments": len(manifest.segments),
+        "by": list(manifest.by),
+        "measures": [each.model_dump(include={"name", "sql", "type", "derived"}) for each in manifest.measures],
+        "contributors": [each.model_dump(include={"name", "key", "added"}) for each in manifest.contributors],
+        "history": [each.model_dump() for each in manifest.history],
+    }
+    counts = manifest.version, manifest.rows, len(manifest.segments), manifest.bytes
+    return StoredTable(manifest.table, *counts, manifest.by, facts)
+
+
+def facts_of(tables: Tables, opened: Opened) -> TableFacts:
+    """Everything about a stored table but its rows. Reads its schema and its cells."""
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
+
+    manifest = opened.manifest
+    cells = sum(rows > 0 for rows in tables.cells(opened).rows)
+    folder = tables.folder(manifest.table).removeprefix("tables/")
+    facts = stored_table(manifest).facts | {"key_id": tables.key.key_id, "set": folder, "cells": cells}
+    measures = {each.name for each in manifest.measures}
+    columns = [
+        [each.name, str(each.kind), each.type, _stored_as(each.name in manifest.by, each.name in measures)]
+        for each in load_stored_schema(manifest).columns
+    ] + [[each.name, "derived", each.type, each.sql] for each in manifest.measures if each.derived]
+    history = [[str(each.version), each.at, each.what, f"{each.rows:,}"] for each in manifest.history]
+    sections = [
+        f"{manifest.table}: version {manifest.version}, {counted(manifest.rows, 'row')}, {counted(cells, 'cell')} by "
+        f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
+        f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}",
+        table([Heading(word) for word in ("column", "kind", "type", "kept")], columns),
+        table([*map(Heading, ("version", "at", "what")), Heading("rows", justify="right")], history),
+        *([contributors_text(manifest)] if manifest.contributors else []),
+        *_seen(manifest, *tables.places),
+    ]
+    return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))
+
+
+def _stored_as(by: bool, totals: bool) -> str:
+    return ", ".join(word for word, said in (("by", by), ("totals", totals)) if said)
+
+
+def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None) -> str:
+    """The contributors of a table as a table; `waiting`: parts of theirs that are not taken in yet."""
+    headings = [*map(Heading, ("contributor", "key", "added")), Heading("rows", justify="right")]
+    rows = [
+        [each.name, f"{each.key[:16]}...", each.added, f"{rows_of(manifest, each.name):,}"]
+        for each in manifest.contributors
+    ]
+    if waiting is not None:
+        headings.append(Heading("parts waiting", justify="right"))
+        rows = [[*row, f"{waiting[row[0]]:,}"] for row in rows]
+    return table(headings, rows)
+
+
+def rows_of(manifest: Manifest, contributor: str) -> int:
+    """Rows of a table that are one contributor's."""
+    return sum(each.rows for each in manifest.segments if each.contributor == contributor)
+
+
+def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
+    totals = sum(len(each.lanes) for segment in manifest.segments for each in segment.totals)
+    columns = len(manifest.sealed) * len(manifest.segments)
+    scans = sum(len(lane) for each in manifest.segments if each.scan for lane in each.scan.lanes)
+    held = any(each.plain for each in manifest.segments)
+    return [
+        f"What {sensitive} holds\n"
+        f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
+        "    declared bounds, and about how well texts compress\n"
+        f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
+        + (f"  - {counted(scans, 'object')} of encrypted rows for scans\n" if scans else "")
+        + "  - sealed objects: schema, names, cells, order of the rows\n"
+        f"  - a head in the clear: the key's id and that this is version {manifest.version} of a table\n"
+        "  - when it was changed, which objects are read when, and under whose credentials",
+        f"What {plain} holds\n"
+        + (
+            "  - the plain columns, with names and values, row by row, in the order they were put\n"
+            "  - nothing of any other column, nor which row is which among the ciphertexts"
+            if held
+            else "  - nothing: no column is plain"
+        ),
+    ]

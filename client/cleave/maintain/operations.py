@@ -1,0 +1,311 @@
+"""Operations on stored tables, each one call: for the commands of `cleave` and for Python.
+
+A function opens the store, does its work, deletes what the new version no longer names, and closes the store. It raises
+InputError, KeyFileError, ServiceError and CheckFailed; no message holds a value of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from cleave.ask.access import DEFAULT_IDENTITY, IDENTITY_VARIABLE, LONGEST_TIMEOUT
+from cleave.ask.bars import bars
+from cleave.ask.calls import stack_level
+from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
+from cleave.ask.options import Appending, Contributing, Dropping, Place, Pulling, Putting, Rotating, complete, stated
+from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts, facts_of, stored_table
+from cleave.text.quantities import counted
+from cleave_shared.errors import CleaveWarning, InputError, ServiceError
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Data
+    from cleave.maintain.verify import Damage
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
+    from cleave.table.progress import Progress
+
+_SECONDS = 600.0  # to list or show tables
+_CONTINUES = "run it again to continue from there"
+
+
+@stated(Putting)
+def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
+    """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
+
+    `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `scan`, `replace`,
+    `drop_contributors`: as the options of `cleave put`. `say`: called with each line that the command prints.
+    A file is read a batch at a time. A put that was stopped continues when it is called again with the same data.
+
+    >>> import cleave
+    >>> stored = cleave.put("patients.csv", "trial", store="tables", by=["ward"])
+    >>> stored.rows, stored.version, stored.by
+    (600, 1, ('ward',))
+    >>> cleave.query("trial", "SELECT COUNT(*), SUM(bill) FROM trial", store="tables").rows
+    [(600, Decimal('1534139.46'))]
+    """
+    from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
+
+    given = complete(Putting, options)
+    columns = given["by"].split(",") if isinstance(given["by"], str) else given["by"]
+    by = None if columns is None else [each.strip() for each in columns if each.strip()]
+    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
+        done = store(
+            *(tables, rows, name, by, progress),
+            scan=given["scan"],
+            replace=given["replace"],
+            drop_contributors=given["drop_contributors"],
+            say=given["say"] or _silent,
+        )
+        return _finished(tables, done)
+
+
+@stated(Appending)
+def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
+    """Add rows to a stored table, under the schema it has. Otherwise as `put`.
+
+    Where the table's last change added just these rows, a warning says so and nothing is added unless `again`: a call
+    that was stopped can be made again as it is.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "growing", store="tables", by=["ward"])
+    >>> stored = cleave.append("patients.csv", "growing", store="tables")
+    >>> stored.rows, stored.version
+    (1200, 2)
+    """
+    from cleave.store.put import append as add  # noqa: PLC0415 - as above
+
+    given = complete(Appending, options)
+    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
+        done = add(
+            *(tables, rows, name, progress),
+            again=given["again"],
+            say=given["say"] or _warn,
+        )
+        return _finished(tables, done)
+
+
+@stated(Contributing)
+def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
+    """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
+
+    Only its owner can read them, and takes them in with `collect`. `identity`: the file that `cleave key contributor`
+    made; else CLEAVE_IDENTITY, else ~/.config/cleave/contributor.pem. `fingerprint`: that of the public key, as its
+    owner gave it over another channel; required on first use. A call that was stopped continues when it is made again
+    with the same data. Rows that the last call added are not added again, unless `again`; a warning says so.
+    """
+    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
+
+    given = complete(Contributing, options)
+    if given["public_key"] is None:
+        raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
+    who = Path(given["identity"] or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
+    invited = read_invited(name, Path(given["public_key"]), who, given["fingerprint"])
+    unread = lazy(data, invited.schema if given["schema"] is None else given["schema"], name)
+    if given["say"]:
+        given["say"](invited.consent)
+    stores = open_place(given)
+    try:
+        with unread.stream() as rows, _noting(given, _CONTINUES) as progress:
+            contributions = Contributions(stores, invited, given["say"] or _warn)
+            head, count = contributions.put(rows, progress, replace=given["replace"], again=given["again"])
+    finally:
+        stores.close()
+    return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
+
+
+@stated(Place)
+def collect(name: str, *contributors: str, **place: Unpack[Place]) -> StoredTable:
+    """Take in what `contributors` (none named: all) have put, as `cleave contributor collect` does.
+
+    Returns the table as it is then. A contributor that is refused stops no other; the first refusal is raised at the
+    end, with the contributor's name.
+    """
+    from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
+
+    given = complete(Place, place)
+    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
+        done, found = take(tables, name, progress, contributors)
+        for each in found:
+            parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
+            (given["say"] or _silent)(f"{each.contributor.name}: {parts}")
+        return _finished(tables, done)
+
+
+@stated(Place)
+def ls(**place: Unpack[Place]) -> list[StoredTable]:
+    """List the tables that the key has in a store, by name."""
+    with opened(complete(Place, place), _SECONDS) as tables:
+        return [stored_table(each.manifest) for each in tables.all()]
+
+
+@stated(Place)
+def show(name: str, **place: Unpack[Place]) -> TableFacts:
+    """Describe a stored table: its columns, its history, and what each party can see of it."""
+    with opened(complete(Place, place), _SECONDS) as tables:
+        return facts_of(tables, tables.open(name))
+
+
+@stated(Pulling)
+def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]) -> Pulled | None:
+    """Decrypt all rows of a stored table, in the order they were put.
+
+    They are written to a new file `output` (.csv or .parquet), a segment at a time. Without one, the table is returned,
+    all of it in memory. `contributor`: only the rows of that contributor; "owner": those of none.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "pulled", store="tables", by=["ward"])
+    >>> cleave.pull("pulled", store="tables").df()[["ward", "age"]].head(2)
+            ward  age
+    0    Surgery   26
+    1  Maternity   28
+    >>> cleave.pull("pulled", "back.parquet", store="tables")
+    """
+    from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415 - as above
+    from cleave.sums.stored import Stored  # noqa: PLC0415
+
+    given = complete(Pulling, options)
+    if output is not None:
+        check_output(Path(output))
+    elif find_spec("pyarrow") is None:
+        raise InputError(
+            "a table in memory needs pyarrow, which is not installed",
+            hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
+        )
+    with _working(given) as (tables, progress):
+        stored = Stored(tables, tables.open(name), given["contributor"])
+        if output is None:
+            return Pulled(pull_arrow(stored, progress))
+        pull_into(stored, Path(output), progress)
+        return None
+
+
+@stated(Place)
+def derive(name: str, expression: str, alias: str, **place: Unpack[Place]) -> StoredTable:
+    """Store totals of `expression` too, as column `alias`: questions over it then need no rows."""
+    from cleave.maintain.derive import derive as make  # noqa: PLC0415 - as above
+
+    with _working(complete(Place, place)) as (tables, progress):
+        return _finished(tables, make(tables, name, expression, alias, progress))
+
+
+@stated(Place)
+def verify(name: str, **place: Unpack[Place]) -> list[Damage]:
+    """Read and check every object of a stored table. Returns what is lost or damaged: nothing, if all is well."""
+    from cleave.maintain.verify import verify as check  # noqa: PLC0415
+    from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
+
+    with _working(complete(Place, place), LONGEST_TIMEOUT) as (tables, progress):
+        return check(Stored(tables, tables.open(name)), progress)
+
+
+@stated(Dropping)
+def drop(name: str, **options: Unpack[Dropping]) -> None:
+    """Delete a stored table. A versioned bucket keeps what it is set to keep.
+
+    `forget`: delete nothing, but accept a table that was dropped and stored again on another machine.
+    """
+    given = complete(Dropping, options)
+    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
+        if given["forget"]:
+            tables.forget(name)
+        else:
+            tables.drop(name, progress)
+
+
+@stated(Rotating)
+def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
+    """Move a stored table to another key: all of it is sealed again.
+
+    Until that is done queries use the old key. The same call continues a rotation that was stopped.
+    """
+    from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
+    from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
+    from cleave.store.memory import Memory  # noqa: PLC0415
+    from cleave.store.tables import Tables  # noqa: PLC0415
+
+    given = complete(Rotating, options)
+    target = key_file(new_key)
+    describe_key(target)  # a missing one is reported before a passphrase is asked for
+    with _working(given, after=_CONTINUES) as (tables, progress):
+        other = open_key(target, passphrase_of(given["new_passphrase"]))
+        return stored_table(put_under(tables, Tables(tables.stores, other, Memory()), name, progress).manifest)
+
+
+@stated(Place)
+def add_scan(name: str, **place: Unpack[Place]) -> StoredTable:
+    """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
+    from cleave.maintain.scans import add_scan as encrypt  # noqa: PLC0415 - as above
+
+    with _working(complete(Place, place)) as (tables, progress):
+        return _finished(tables, encrypt(tables, name, progress))
+
+
+@stated(Place)
+def drop_scan(name: str, **place: Unpack[Place]) -> StoredTable:
+    """Delete the rows for scans of a stored table; it keeps everything else."""
+    from cleave.maintain.scans import drop_scan as forget  # noqa: PLC0415 - as above
+
+    with opened(complete(Place, place)) as tables:
+        return _finished(tables, forget(tables, name))
+
+
+class _Noted:
+    """Progress that is shown, and known where the work is stopped."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self.stages: list[str] = []
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        advance, place, done = self._shown.stage(name, total, unit), len(self.stages), 0
+        self.stages.append("")
+
+        def noted(amount: int) -> None:
+            nonlocal done
+            done += amount
+            self.stages[place] = f"{name}: {done:,} of {total:,} {unit}".rstrip()
+            advance(amount)
+
+        noted(0)
+        return noted
+
+
+@contextmanager
+def _noting(place: Place, after: str = "run it again") -> Iterator[Progress]:
+    """A progress display. `say` gets how far the work came where it is stopped, and what to do then."""
+    with bars(place["progress"])() as shown:
+        noted = _Noted(shown)
+        try:
+            yield noted
+        except (KeyboardInterrupt, ServiceError):
+            if noted.stages:
+                (place["say"] or _silent)(f"stopped at {noted.stages[-1]}; {after}")
+            raise
+
+
+@contextmanager
+def _working(
+    place: Place, seconds: float | None = None, after: str = "run it again"
+) -> Iterator[tuple[Tables, Progress]]:
+    with opened(place, seconds) as tables, _noting(place, after) as progress:
+        yield tables, progress
+
+
+def _finished(tables: Tables, done: Opened) -> StoredTable:
+    """Delete what the table no longer stands on."""
+    tables.sweep(done)
+    return stored_table(done.manifest)
+
+
+def _silent(_: str) -> None:
+    """Print nothing."""
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CleaveWarning, stacklevel=stack_level())

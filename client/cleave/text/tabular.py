@@ -1,0 +1,50 @@
+"""A table as text, and pandas where it is installed."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from cleave.text.printable import printable
+from cleave_shared.dataclass import dataclass
+
+Justify = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A column of a printed table; `note` stands under its name."""
+
+    name: str
+    note: str = ""
+    justify: Justify = "left"
+
+
+def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table, as wide as it needs to be: a figure is never cut or wrapped. Cells are made printable."""
+    names = [printable(heading.name) for heading in headings]
+    notes = [printable(heading.note) for heading in headings]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    head = [names, notes] if any(notes) else [names]
+    widths = [max(_width(line[place]) for line in [*head, *cells]) for place in range(len(headings))]
+    rule = ["-" * width for width in widths]
+    lines = []
+    for line in [*head, rule, *cells]:
+        padded = [
+            _pad(cell, width, heading.justify) for cell, width, heading in zip(line, widths, headings, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: wide letters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _pad(text: str, width: int, justify: Justify) -> str:
+    blank = " " * (width - _width(text))
+    return text + blank if justify == "left" else blank + text

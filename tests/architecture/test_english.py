@@ -1,0 +1,59 @@
+"""Plain English: how docstrings begin, and words that no message uses, in the rooms that keep to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CLIENT = Path(__file__).parents[2] / "client" / "cleave"
+# Add a room once it is clean.
+CLEAN = ["api", "cli", "maintain/facts.py", "maintain/operations.py", "text"]
+NOT_FIRST = {"of", "what", "whether", "that", "who", "whom", "whose"}
+NOT_IN_MESSAGES = re.compile(
+    r"\b(told|tells|asked|asker|anew|whoever|nobody|none but|of which|is to be|are to be|taken to be|as it lies|goes by"
+    r"|stands for)\b",
+    re.IGNORECASE,
+)
+_SAY = {"say", "_say", "out", "option", "flag", "argument", "Flag", "warn", "report_error", "BadParameter"}
+
+
+def sources() -> list[Path]:
+    places = [CLIENT / each for each in CLEAN]
+    return sorted(path for place in places for path in ([place] if place.suffix else place.rglob("*.py")))
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield text
+
+
+def messages(tree: ast.AST) -> Iterator[str]:
+    """Texts of errors, hints, help and lines that are printed; what a command says of itself."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _SAY or name.endswith(("Error", "Refused", "Failed")):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(CLIENT)))
+def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
+    firsts = {text.split(maxsplit=1)[0].strip(",.:;").lower(): text for text in docstrings(ast.parse(path.read_text()))}
+    assert not [firsts[word] for word in NOT_FIRST & firsts.keys()]
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(CLIENT)))
+def test_messages_are_plain(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    texts = [*messages(tree), *(docstrings(tree) if "cli" in path.parts else ())]
+    assert not [text for text in texts if NOT_IN_MESSAGES.search(text)]
