@@ -19,17 +19,14 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
-from cleave.store import columns, put, rows, sealed
+from cleave.store import put, rows, sealed
 from cleave.store.cells import Index
-from cleave.store.columns import PlainColumn
-from cleave.store.decoded import DecodedColumns
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.asked import run_select
-from cleave.table.batches import batches
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import LEAST_MEMORY, Table, open_table
@@ -181,63 +178,6 @@ def test_a_piece_for_each_segment(world: World) -> None:
     ]
     assert [len(piece) for piece in pieces] == [ROWS, ROWS]
     same(world, [row for piece in pieces for row in piece], NAMES, "true", ordered=True)
-
-
-@pytest.mark.parametrize("together", [7, 100, 1000])
-def test_arrays_of_plain_columns_end_anywhere(world: World, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They end where DuckDB ends them, at the row groups of a Parquet file, and blocks of sealed columns elsewhere."""
-    monkeypatch.setattr(columns, "batches", lambda connection, sql, _: batches(connection, sql, together))
-    for where in ("true", "ward = 'w5'"):
-        with world.rows().table(NAMES, ordered=True, cells=world.select(where)) as table:
-            found = table.connection.execute(f"SELECT * FROM {table.relation} WHERE {where}").fetchall()
-        same(world, found, NAMES, where, ordered=True)
-
-
-@pytest.fixture
-def kept(world: World) -> Iterator[DecodedColumns]:
-    """Plain columns are kept, as in a session."""
-    found = world.tables.decoded = DecodedColumns()
-    found.limit = 1 << 20
-    yield found
-    world.tables.decoded = DecodedColumns()
-
-
-def test_plain_columns_are_read_once_in_a_session(world: World, kept: DecodedColumns) -> None:
-    def ask(column: str) -> int:
-        kept.begin()
-        with world.rows().table(["ward", column]) as table:
-            return read_for(world, lambda: compare(world, table, ["ward", column], "true", ordered=False))[0]
-
-    sealed = len(world.opened.manifest.segments)
-    assert [ask("bill"), ask("bill"), ask("big")] == [2 * sealed, sealed, sealed]
-
-
-def test_what_a_question_uses_stays_and_what_it_does_not_goes() -> None:
-    def column(size: int) -> dict[str, PlainColumn]:
-        return {f"of {size}": PlainColumn([], [], size)}
-
-    decoded = DecodedColumns()
-    decoded.limit = 10
-    decoded.keep("a", column(4))
-    decoded.keep("b", column(4))
-    decoded.keep("b", column(4))  # by two scans at once
-    decoded.keep("b", column(2))
-    decoded.begin()
-    assert decoded.get("a")
-    decoded.keep("c", column(7))  # more than all but `a` leave
-    assert [sorted(decoded.get(name)) for name in "abc"] == [["of 4"], [], []]
-    decoded.keep("c", column(6))
-    decoded.begin()
-    decoded.keep("d", column(11))
-    decoded.keep("d", column(1))
-    assert [sorted(decoded.get(name)) for name in "acd"] == [[], ["of 6"], ["of 1"]]
-
-
-def test_duckdb_plans_with_the_number_of_rows(world: World) -> None:
-    """It is not part of DuckDB's public interface how a stream reports it; joins are ordered by it."""
-    with world.rows().table(["big"]) as table:
-        ((_, plan),) = table.connection.execute(f"EXPLAIN SELECT big FROM {table.relation}").fetchall()
-    assert f"~{2 * ROWS:,} rows" in plan
 
 
 def test_what_is_read_is_what_was_said(world: World) -> None:

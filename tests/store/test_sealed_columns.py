@@ -49,7 +49,7 @@ def there_and_back(declared: Column, connection: duckdb.DuckDBPyConnection) -> t
     values = read_column(connection, sealed, "t")
     place = Place(new_id(), new_id(), new_id(), sealed, values.rows)
     blocks = open_blocks(KEY, place, 0, map(memoryview, seal_column(KEY, place, values)))
-    opened = Batches([sealed], connection, lambda make: (batch for block in blocks for batch in make([block])))
+    opened = Batches([sealed], connection, lambda make: (make([block]) for block in blocks))
     return values, blocks, opened
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 
 import pytest
 
-import cleave
 from cleave.ask import choice, works
 from cleave.ask.access import Access
 from cleave.ask.result import Options
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ask.ways import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_of
-from cleave.cli import app
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
 from cleave.sql import planner
@@ -27,7 +24,6 @@ from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.text.quantities import size_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
@@ -164,13 +160,6 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         only_services = session.plan(sql, cloud_only=True)
         assert [each.source for each in only_services.outputs] == ["encrypted"] * 3
         assert session.ask(only_services).result.rows[0][0] == 22
-
-
-def test_the_limit_of_the_options_is_that_of_sessions() -> None:
-    defaults = [
-        inspect.signature(each).parameters["fetch_limit"].default for each in (app.plan, app.query, cleave.query)
-    ]
-    assert [size_of(each) for each in defaults] == [choice.FETCH_LIMIT] * 3
 
 
 LATE = "SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01'"

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.ask.access import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
 from cleave.ask.config import usual
-from cleave.table.frames import is_frame, of_frame
-from cleave.table.lazy import LazyTable, of_files
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, KeyFileError
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from cleave.objects.locate import Stores
     from cleave.store.tables import Tables
     from cleave.sums.machine import Machine
+    from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars
 
 _STORED_ONLY = {"contributor": None, "scan": True, "memory": None, "machine": None}
@@ -42,7 +41,12 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
         return lazy(data, asking["schema"], asking["table"])
     if data is not None and ((given or usual("store")) is None or (given is None and _are_files(words or ()))):
         return lazy(data, asking["schema"], asking["table"])
-    if len(words or ()) > 1 or is_frame(data) or asking["schema"] is not None or asking["table"] is not None:
+    if (
+        len(words or ()) > 1
+        or (data is not None and words is None)
+        or asking["schema"] is not None
+        or asking["table"] is not None
+    ):
         raise InputError("a stored table is named alone; its schema is stored with it")
     return str(words[0]) if words else None
 
@@ -61,6 +65,9 @@ def _are_files(words: Sequence[str | Path]) -> bool:
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
     """Files or a frame as a table that is read when it is needed. Raises InputError."""
+    from cleave.table.frames import is_frame, of_frame  # noqa: PLC0415 - DuckDB
+    from cleave.table.lazy import of_files  # noqa: PLC0415 - as above
+
     named = Path(schema) if isinstance(schema, str) else schema
     if is_frame(data):
         if named is None:
@@ -104,7 +111,7 @@ def open_session(
     from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
 
     access = access_of(asking)
-    if isinstance(table, LazyTable):
+    if table is not None and not isinstance(table, str):
         given = {**asking, "machine": machine}
         for name, default in _STORED_ONLY.items():
             if given[name] != default:

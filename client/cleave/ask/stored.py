@@ -34,7 +34,6 @@ from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
-from cleave.table.table import LEAST_MEMORY
 from cleave.text.figures import plain
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 4
-_KEPT = 8  # parts of the memory: one is for plain columns that were decoded, which later questions read again
 
 
 def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False) -> Tables:
@@ -110,9 +108,7 @@ class StoredSource(Source):
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
-        most = quarter_of_memory() if memory_limit is None else memory_limit
-        kept = most // _KEPT if most >= _KEPT * LEAST_MEMORY else 0
-        self._memory_limit = most - kept
+        self._memory_limit = quarter_of_memory() if memory_limit is None else memory_limit
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -126,7 +122,6 @@ class StoredSource(Source):
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._let_go)
-            self._tables.decoded.limit = kept
             if name is not None:
                 self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
         except BaseException:
@@ -240,7 +235,6 @@ class StoredSource(Source):
         return describe_stored(self._of(mine), mine, options, ways, services=self._services.there)
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
-        self._tables.decoded.begin()
         if self._asked:
             self._tables.count_anew()  # the first question's count has what opening the table read
         self._asked = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,9 +78,7 @@ class ContributedRows:
         with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
             connection = table.connection
             blocks = [self._blocks(segment, number) for number in range(len(columns))]
-            opened = Batches(
-                columns, connection, lambda make: chain.from_iterable(map(make, zip(*blocks, strict=True)))
-            )
+            opened = Batches(columns, connection, lambda make: map(make, zip(*blocks, strict=True)))
             connection.register("opened", opened)
             try:
                 for each in columns:

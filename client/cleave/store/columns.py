@@ -7,11 +7,9 @@ little-endian, in as many bytes as its declared bounds need. Text and intervals 
 from __future__ import annotations
 
 import ctypes
-from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +17,23 @@ from numpy.typing import NDArray
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import Block, Values
 from cleave.table.arrow_stream import close_stream, open_stream
-from cleave.table.batches import batches, bytes_of
+from cleave.table.batches import BATCH_ROWS, batches, bytes_of
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
 from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-    class Make(Protocol):
-        """See `Batches.make`."""
-
-        def __call__(
-            self, blocks: Sequence[Block], plain: Sequence[PlainColumn] = (), rows: range | None = None
-        ) -> list[CArray]: ...
-
+    Make = Callable[[Sequence[Block]], CArray]
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
 _TEXTS = ("VARCHAR", "INTERVAL")
 _WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others of no bounds have 8
 _DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that Arrow has in 4 and in 8 bytes
-# DuckDB's settings: decimals are as narrow as their digits allow, offsets of texts have 8 bytes
-_ARROW = ("arrow_output_version = '1.5'", "arrow_large_buffer_size = true")
 
 
 def sealed_column(column: Column) -> SealedColumn:
@@ -82,39 +71,21 @@ def bounds_of(column: Column) -> tuple[int, int]:
 
 def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, relation: str) -> Values:
     """The values of a column of all rows of `relation`, in their order. Raises duckdb.Error."""
+    (values,) = read_columns(connection, [column], relation)
+    return values
+
+
+def read_columns(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, together: int = BATCH_ROWS
+) -> list[Values]:
+    """The same of several columns, read together. `together`: rows that DuckDB hands out at once."""
+    if not columns:
+        return []
+    selected = ", ".join(_selected(each) for each in columns)
     connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
-    sql = f"SELECT {_selected(column)} FROM {relation}"
-    return _values(column, [array.child(0) for batch in batches(connection, sql) for array in batch.arrays])
-
-
-@dataclass(frozen=True, slots=True)
-class PlainColumn:
-    """A plain column of a segment in arrays as `Batches` hands them to DuckDB: the first row of each, and all bytes."""
-
-    arrays: Sequence[CArray]
-    starts: Sequence[int]
-    bytes: int
-
-    def rows(self, start: int, stop: int) -> CArray:
-        """Rows that one array has."""
-        place = bisect_right(self.starts, start) - 1
-        return self.arrays[place][start - self.starts[place] : stop - self.starts[place]]
-
-
-def decoded(
-    connection: duckdb.DuckDBPyConnection, columns: Sequence[Column], relation: str, rows: int
-) -> list[PlainColumn] | None:
-    """Columns of all rows of `relation`, in their order; None where it has not `rows` rows. Raises duckdb.Error."""
-    connection.execute(f"SET {'; SET '.join(_ARROW)}")
-    selected = ", ".join(
-        f"CAST({identifier(each.name)} AS {'VARCHAR' if each.type in _TEXTS else each.type})" for each in columns
-    )
     sql = f"SELECT {selected} FROM {relation}"
-    held = [array for batch in batches(connection, sql, rows) for array in batch.arrays]
-    *starts, stop = accumulate((array.length for array in held), initial=0)
-    size = sum(map(bytes_of, held)) // len(columns)
-    found = [PlainColumn([array.child(place) for array in held], starts, size) for place in range(len(columns))]
-    return found if stop == rows else None
+    held = [array for batch in batches(connection, sql, together) for array in batch.arrays]
+    return [_values(each, [array.child(place) for array in held]) for place, each in enumerate(columns)]
 
 
 def _selected(column: SealedColumn) -> str:
@@ -183,6 +154,12 @@ def _native(type_: str) -> int:
     return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
 
 
+def plain_column(column: Column) -> SealedColumn:
+    """A plain column as if it were sealed, each value as wide as Arrow has it: opened beside sealed ones."""
+    width = 0 if column.type in _TEXTS else _opened_width(column.type)
+    return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
+
+
 class Batches:
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
@@ -192,41 +169,27 @@ class Batches:
 
     def __init__(
         self,
-        columns: Sequence[SealedColumn | Column],
+        columns: Sequence[SealedColumn],
         connection: duckdb.DuckDBPyConnection,
         batches: Callable[[Make], Iterator[CArray]],
     ) -> None:
-        """`columns`: plain ones come first. `connection`: any, which says how Arrow has the types. `batches`: all of
-        them, by way of `make`.
-        """
+        """`connection`: any, which says how Arrow has the types. `batches`: all of them, by way of `make`."""
         self.columns = tuple(columns)
-        self._sealed = [each for each in columns if isinstance(each, SealedColumn)]
         self.failure: BaseException | None = None  # of a scan, which DuckDB reports in words of its own
         self._schema = _schema(columns, connection)
         self._batches = batches
         self._held: list[CArray] | None = None
         self._streams: list[int] = []
 
-    def make(
-        self, blocks: Sequence[Block], plain: Sequence[PlainColumn] = (), rows: range | None = None
-    ) -> list[CArray]:
-        """Return one block of each sealed column, after the same `rows` of the plain ones, as batches: one ends where
-        an array of a plain column does.
-        """
+    def make(self, blocks: Sequence[Block]) -> CArray:
+        """Return a batch of one block of each column."""
         import nanoarrow  # noqa: PLC0415 - 30 ms
 
-        sealed = [
+        children = [
             nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(column, block))
-            for place, (column, block) in enumerate(zip(self._sealed, blocks, strict=True), len(plain))
+            for place, (column, block) in enumerate(zip(self.columns, blocks, strict=True))
         ]
-        rows = rows or range(blocks[0].rows)
-        cuts = sorted({rows.start, rows.stop, *(each for column in plain for each in column.starts if each in rows)})
-        made = []
-        for start, stop in pairwise(cuts):
-            children = [column.rows(start, stop) for column in plain]
-            children += [array[start - rows.start : stop - rows.start] for array in sealed]
-            made.append(nanoarrow.c_array_from_buffers(self._schema, stop - start, [None], children=children))
-        return made
+        return nanoarrow.c_array_from_buffers(self._schema, blocks[0].rows, [None], children=children)
 
     def hold(self, most: int | None) -> int | None:
         """Make all batches now, for several scans. Return their bytes, or None, and hold none, if over `most`."""
@@ -259,17 +222,18 @@ class Batches:
         self.failure = self.failure or error
 
 
-def value_of(column: SealedColumn | Column, name: str) -> str:
+def value_of(column: SealedColumn, name: str) -> str:
     """SQL of a column of `Batches` in its own type."""
     return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
 
 
-def _schema(columns: Sequence[SealedColumn | Column], connection: duckdb.DuckDBPyConnection) -> CSchema:
-    """Arrow's types of the columns, by DuckDB itself."""
+def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
+    """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
     import duckdb as _whole  # noqa: F401, PLC0415 - relations, of which Arrow streams are made
     import nanoarrow  # noqa: PLC0415
 
-    connection.execute(f"SET {'; SET '.join(_ARROW)}")
+    connection.execute("SET arrow_output_version = '1.5'")
+    connection.execute("SET arrow_large_buffer_size = true")
     selected = ", ".join(
         f"NULL::{'VARCHAR' if each.type in _TEXTS else each.type} AS {identifier(each.name)}" for each in columns
     )

@@ -18,7 +18,6 @@ from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
 from cleave.store.cells import Cells, Index, load_cells, load_index
-from cleave.store.decoded import DecodedColumns
 from cleave.store.manifest import Manifest, Object, Segment, described, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.dataclass import dataclass
@@ -84,7 +83,6 @@ class Objects:
         self._counting = threading.Lock()  # objects are read side by side
         self.objects_read = 0
         self.bytes_read = 0
-        self.decoded = DecodedColumns()
 
     @property
     def places(self) -> tuple[str, str]:

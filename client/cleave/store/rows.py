@@ -1,8 +1,8 @@
 """Read a stored table's rows, or just the columns of them that a question reads, into DuckDB in this process.
 
 Ranges of blocks are fetched in parallel, opened by threads, and handed to DuckDB as Arrow arrays while it reads them:
-nothing of sealed ones is kept after a scan. Sealed columns and the plain half have the same order, so row meets row
-without a join.
+nothing of them is kept after a scan. Sealed columns and the plain half have the same order, so row meets row without a
+join.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
-from cleave.store.columns import Batches, PlainColumn, decoded, value_of
+from cleave.store.columns import Batches, plain_column, read_columns, value_of
 from cleave.store.manifest import ROW, Object, SealedColumn, Segment
+from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
-from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind, Schema
@@ -90,12 +91,12 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Coming:
-    """A run under way: its sealed bytes by column, and the blocks of the segment's plain columns."""
+    """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
 
     run: _Run
     ranges: list[_Range]
     sealed: list[Future[bytes]]
-    plain: Future[list[PlainColumn]] | None
+    plain: Future[list[Values]] | None
 
 
 class Rows:
@@ -162,7 +163,7 @@ class Rows:
         rows = sum(each.rows for each in runs)
         table = into or self._new_table(self._schema.only(names))
         table.rows = rows
-        sealed = self._sealed_columns(needed)
+        plain, sealed = self._columns(needed)
         try:
             if not table.schema.columns:
                 table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({rows})")
@@ -170,9 +171,9 @@ class Rows:
             deadline = deadline or Deadline(PULL_SECONDS)
 
             def batches(make: Make) -> Generator[CArray, None, None]:
-                yield from self._batches(table, needed, runs, make, progress, deadline)
+                yield from self._batches(table, needed, plain, runs, make, progress, deadline)
 
-            opened = Batches([*needed.plain, *sealed], table.connection, batches)
+            opened = Batches([*plain, *sealed], table.connection, batches)
             held = {each.name: each for each in opened.columns}
             values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
             selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
@@ -220,12 +221,12 @@ class Rows:
         sizes = place.sizes(segment.columns[column].lengths)
         return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
-    def _sealed_columns(self, needed: Needed) -> list[SealedColumn]:
-        """The sealed columns that are opened, row numbers of the whole table last."""
+    def _columns(self, needed: Needed) -> tuple[list[SealedColumn], list[SealedColumn]]:
+        """The columns that are opened: plain ones, then sealed ones, row numbers of the whole table last."""
         sealed = [self._manifest.sealed[number] for number in needed.sealed]
         if needed.ordered:
             sealed[-1] = sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
-        return sealed
+        return [plain_column(each) for each in needed.plain], sealed
 
     def _runs(self, segments: Sequence[Segment], cells: Selected | None) -> Iterator[_Run]:
         before = 0
@@ -238,6 +239,7 @@ class Rows:
         self,
         table: Table,
         needed: Needed,
+        plain: list[SealedColumn],
         runs: Sequence[_Run],
         make: Make,
         progress: Progress | None,
@@ -250,7 +252,7 @@ class Rows:
         pool = ThreadPoolExecutor(threads, "rows")
         opening: deque[Future[list[CArray]]] = deque()
         try:
-            pieces = self._pieces(pool, table, needed, runs)
+            pieces = self._pieces(pool, table, needed, plain, runs)
             while True:
                 while len(opening) <= threads and (piece := next(pieces, None)) is not None:
                     opening.append(pool.submit(self._made, needed, *piece, make))
@@ -263,15 +265,15 @@ class Rows:
             pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
 
     def _pieces(
-        self, pool: ThreadPoolExecutor, table: Table, needed: Needed, runs: Sequence[_Run]
+        self, pool: ThreadPoolExecutor, table: Table, needed: Needed, plain: list[SealedColumn], runs: Sequence[_Run]
     ) -> Iterator[tuple[_Coming, Blocks]]:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
         left, coming, size = deque(runs), deque[tuple[_Coming, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
-        values: dict[str, Future[list[PlainColumn]]] = {}
+        values: dict[str, Future[list[Values]]] = {}
         while left or coming:
             while left and (not coming or size < most):
-                begun = self._begin(pool, table, needed, left.popleft(), values)
+                begun = self._begin(pool, table, needed, plain, left.popleft(), values)
                 taken = sum(each.bytes for each in begun.ranges)
                 coming.append((begun, taken))
                 size += taken
@@ -286,33 +288,29 @@ class Rows:
         pool: ThreadPoolExecutor,
         table: Table,
         needed: Needed,
+        plain: list[SealedColumn],
         run: _Run,
-        values: dict[str, Future[list[PlainColumn]]],
+        values: dict[str, Future[list[Values]]],
     ) -> _Coming:
-        """Fetch a run. `values`: the plain columns of the segment of the run before, which may be the same."""
+        """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment = run.segment
-        if needed.plain and segment.id not in values:
+        if plain and segment.id not in values:
             if segment.plain is None:
                 raise _apart()
             values.clear()
-            values[segment.id] = pool.submit(self._decoded, table, needed.plain, segment, segment.plain)
+            values[segment.id] = pool.submit(self._plain_values, table, plain, segment, segment.plain)
         ranges = [each for column in needed.sealed for each in self._ranges(segment, column, [run.blocks])]
         sealed = [pool.submit(self._fetched, segment, each) for each in ranges]
         return _Coming(run, ranges, sealed, values.get(segment.id))
 
-    def _decoded(self, table: Table, columns: Sequence[Column], segment: Segment, which: Object) -> list[PlainColumn]:
-        """The plain columns of a segment, parsed unless they are kept. Runs in one of the threads."""
-        kept = self._tables.decoded.get(which.name)
-        if missing := [each for each in columns if each.name not in kept]:
-            content = self._tables.read(which, plain=True)
-            with table.engine.taking, table.connection.cursor() as cursor:
-                found = decoded(cursor, missing, table.source_of(content), segment.rows)
-            if found is None:
-                raise _apart()
-            more = {each.name: column for each, column in zip(missing, found, strict=True)}
-            self._tables.decoded.keep(which.name, more)
-            kept |= more
-        return [kept[each.name] for each in columns]
+    def _plain_values(self, table: Table, columns: list[SealedColumn], segment: Segment, which: Object) -> list[Values]:
+        """Read and parse the plain half of a segment. Runs in one of the threads."""
+        content = self._tables.read(which, plain=True)
+        with table.engine.taking, table.connection.cursor() as cursor:
+            found = read_columns(cursor, columns, table.source_of(content), SEGMENT_ROWS)
+        if any(each.rows != segment.rows for each in found):
+            raise _apart()
+        return found
 
     def _fetched(self, segment: Segment, wanted: _Range, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object
@@ -322,17 +320,12 @@ class Rows:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
-        columns = [
-            self._opened(run.segment, wanted, sealed.result(), blocks)
-            for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True)
-        ]
+        columns = [each.blocks(range(first, stop)) for each in plain]
+        for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
+            columns.append(self._opened(run.segment, wanted, sealed.result(), blocks))
         if needed.ordered:
             columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
-        made = []
-        for number in range(first, stop):
-            rows = range(number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, run.segment.rows))
-            made += make([each[number - first] for each in columns], plain, rows)
-        return made
+        return [make(each) for each in zip(*columns, strict=True)]
 
     def _opened(self, segment: Segment, wanted: _Range, content: bytes, blocks: Blocks) -> list[Block]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""

@@ -102,10 +102,7 @@ def _capsule(relation: Any, rows: int) -> Any:
 
 
 def bytes_of(array: CArray) -> int:
-    """Bytes of the buffers of an array of columns, of parts of larger ones their share.
-
-    nanoarrow does not know the width of narrow decimals.
-    """
+    """Bytes of the buffers of an array of columns. nanoarrow does not know the width of narrow decimals."""
     total = 0
     for place in range(array.n_children):
         child = array.child(place)
@@ -115,6 +112,5 @@ def bytes_of(array: CArray) -> int:
             total += child.length * bits // 8
         else:
             view = child.view()
-            whole = sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
-            total += whole * child.length // max(1, child.offset + child.length)
+            total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
     return total

@@ -174,7 +174,7 @@ class Table:
         """Open all rows now, once for several scans, in up to half of the memory. Raises QueryRefused."""
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
-        for name, *_ in self._views.values():
+        for name, _ in self._views.values():
             size = self._streams[name].hold(left)
             if size is None:
                 raise self.engine.refusal()
