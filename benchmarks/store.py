@@ -314,26 +314,35 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def each_scale(given: str, run: Callable[[str, Path, ExitStack], None]) -> None:
+    """Set up what every benchmark of TPC-H needs, and run it for each scale with a folder and a stack of its own."""
+    prepare_embedded()  # as the Python interface does, while there is one thread
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # PostgreSQL and the folder go with it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has ignored
+    print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}; DuckDB {duckdb.__version__}", flush=True)
+    for scale in given.split(","):
+        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+            os.chmod(name, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
+            run(scale, Path(name), stack)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scales", default="0.1,1", help="TPC-H scale factors: 0.1,1 (10: 15 GB of disk, an hour)")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--steps", action="store_true", help="put once more, and show where its time goes")
     given = parser.parse_args()
-    prepare_embedded()  # as the Python interface does, while there is one thread
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # PostgreSQL and the folder go with it
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has ignored
-    print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}; DuckDB {duckdb.__version__}", flush=True)
-    for scale in given.scales.split(","):
-        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            os.chmod(name, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
-            bench = Bench(Path(name), scale, stack)
-            print(f"\nlineitem at scale {scale}: {bench.rows:,} rows", end="")
-            print(f"; PostgreSQL {bench.postgres.version()}" if bench.postgres else "", flush=True)
-            bench.put(steps=given.steps)
-            bench.pull(min(3, given.repeats))
-            for question in QUESTIONS:
-                bench.ask(question, given.repeats)
+
+    def run(scale: str, folder: Path, stack: ExitStack) -> None:
+        bench = Bench(folder, scale, stack)
+        print(f"\nlineitem at scale {scale}: {bench.rows:,} rows", end="")
+        print(f"; PostgreSQL {bench.postgres.version()}" if bench.postgres else "", flush=True)
+        bench.put(steps=given.steps)
+        bench.pull(min(3, given.repeats))
+        for question in QUESTIONS:
+            bench.ask(question, given.repeats)
+
+    each_scale(given.scales, run)
 
 
 if __name__ == "__main__":

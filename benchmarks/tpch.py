@@ -11,13 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import platform
 import re
-import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -27,14 +23,13 @@ from typing import Any
 import duckdb
 
 from benchmarks import memory, postgres
-from benchmarks.store import no_aws, processor, program
+from benchmarks.store import each_scale, no_aws, processor, program
 from benchmarks.tables import markdown
 from cleave.ask.access import Access
 from cleave.ask.result import Result
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
-from cleave.local.prepare import prepare_embedded
 from cleave.objects.locate import open_stores
 from cleave.store.memory import Memory
 
@@ -220,15 +215,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=Path, help="where generated data is kept for the next run; else nowhere")
     given = parser.parse_args()
-    prepare_embedded()  # as the Python interface does, while there is one thread
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # PostgreSQL and the folder go with it
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has ignored
-    print(f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}; DuckDB {duckdb.__version__}", flush=True)
-    for scale in given.scales.split(","):
-        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            os.chmod(name, 0o711)  # noqa: S103 - PostgreSQL runs as another user; nothing in there is anybody's
-            print(f"\nTPC-H at scale {scale}; medians of {given.repeats}, in one run")
-            Bench(Path(name), given.data or Path(name), scale, stack).run(given.repeats)
+
+    def run(scale: str, folder: Path, stack: ExitStack) -> None:
+        print(f"\nTPC-H at scale {scale}; medians of {given.repeats}, in one run")
+        Bench(folder, given.data or folder, scale, stack).run(given.repeats)
+
+    each_scale(given.scales, run)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from cleave.finish import ResultTable
-from cleave.report.charts import is_by_month, is_numeric, key_text
+from cleave.report.charts import digits_before_point, fraction, is_by_month, is_numeric, key_text
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.dataclass import dataclass
@@ -95,22 +94,14 @@ def brief(value: Any) -> str:
 
 def shown_unit(value: Any) -> Fraction | None:
     """The unit of the last digit that `brief` shows of a number; None for what is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
+    exact = fraction(value)
+    if exact is None:
         return None
-    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
-        return None
-    exact = Fraction(value)
     if not exact:
         return Fraction(1)
-    before = _digits_before_point(abs(exact))
+    before = digits_before_point(abs(exact))
     unit = Fraction(10) ** (before - (max(_DIGITS, before) if before <= _WHOLE else _DIGITS))
     return max(unit, _least_unit(value)) if unit < 1 else unit
-
-
-def _digits_before_point(size: Fraction) -> int:
-    """Digits before the point; 0 and less count the zeros behind it."""
-    digits = len(str(size.numerator)) - len(str(size.denominator))
-    return digits + 1 if size >= Fraction(10) ** digits else digits
 
 
 def _least_unit(value: Any) -> Fraction:

@@ -98,7 +98,7 @@ def is_numeric(type_: str) -> bool:
 
 
 def is_by_month(result: ResultTable, place: int) -> bool:
-    """Whether a column holds months: two or more of them, each as its first moment."""
+    """Check whether a column holds months: two or more of them, each as its first moment."""
     if not result.types[place].startswith(("DATE", "TIMESTAMP")):
         return False
     values = {str(row[place]) for row in result.rows if row[place] is not None}
@@ -157,7 +157,7 @@ def _chart(result: ResultTable, column: int, groups: _Groups) -> Chart:
         for row, bounds, exact in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
     count = len(cells) - groups.left_out
-    seen = [place for place in range(count) if _fraction(cells[place][0]) is not None and _placed(groups, place)]
+    seen = [place for place in range(count) if fraction(cells[place][0]) is not None and _placed(groups, place)]
     spans = {place: _span(*cells[place]) for place in seen}
     exponent = _exponent(max((abs(end) for span in spans.values() for end in span), default=Fraction(0)))
     lines = list(dict.fromkeys(groups.series[place] for place in seen)) if groups.times is not None else []
@@ -192,7 +192,7 @@ def _point(
     value, bound = cell
     scale = Fraction(10) ** exponent
     exact, undecided = result.exact[place][column], result.is_undecided(place, column) or bool(result.doubts_of(place))
-    scaled = float((_fraction(value) or Fraction(0)) / scale)
+    scaled = float((fraction(value) or Fraction(0)) / scale)
     known = bound is not None and bound > 0 and math.isfinite(bound) and not exact
     written = (
         figures.encrypted(result.rows[place][column], result.bounds[place][column], exact)
@@ -240,12 +240,12 @@ def _notes(
         1
         for place in range(count)
         if result.columns[column].source == "encrypted"
-        and _fraction(cells[place][0]) is not None
+        and fraction(cells[place][0]) is not None
         and not exact[place]
         and (cells[place][1] is None or not math.isfinite(cells[place][1] or 0.0))
     )
     empty = sum(1 for value, _ in cells[:count] if value is None)
-    strange = sum(1 for value, _ in cells[:count] if value is not None and _fraction(value) is None)
+    strange = sum(1 for value, _ in cells[:count] if value is not None and fraction(value) is None)
     timeless = sum(1 for place in range(count) if not _placed(groups, place))
     undecided = sum(1 for point in points if point.undecided)
     for number, words in (
@@ -302,8 +302,8 @@ def _milliseconds(value: Any) -> float | None:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000
 
 
-def _fraction(value: Any) -> Fraction | None:
-    """None for NULL, infinities, NaN and what is no number."""
+def fraction(value: Any) -> Fraction | None:
+    """The exact value of a number; None for NULL, infinities, NaN and what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
         return None
     if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
@@ -312,7 +312,7 @@ def _fraction(value: Any) -> Fraction | None:
 
 
 def _span(value: Any, bound: float | None) -> tuple[Fraction, Fraction]:
-    middle = _fraction(value) or Fraction(0)
+    middle = fraction(value) or Fraction(0)
     width = Fraction(bound) if bound is not None and math.isfinite(bound) else Fraction(0)
     return middle - width, middle + width
 
@@ -321,10 +321,13 @@ def _exponent(largest: Fraction) -> int:
     """The power of ten that values are drawn in: 0 for what reads well as it is, else a multiple of three."""
     if not largest or Fraction(1, 1000) <= largest < 10**6:
         return 0
-    digits = len(str(largest.numerator)) - len(str(largest.denominator))  # of the logarithm, or one more
-    if largest < Fraction(10) ** digits:
-        digits -= 1
-    return digits // 3 * 3
+    return (digits_before_point(largest) - 1) // 3 * 3
+
+
+def digits_before_point(size: Fraction) -> int:
+    """Digits before the point of a number above 0; 0 and less count the zeros behind it."""
+    digits = len(str(size.numerator)) - len(str(size.denominator))  # of the logarithm, or one more
+    return digits + 1 if size >= Fraction(10) ** digits else digits
 
 
 def _short(value: float) -> str:

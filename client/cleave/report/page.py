@@ -45,7 +45,7 @@ _PARTS = ("plain", "sensitive")  # of `ask`
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a page states beside the answer. `seconds`: from question to answer. `title` "": the table's name."""
+    """Facts that a page states beside the answer. `seconds`: from question to answer. `title` "": the table's name."""
 
     sql: str
     table: str

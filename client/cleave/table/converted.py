@@ -133,9 +133,13 @@ def _flat(value: Any, where: str) -> dict[str, Any]:
 
 def _written(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     memory = os.memfd_create("table")  # it lives as long as this process
-    with os.fdopen(os.dup(memory), "w", encoding="utf-8", newline="") as file:
-        for row in chain([names], rows):
-            file.write(",".join("" if each is None else _quoted(_cell(each)) for each in row[: len(names)]) + "\n")
+    try:
+        with os.fdopen(os.dup(memory), "w", encoding="utf-8", newline="") as file:
+            for row in chain([names], rows):
+                file.write(",".join("" if each is None else _quoted(_cell(each)) for each in row[: len(names)]) + "\n")
+    except BaseException:
+        os.close(memory)
+        raise
     return Path(f"/proc/self/fd/{memory}")
 
 
