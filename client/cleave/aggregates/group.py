@@ -106,7 +106,7 @@ def whole(value: int) -> Figure:
 
 
 def is_zero(value: Number) -> bool | None:
-    """Of a value that is not below 0; None: it may be."""
+    """Check whether a value that is not below 0 is 0; None where its bounds leave that open."""
     if isinstance(value, fmpq):
         return value == 0
     return False if value.lower() > 0 else None

@@ -63,7 +63,7 @@ def _geomean(group: Group) -> Figure | Number:
 
 
 def _is_root(value: fmpq, whole: fmpq, count: int) -> bool:
-    """Whether `value` to the power of `count` is `whole`: compared by size first, for powers can be long."""
+    """Check whether `value` to the power of `count` is `whole`. Sizes are compared first, since powers can be long."""
     parts = ((value.p, whole.p), (value.q, whole.q))
     if any((int(part).bit_length() - 1) * count > int(of).bit_length() for part, of in parts):
         return False

@@ -254,7 +254,7 @@ class Chooser:
 
 
 def _is_exact(plan: StoredPlan) -> bool:
-    """Whether its answer is DuckDB's own to the last digit.
+    """Check whether its answer is DuckDB's own to the last digit.
 
     A double from totals is correctly rounded, where DuckDB's is off by a little: beside doubles that DuckDB computes of
     the same rows a comparison of the two would fail.

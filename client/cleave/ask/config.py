@@ -1,4 +1,4 @@
-"""What is usual for this user: environment variables, then `config.toml` in ~/.config/cleave.
+"""Settings of this user: environment variables, then `config.toml` in ~/.config/cleave.
 
 An option or an argument goes before both. The file is read once, and one that is not understood is an error.
 """

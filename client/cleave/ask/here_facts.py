@@ -1,4 +1,4 @@
-"""What a question over a file or frame would send, at what precision, and what each service would learn."""
+"""Describe what a query over a file or frame would send, how exactly, and what each service would learn."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def columns_of(plan: QueryPlan) -> Columns:
 
 
 def packing_of(columns: Columns, halves: Halves, profile: Profile, options: Options) -> Packing:
-    """What `plan` and `query` alike send to the sensitive service: known before a value is encoded."""
+    """Packing of the values for the sensitive service, the same for `plan` and `query`. It needs no encoded value."""
     return plan_packing(columns.types, halves.counts, profile, pad=options.pad)
 
 

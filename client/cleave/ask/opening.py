@@ -52,7 +52,7 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
 
 
 def _are_files(words: Sequence[str | Path]) -> bool:
-    """Whether words name files rather than stored tables. Raises InputError for one that may be either."""
+    """Check whether words name files rather than stored tables. Raises InputError for one that may be either."""
     for word in map(str, words):
         if Path(word).is_file() and Path(word).name == word and not Path(word).suffix:
             raise InputError(
@@ -140,7 +140,7 @@ def open_session(
 
 
 def is_remote(asking: Asking) -> bool:
-    """Whether the services run elsewhere than in this process."""
+    """Check whether the services run outside this process."""
     return asking["functions"] is not None or (asking["endpoint"] or usual("endpoint")) is not None
 
 

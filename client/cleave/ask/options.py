@@ -134,7 +134,7 @@ class Pulling(Place, total=False):
 
 
 class Dropping(Place, total=False):
-    """What `drop` deletes."""
+    """Objects that `drop` deletes."""
 
     forget: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""What a question asks for besides its SQL, and what it comes to."""
+"""Options of a query, and its result."""
 
 from __future__ import annotations
 

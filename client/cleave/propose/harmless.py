@@ -141,13 +141,13 @@ def of_system(name: str) -> bool:
 
 
 def is_bare_date(name: str) -> bool:
-    """Whether a harmless name is a part of a date and does not say of what date, as `fiscal year` does."""
+    """Check whether a harmless name is a part of a date and does not say of what date, as `fiscal year` does."""
     said = set(_words(name))
     return not said.isdisjoint(CALENDAR) and said.isdisjoint(PLACE | TRADE | STOCK | SYSTEM)
 
 
 def tell_a_condition(values: Sequence[str]) -> bool:
-    """Whether a value of a place, unit, department or product names what someone is treated for, or with."""
+    """Check whether a value of a place, unit, department or product names what someone is treated for, or with."""
     return any(_CONDITION.search(fold(value)) for value in values)
 
 

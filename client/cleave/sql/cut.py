@@ -342,7 +342,7 @@ class Cutter:
         )
 
     def _is_settled(self, call: Call) -> bool:
-        """Whether DuckDB gives the same value for any order of rows."""
+        """Check whether DuckDB gives the same value for any order of rows."""
         if call.name in FOLLOWS_ROW_ORDER:
             return bool(call.order)
         (type_,) = self._catalog.types([write(call)])

@@ -75,7 +75,7 @@ class Judge:
         return min(unseen, key=lambda column: column.kind is not Kind.ENCRYPTED, default=None)
 
     def is_summed(self, call: Call) -> bool:
-        """Whether sums answer it, and not the plain service."""
+        """Check whether sums answer it, and not the plain service."""
         return self.hidden is not None or self._unseen_in(call) is not None or self._counts_cells(call)
 
     def _counts_cells(self, call: Call) -> bool:

@@ -81,7 +81,7 @@ def witnesses(call: Call, argument_type: str) -> Witnesses | None:
 
 
 def is_exact(call: Call, type_: str) -> bool:
-    """Whether DuckDB gives the same value of type `type_` for any order of rows."""
+    """Check whether DuckDB gives the same value of type `type_` for any order of rows."""
     if call.name in ARBITRARY:
         return False
     return type_ not in ("FLOAT", "DOUBLE") or call.name in EXACT_OF_DOUBLES

@@ -89,7 +89,7 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
 
 
 def same(one: Tree, other: Tree) -> bool:
-    """Whether two trees differ in nothing but places in the text and the case of functions and types."""
+    """Check whether two trees differ in nothing but places in the text and the case of functions and types."""
     return bool(_plain(one) == _plain(other))
 
 

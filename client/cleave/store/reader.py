@@ -54,7 +54,7 @@ class _Cached:
         return self.cache.has(self.table, f"{self.name}-{WHOLE}")
 
     def get(self, block: int | str, size: int) -> bytes | None:
-        """What has `size` bytes in the store. Raises CheckFailed for an entry that was not sealed here."""
+        """Return the cached bytes of what has `size` bytes in the store, or None. Raises CheckFailed for an entry that was not sealed here."""
         entry = f"{self.name}-{block}"
         if self.vault is None:
             found = self.cache.get(self.table, entry, size)
@@ -178,7 +178,7 @@ class Objects:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether a read takes the time of a network."""
+        """Check whether a read takes the time of a network."""
         return any("://" in place for place in self.places)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
