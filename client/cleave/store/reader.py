@@ -54,7 +54,10 @@ class _Cached:
         return self.cache.has(self.table, f"{self.name}-{WHOLE}")
 
     def get(self, block: int | str, size: int) -> bytes | None:
-        """Return the cached bytes of what has `size` bytes in the store, or None. Raises CheckFailed for an entry that was not sealed here."""
+        """Return the cached bytes of what has `size` bytes in the store, or None.
+
+        Raises CheckFailed for an entry that was not sealed here.
+        """
         entry = f"{self.name}-{block}"
         if self.vault is None:
             found = self.cache.get(self.table, entry, size)
