@@ -21,8 +21,8 @@ from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
-from cleave.store.put import PutDraft, put_drafts
 from cleave.store.reader import Opened
+from cleave.store.rewrite import PutDraft, put_drafts
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -423,7 +423,7 @@ from cleave.table.progress import Silent
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
-from cleave.store.put import PutDraft, put_drafts
+from cleave.store.rewrite import PutDraft, put_drafts
 from cleave.store.put import put
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import closing
 
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
 from cleave.store.manifest import Segment
-from cleave.store.put import PutStep, new_draft, put_drafts
 from cleave.store.reader import Opened
-from cleave.store.rows import Rows
-from cleave.store.schemas import load_stored_schema
+from cleave.store.rewrite import Piece, Rewriter, new_draft, put_drafts
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
@@ -80,18 +77,12 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     target = source.model_copy(update={"table_id": table_id, "secret": secret})
     writer = SegmentWriter(new, target)
     draft = draft or new_draft(asked, head, target)
-    cells, names = old.cells(opened), [each.name for each in load_stored_schema(source).columns]
+    cells = old.cells(opened)
     stored = cells.dump()
-    with (
-        writer.encryptors(max((each.rows for each in left), default=0)) as encryptors,
-        closing(Rows(old, opened).tables(names, ordered=True, segments=left)) as tables,
-    ):
-        for segment, rows in zip(left, tables, strict=True):
-            begun = writer.begin(rows, cells, segment.id, segment.contributor)
-            made = writer.finish(begun, encryptors).model_copy(update={"added": segment.added})
-            advance(made.rows)
-            known[_content(made)] = made
-            draft = drafts.add(draft, PutStep(id=made.id, rows=made.rows, digest="", segment=made))
+    with writer.encryptors(max((each.rows for each in left), default=0)) as encryptors:
+        rewriter = Rewriter(old, opened, writer, target, cells)
+        draft = rewriter.write([Piece((each,), id=each.id) for each in left], drafts, draft, encryptors, advance)
+    known |= {_content(each): each for each in draft.segments}
     update = {
         "cells": new.seal(new.folder(table), new.vault(table_id), "cells", stored),
         "segments": tuple(known[_content(each)] for each in source.segments),

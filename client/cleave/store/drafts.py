@@ -26,12 +26,16 @@ from cleave_shared.errors import CheckFailed
 
 
 class Step(Part):
-    """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head."""
+    """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head.
+
+    `replaces`: ids of the segments of the table in whose place it is; none for rows that are put.
+    """
 
     id: Hex
     rows: Count
     digest: str
     segment: Part | None = None
+    replaces: tuple[Hex, ...] = ()
     after: str | None = None  # digest of the record before this one; None in the first record
 
 
@@ -45,8 +49,14 @@ class Draft(Part):
     steps: tuple[Step, ...]
 
     @property
+    def put(self) -> tuple[Any, ...]:
+        """Steps of rows that are put."""
+        return tuple(each for each in self.steps if not each.replaces)
+
+    @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.steps)
+        """Rows that are put."""
+        return sum(each.rows for each in self.put)
 
     @property
     def is_open(self) -> bool:
@@ -127,7 +137,10 @@ class Drafts(Generic[D, S]):
     def finish(self, draft: D) -> None:
         """Keep only what recognises the rows of `draft`, whose segments are in the head."""
         if draft.is_open:
-            past = tuple(self._step(id=each.id, rows=each.rows, digest=each.digest) for each in draft.steps)
+            past = tuple(
+                self._step(id=each.id, rows=each.rows, digest=each.digest, replaces=each.replaces)
+                for each in draft.steps
+            )
             with contextlib.suppress(ConflictError):  # the next put has begun its own
                 self._begin(draft.model_copy(update={"steps": past}))
         self._stores.sensitive.delete([*self.names(draft)][1:])

@@ -57,10 +57,10 @@ def fill(
     and nothing is stored, where the rows that `draft` records are others by now.
     """
     with Slices(stream, schema) as slices:
-        if not are_those(slices, draft.steps):
+        if not are_those(slices, draft.put):
             say("the rows are not those of the put that was stopped: all of them are stored again")
             return None
-        if draft.steps:
+        if draft.put:
             say(f"going on where an earlier put of the same rows was stopped: {counted(draft.rows, 'row')} are stored")
             advance(draft.rows)
 

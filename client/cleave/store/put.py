@@ -11,17 +11,26 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from cleave.objects.storage import ForeignError
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.by import count_cells, describe, propose, too_many_cells
-from cleave.store.cells import MOST_CELLS, Cells
+from cleave.store.by import count_cells, describe, propose
+from cleave.store.cells import Cells
 from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.contributors import contributed
-from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.manifest import FORMAT, ROW, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id
+from cleave.store.manifest import FORMAT, ROW, Manifest, Measure, SealedColumn, new_id
 from cleave.store.reader import Opened
+from cleave.store.rewrite import (
+    Piece,
+    PutDraft,
+    PutStep,
+    Rewriter,
+    counted_cells,
+    fresh_keys,
+    new_draft,
+    put_drafts,
+    with_pieces,
+)
 from cleave.store.schemas import (
     arguments_of,
     check_by,
@@ -39,39 +48,8 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
 from cleave.table.table import Table
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
-
-
-class PutStep(Step):
-    """`keys`: the cells that came with the segment, by number."""
-
-    segment: Segment | None = None
-    keys: tuple[tuple[Count, Texts], ...] = ()
-
-
-class PutDraft(Draft):
-    """The draft of an owner's put, append or rotation."""
-
-    table_id: Hex
-    measures: tuple[Measure, ...]
-    sealed: tuple[SealedColumn, ...]
-    secret: Object
-    steps: tuple[PutStep, ...]
-
-    def objects(self) -> set[str]:
-        return super().objects() | {self.secret.name}
-
-
-def put_drafts(tables: Tables, name: str, version: int) -> Drafts[PutDraft, PutStep]:
-    """The draft of the version `version` of table `name`."""
-    return Drafts(tables.stores, *tables.draft(name, version), PutDraft, PutStep)
-
-
-def new_draft(asked: str, head: str | None, manifest: Manifest) -> PutDraft:
-    """A draft without segments."""
-    given = {name: getattr(manifest, name) for name in ("table_id", "measures", "sealed", "secret")}
-    return PutDraft(id=new_id(), asked=asked, head=head, steps=(), **given)
 
 
 def _silent(_: str) -> None:
@@ -133,7 +111,7 @@ def put(
         if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
             say(f"not stored: {', '.join(local)} (kind local)")
         say(describe(manifest, survey.rows, found, profile))
-        putting = _Putting(tables, manifest, Cells(), there.head if there else None, "put", say)
+        putting = _Putting(tables, manifest, Cells(), there, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
 
 
@@ -174,21 +152,35 @@ def append(
         survey = stream.survey(progress)
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
-        putting = _Putting(tables, there.manifest, tables.cells(there), there.head, "append", say)
+        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say)
         if not again and putting.is_done(stream, survey):
             return there
         return putting.run(stream, survey, segment_rows, progress)
 
 
 class _Putting:
-    """One put or append (`what`), on top of the table that `head` shows."""
+    """One put or append (`what`), on top of `there`."""
 
-    def __init__(self, tables: Tables, manifest: Manifest, cells: Cells, head: str | None, what: str, say: Say) -> None:
-        """`manifest` and `cells` of the version before; without segments and secret for a new table."""
+    def __init__(
+        self,
+        tables: Tables,
+        manifest: Manifest,
+        cells: Cells,
+        there: Opened | None,
+        what: str,
+        say: Say,
+        pieces: Sequence[Piece] = (),
+    ) -> None:
+        """`manifest` and `cells` of the version before; without segments and secret for a new table.
+
+        `pieces`: segments of `there` that are written again in the same step.
+        """
         self._tables = tables
         self._manifest = manifest
         self._cells = cells
-        self._head = head
+        self._there = there
+        self._head = there.head if there else None
+        self._pieces = pieces
         self._what = what
         self._say = say
         self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
@@ -203,7 +195,7 @@ class _Putting:
         if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
             return False
         with Slices(stream, load_stored_schema(self._manifest)) as slices:
-            if not are_those(slices, draft.steps):
+            if not are_those(slices, draft.put):
                 return False
         drafts.finish(draft)  # where it was killed before
         self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
@@ -227,31 +219,33 @@ class _Putting:
         """
         tables, manifest, cells = self._tables, self._manifest, self._cells.copy()
         if draft is not None:
-            given = {name: getattr(draft, name) for name in ("table_id", "measures", "sealed", "secret")}
-            manifest = manifest.model_copy(update=given)
-            if not self._counted(draft, manifest, cells):
+            manifest = draft.of(manifest)
+            opened = Opened(manifest, tables.vault(manifest.table_id), "")
+            counted = counted_cells(tables, opened, draft, self._pieces, cells)
+            if counted is None:
                 return None
+            cells = counted
         elif "secret" not in manifest.__dict__:
             secret = tables.new_secret(manifest.table, manifest.table_id, PROFILES[manifest.profile])
             manifest = manifest.model_copy(update={"secret": secret})
         schema = load_stored_schema(manifest)
         rows = rows_together(survey, manifest.scanned, segment_rows, sorts=bool(plain_by(manifest, schema.columns)))
         writer = SegmentWriter(tables, manifest)
-        with writer.encryptors(rows) as encryptors:
+        with writer.encryptors(max(rows, *(each.rows for each in self._pieces), 0)) as encryptors:
 
             def begin(table: Table) -> tuple[Begun, tuple[tuple[int, Texts], ...]]:
                 before = list(cells.keys)
                 begun = writer.begin(table, cells)
-                if len(cells) > MOST_CELLS:
-                    raise too_many_cells(manifest.by)
-                fresh = ((at, key) for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
-                return begun, tuple(fresh)
+                return begun, fresh_keys(before, cells, manifest.by)
 
             def finish(digest: str, begun: tuple[Begun, tuple[tuple[int, Texts], ...]]) -> PutStep:
                 made = writer.finish(begun[0], encryptors, advance)
                 return PutStep(id=made.id, rows=made.rows, digest=digest, segment=made, keys=begun[1])
 
             draft = draft or new_draft(self._asked(), self._head, manifest)
+            if self._there is not None and self._pieces:
+                rewriter = Rewriter(tables, self._there, writer, manifest, cells)
+                draft = rewriter.write(self._pieces, self._drafts, draft, encryptors, lambda _: None)
             filled = fill(stream, schema, self._drafts, draft, rows, begin, finish, advance, self._say)
         if filled is None:
             return None
@@ -259,30 +253,13 @@ class _Putting:
             raise changed(stream.name)
         return self._commit(manifest, filled, cells)
 
-    def _counted(self, draft: PutDraft, manifest: Manifest, cells: Cells) -> bool:
-        """Add the rows of `draft` to `cells`, those of the table it adds to. False where an index is damaged."""
-        opened = Opened(manifest, self._tables.vault(manifest.table_id), "")
-        for step in draft.steps:
-            for number, key in step.keys:
-                if number == len(cells):
-                    cells.keys.append(key)
-                    cells.rows.append(0)
-                cells.keys[number] = key
-            try:
-                cells.count(self._tables.index(opened, step.segment)) if step.segment else None
-            except ForeignError:
-                raise
-            except CheckFailed:
-                return False
-        return True
-
     def _commit(self, manifest: Manifest, draft: PutDraft, cells: Cells) -> Opened:
         """Show everything that was added, at once."""
         tables = self._tables
         vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
         update = {
-            "segments": (*manifest.segments, *draft.segments),
             "cells": tables.seal(folder, vault, "cells", cells.dump()),
+            **with_pieces(manifest, self._pieces, draft),
         }
         opened = tables.commit(manifest.model_copy(update=update).next(self._what, draft.rows), self._head)
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows

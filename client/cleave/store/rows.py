@@ -161,7 +161,7 @@ class Rows:
         needed = self.needed(names, ordered=ordered)
         runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
         rows = sum(each.rows for each in runs)
-        table = into or self._new_table(self._schema.only(names))
+        table = into or self.new_table(self._schema.only(names))
         table.rows = rows
         plain, sealed = self._columns(needed)
         try:
@@ -196,7 +196,8 @@ class Rows:
             with self.table(names, ordered=ordered, segments=[each]) as table:
                 yield table
 
-    def _new_table(self, schema: Schema) -> Table:
+    def new_table(self, schema: Schema) -> Table:
+        """A table beside those that are read, whose relation is still to be made."""
         self._engine = self._engine or Engine(memory=self._memory)
         return self._engine.table(self._manifest.table, schema)
 

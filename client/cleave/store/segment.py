@@ -106,10 +106,17 @@ class SegmentWriter:
         lanes = row_lanes(self._manifest, self._profile)
         return RowEncryptors(lanes, rows, self._cipher)
 
-    def begin(self, table: Table, cells: Cells, segment: str | None = None, contributor: str | None = None) -> Begun:
+    def begin(
+        self,
+        table: Table,
+        cells: Cells,
+        segment: str | None = None,
+        contributor: str | None = None,
+        plain: Object | None = None,
+    ) -> Begun:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
-        `cells` counts its rows.
+        `cells` counts its rows. `plain`: the plain half, where it is stored already.
 
         Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
         before an error.
@@ -121,7 +128,7 @@ class SegmentWriter:
         store, vault = self._tables.stores.sensitive, self._vault
         target = Target(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
         with ThreadPoolExecutor(THREADS) as pool:
-            half = pool.submit(self._plain_half, table)
+            half = None if plain else pool.submit(self._plain_half, table)
             columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
             summed = Summing(table, manifest.by, manifest.measures).sums()
             found = cells.add(summed.keys, summed.counts.tolist())
@@ -136,7 +143,7 @@ class SegmentWriter:
                 index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
                 columns=tuple(each.result() for each in columns),
                 totals=(totals,),
-                plain=half.result(),
+                plain=half.result() if half else plain,
                 contributor=contributor,
             )
         return self.for_scans(table, made)
