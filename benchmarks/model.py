@@ -29,10 +29,10 @@ from benchmarks.lab.model.cost import PROGRAM_BYTES, Prices
 from benchmarks.lab.model.files import work_of as work_of_files
 from benchmarks.lab.model.stored import work_of
 from benchmarks.lab.model.timings import Timings
-from cleave.ask.access import Access
 from cleave.ask.choice import Plan, name_of
 from cleave.ask.here import HereSource
 from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded

@@ -22,10 +22,10 @@ import duckdb
 
 from benchmarks.tables import machine, markdown, spread
 from benchmarks.thesis.measured import usage
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
-from cleave.ask.result import Result
+from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.source import Result
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
@@ -45,7 +45,7 @@ class PooledCipher(Cipher):
 
     def __init__(self, key: SecretKey, count: int) -> None:
         super().__init__(key)
-        self._zeros = super().zeros(count)
+        self._zeros = super().encrypted_zeros(count)
         self._taken = multiprocessing.get_context("fork").Value("q", 0)
 
     @property
@@ -53,12 +53,12 @@ class PooledCipher(Cipher):
         """Encryptions of zero that are not used yet."""
         return max(0, len(self._zeros) - self._taken.value)
 
-    def zeros(self, count: int) -> list[bytes]:
+    def encrypted_zeros(self, count: int) -> list[bytes]:
         with self._taken.get_lock():
             first = self._taken.value
             self._taken.value += count
         ahead = self._zeros[first : first + count]
-        return ahead + super().zeros(count - len(ahead))
+        return ahead + super().encrypted_zeros(count - len(ahead))
 
 
 def ask(session: Session, sql: str, cipher: Cipher | None = None) -> Result:

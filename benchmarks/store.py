@@ -31,7 +31,7 @@ import duckdb
 
 from benchmarks import memory, postgres
 from cleave.api.ask import embedded
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.prepare import prepare_embedded

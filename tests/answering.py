@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from cleave.ask.finish import finished, finished_whole, require_no_min_group
-from cleave.ask.here import HereSource, grouped_here, unasked
+from cleave.ask.here import HereSource, local_sums, split_in_time, unasked
 from cleave.ask.here_sums import encrypted_sums
-from cleave.ask.result import DEFAULTS, Clock, Options, Result, Usage
-from cleave.ask.session import Session
-from cleave.ask.source import Loaded, Question
+from cleave.ask.session import Session, finished, finished_whole, require_no_min_group
+from cleave.ask.source import DEFAULTS, Clock, Loaded, Options, Question, Result, Usage
 from cleave.ckks.secret_key import SecretKey
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -33,7 +31,8 @@ def run_query(
 ) -> Result:
     """Answer `plan` over `table` through `transport`, whose deadline is `deadline`."""
     question = question_of(options, deadline, progress)
-    return finished(encrypted_sums(table, plan, key, transport, question), question)
+    plan, halves = split_in_time(table, plan, question)
+    return finished(encrypted_sums(halves, plan, key, transport, question), question)
 
 
 def run_local(
@@ -42,7 +41,7 @@ def run_local(
     """Answer a plan that sends nothing."""
     question = question_of(options, deadline)
     if isinstance(plan, QueryPlan):
-        return finished(grouped_here(table, plan, question), question)
+        return finished(local_sums(*split_in_time(table, plan, question)), question)
     require_no_min_group(plan, options.min_group)
     return finished_whole(Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked()), plan, question)
 

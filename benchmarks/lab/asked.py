@@ -17,10 +17,10 @@ from benchmarks.lab.model.cost import Work
 from benchmarks.lab.model.files import work_of
 from benchmarks.lab.model.fit import Sample
 from benchmarks.lab.model.stored import work_of as work_of_stored
-from cleave.ask.access import Access
 from cleave.ask.choice import Plan
 from cleave.ask.here import HereSource
 from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.options import Access
 from cleave.ask.services import Embedded
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables

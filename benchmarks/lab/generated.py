@@ -15,8 +15,8 @@ from pathlib import Path
 
 import duckdb
 
-from cleave.ask.access import Access
 from cleave.ask.choice import Chooser, Plan
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services

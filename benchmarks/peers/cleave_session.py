@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.thesis.measured import usage
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.local.prepare import prepare_embedded

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.pool import COLUMNS, PooledCipher, ask, write_table
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
 from cleave.ckks.secret_key import SecretKey

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, cast
 import pytest
 
 import cleave
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks import key_file
 from cleave.cli import passphrase

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
-from cleave.ask.result import Result, Usage
-from cleave.ask.ways import Cost, Way
+from cleave.ask.source import Result, Usage
+from cleave.ask.works import Cost, Way
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.cli.report import answer_json, answer_text, footer
 from cleave.finish import ResultTable

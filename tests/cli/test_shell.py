@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
-from cleave.ask.options import Asking, complete
+from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
 from cleave.cli.shell.piped import run_lines
 from cleave.cli.shell.shell import Shell

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.table.lazy import of_files

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.result import Result
+from cleave.ask.source import Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query

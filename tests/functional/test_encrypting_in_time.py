@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
 from cleave.ckks.job import Job

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from cleave.ask.here import HereSource
-from cleave.ask.result import Options
 from cleave.ask.session import Session
+from cleave.ask.source import Options
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from cleave.text import figures

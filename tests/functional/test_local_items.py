@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from cleave.ask.here_facts import describe_here
-from cleave.ask.result import Options, Result
+from cleave.ask.source import Options, Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import QueryPlan

@@ -24,8 +24,9 @@ from aws.events import AGGREGATE, MOMENTS, OPERATE, OPERATE_ENCRYPTED, SCHEMA_HA
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Figure
 from cleave.aggregates.columns import Domain, Values
+from cleave.aggregates.group import EncryptedAggregate
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.columns import Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
@@ -89,7 +90,9 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.Mo
     ages, bills, weights = r.integers(0, 120, rows), r.integers(-(10**6), 10**6, rows), r.normal(70, 20, rows)
     known = r.random(rows) < 0.9
     domains = [Domain(0, 0, 127, nullable=False), Domain(2, -(10**6), 10**6), Domain(None, nullable=False)]
-    columns = Columns(domains, [Asked(AGGREGATES[name], (at,)) for at, name in enumerate(("AVG", "SUM", "SUM"))])
+    columns = Columns(
+        domains, [EncryptedAggregate(AGGREGATES[name], (at,)) for at, name in enumerate(("AVG", "SUM", "SUM"))]
+    )
     packing = plan_packing(columns.types, counts, key.profile)
     values = [Values(ages, None), Values(bills, known), Values(weights, None)]
     job = Job(packing, encode(packing, columns.encode(["age", "bill", "weight"], values)), Cipher(key))

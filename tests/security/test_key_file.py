@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.access import PASSPHRASE_VARIABLE
+from cleave.ask.options import PASSPHRASE_VARIABLE
 from cleave.ckks.key_file import change_passphrase, create_key, describe_key, open_key
 from cleave.cli import passphrase
 from cleave_shared.errors import KeyFileError

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cleave.ask.choice import Chooser
-from cleave.ask.finish import finished
-from cleave.ask.result import DEFAULTS, Options, Result
-from cleave.ask.session import Session
+from cleave.ask.session import Session, finished
+from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ask.stored import StoredSource
 from cleave.ask.stored_sums import stored_sums
 from cleave.processes.deadline import Deadline

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cleave.ask.finish import finished
-from cleave.ask.result import DEFAULTS, Options, Result
+from cleave.ask.session import finished
+from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ask.stored_sums import stored_sums
 from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline

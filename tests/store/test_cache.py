@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.finish import ResultTable

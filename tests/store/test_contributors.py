@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
-from cleave.ask.result import Options
+from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.maintain.derive import derive
 from cleave.maintain.verify import verify

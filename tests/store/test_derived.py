@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services

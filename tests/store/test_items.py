@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cleave.ask.result import Options
+from cleave.ask.source import Options
 from cleave.ask.works import rows_work
 from cleave.sql.plan import LocalPlan
 from cleave.sums.pruning import cells_of, cells_of_whole

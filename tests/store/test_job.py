@@ -23,9 +23,9 @@ from moto.core.exceptions import JsonRESTError
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
-from cleave.ask.access import Access
-from cleave.ask.result import Options
+from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key

@@ -11,10 +11,10 @@ import pytest
 
 import cleave
 from cleave.ask import choice
-from cleave.ask.access import Access
 from cleave.ask.choice import FETCH_LIMIT
-from cleave.ask.result import Options
+from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services

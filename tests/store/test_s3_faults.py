@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from botocore.config import Config
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey

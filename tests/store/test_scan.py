@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cleave.ask.result import Options
+from cleave.ask.source import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from tests.functional.processes import HANGS

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey

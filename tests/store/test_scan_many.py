@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.result import DEFAULTS, Options
+from cleave.ask.source import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
 from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services

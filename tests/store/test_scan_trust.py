@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from cleave.api.result import Result as Shown
-from cleave.ask.result import DEFAULTS, Result
+from cleave.ask.source import DEFAULTS, Result
 from cleave.ask.stored_facts import describe_stored
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleave.ask.access import Access
 from cleave.ask.here import HereSource
-from cleave.ask.result import Options
+from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services

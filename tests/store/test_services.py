@@ -11,7 +11,7 @@ import pytest
 
 from aws.serving import served
 from cleave.ask import choice
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey

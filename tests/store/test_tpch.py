@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.access import Access
+from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services

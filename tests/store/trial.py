@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from cleave.ask.result import DEFAULTS, Options, Result
+from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores

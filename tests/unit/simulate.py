@@ -14,7 +14,8 @@ import numpy as np
 
 from cleave.aggregates.base import Estimate, Figure
 from cleave.aggregates.columns import Real, Values
-from cleave.ckks.columns import Asked, Columns
+from cleave.aggregates.group import EncryptedAggregate
+from cleave.ckks.columns import Columns
 from cleave.finish import ResultTable, finish
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
@@ -89,7 +90,7 @@ def answer(
     values = [_values(argument, plan, connection, selected) for argument in plan.arguments]
     columns = Columns(
         [argument.domain for argument in plan.arguments],
-        [Asked(each.aggregate, each.arguments) for each in plan.encrypted],
+        [EncryptedAggregate(each.aggregate, each.arguments) for each in plan.encrypted],
     )
     encoded = columns.encode([argument.sql for argument in plan.arguments], values)
     of_row = of_row[selected]

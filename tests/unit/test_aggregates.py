@@ -19,8 +19,9 @@ from cleave.aggregates import AGGREGATES, DECLARED
 from cleave.aggregates.balls import exact_root, inexact, nearest, precision, upper
 from cleave.aggregates.base import Estimate, Facts, Figure
 from cleave.aggregates.columns import Domain, Exact, Real
+from cleave.aggregates.group import EncryptedAggregate
 from cleave.aggregates.moments import LOGARITHM, Power, Sum
-from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.columns import Columns
 from cleave.text.figures import is_rounded
 from cleave_shared.errors import InputError
 from tests.oracle import Cell
@@ -38,7 +39,7 @@ def engine() -> duckdb.DuckDBPyConnection:
 
 def figures(values: Sequence[Any], domain: Domain, noise: float = 0.0, bits: int = 40) -> dict[str, Figure]:
     """Of every aggregate, the totals of real columns off by `noise` of a bound like encryption's, relative 2^-bits."""
-    columns = Columns([domain], [Asked(AGGREGATES[name], (0,)) for name in NAMES])
+    columns = Columns([domain], [EncryptedAggregate(AGGREGATES[name], (0,)) for name in NAMES])
     encoded = columns.encode(["x"], [values_of(values, domain.decimals)])
     found = totals(columns, encoded, np.ones(len(values), bool))
     for place, (type_, column) in enumerate(zip(columns.types, encoded, strict=True)):
@@ -227,7 +228,7 @@ def test_a_product_too_large_for_its_noise_is_not_called_exact() -> None:
 def test_a_value_outside_its_domain_is_refused_and_not_shown(name: str, values: list[Any], domain: Domain) -> None:
     if name == "COUNT" and None not in values:
         return  # it reads no value
-    columns = Columns([domain], [Asked(AGGREGATES[name], (0,))])
+    columns = Columns([domain], [EncryptedAggregate(AGGREGATES[name], (0,))])
     with pytest.raises(InputError, match=r"in 1 (of 2 |of 1 )?rows") as caught:
         columns.encode(["x"], [values_of(values, domain.decimals)])
     assert "11" not in str(caught.value)
@@ -237,7 +238,7 @@ def test_a_value_outside_its_domain_is_refused_and_not_shown(name: str, values: 
 def test_a_columns_type_bounds_its_values() -> None:
     random = np.random.default_rng(3)
     for domain in (Domain(0, -7, 200), Domain(2, 5, 9), Domain(0, -(2**63), 2**63 - 1), Domain(0, 0, 2**64 - 1)):
-        columns = Columns([domain], [Asked(AGGREGATES[name], (0,)) for name in NAMES])
+        columns = Columns([domain], [EncryptedAggregate(AGGREGATES[name], (0,)) for name in NAMES])
         units = [domain.lower, domain.upper, domain.middle]
         units += [domain.lower + int(u) * domain.width // 2**32 for u in random.integers(0, 2**32, 20)]
         encoded = columns.encode(["x"], [values_of([Fraction(u, domain.unit) for u in units], domain.decimals)])
@@ -253,7 +254,7 @@ def test_a_columns_type_bounds_its_values() -> None:
 def test_differences_stay_within_the_declared_range() -> None:
     """Also where the rounded median would lie outside it."""
     low, high = 1.0000001, 1.0000002
-    columns = Columns([Domain(None, nullable=False, low=low, high=high)], [Asked(AGGREGATES["SUM"], (0,))])
+    columns = Columns([Domain(None, nullable=False, low=low, high=high)], [EncryptedAggregate(AGGREGATES["SUM"], (0,))])
     (type_,) = columns.types
     (column,) = columns.encode(["x"], [values_of([low, low, high], None)])
     assert isinstance(type_, Real)
@@ -264,7 +265,7 @@ def test_differences_stay_within_the_declared_range() -> None:
 def test_types_follow_from_the_domain_alone() -> None:
     """Also where the values would allow less: what is sent may depend on the schema, never on selected values."""
     domain = Domain(0, 0, 1000)
-    asked = [Asked(AGGREGATES[name], (0,)) for name in NAMES]
+    asked = [EncryptedAggregate(AGGREGATES[name], (0,)) for name in NAMES]
     before = Columns([domain], asked).types
     for values in ([None, None], [5, 5, 5], [0, 1000]):
         columns = Columns([domain], asked)

@@ -16,7 +16,8 @@ from cleave.aggregates import AGGREGATES
 from cleave.aggregates.answers import Rows
 from cleave.aggregates.base import Estimate, Figure
 from cleave.aggregates.columns import Domain, Values
-from cleave.ckks.columns import Asked, Columns
+from cleave.aggregates.group import EncryptedAggregate
+from cleave.ckks.columns import Columns
 from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
@@ -80,7 +81,7 @@ def test_columns_of_figures_are_the_figures_of_the_groups(
     data: st.DataObject, counts: list[int], kinds: list[Domain]
 ) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    asked = [Asked(AGGREGATES[name], (place,)) for place in range(len(kinds)) for name in NAMES]
+    asked = [EncryptedAggregate(AGGREGATES[name], (place,)) for place in range(len(kinds)) for name in NAMES]
     columns = Columns(kinds, asked)
     held = [values(each, sum(counts), data, random) for each in kinds]
     given = columns.encode([f"x{i}" for i in range(len(kinds))], held)
@@ -104,7 +105,9 @@ def test_columns_of_figures_are_the_figures_of_the_groups(
 def test_sums_and_means_take_the_fast_way() -> None:
     """Else the test above compares the slow way with itself."""
     kinds = [Domain(2, 0, 1000), Domain(None), Domain(None, 0, 0, True, 1.0, 200.0)]
-    columns = Columns(kinds, [Asked(AGGREGATES[name], (i,)) for i in range(3) for name in ("SUM", "AVG", "COUNT")])
+    columns = Columns(
+        kinds, [EncryptedAggregate(AGGREGATES[name], (i,)) for i in range(3) for name in ("SUM", "AVG", "COUNT")]
+    )
     counts = [5] * 400
     given = columns.encode(
         ["a", "b", "c"], [values_of([Fraction(i % 7) + 1 for i in range(2000)], each.decimals) for each in kinds]

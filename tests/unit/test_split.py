@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from cleave.ask.here_sums import columns_of
+from cleave.ckks.columns import Columns
 from cleave.sql import split
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
@@ -131,7 +131,7 @@ def test_a_null_where_there_is_none_by_the_schema_is_refused(type_: str, keys: s
     assert values.valid.tolist() == [True, False, True]
     assert not values.values[..., 1].any()
     with pytest.raises(InputError, match="is NULL in 1 rows, and the schema says it never is"):
-        columns_of(plan).encode(["n"], [values])
+        Columns(plan.domains, plan.encrypted).encode(["n"], [values])
 
 
 def test_no_request_has_more_rows_than_a_service_has_time_for(

@@ -15,9 +15,10 @@ import pytest
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Figure, Moment
 from cleave.aggregates.columns import Domain, Exact, Real
+from cleave.aggregates.group import EncryptedAggregate
 from cleave.aggregates.moments import Cross, Power
 from cleave.aggregates.operand import operand
-from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.columns import Columns
 from cleave.text.figures import is_rounded
 from tests.deviations import PAIRS, SINGLES, Column, truth, wrong
 from tests.unit.simulate import totals, values_of
@@ -32,7 +33,7 @@ def engine() -> duckdb.DuckDBPyConnection:
 
 def figures(ys: Column, xs: Column, y: Domain, x: Domain, noise: float = 0.0, bits: int = 40) -> dict[str, Figure]:
     """Every aggregate of (y, x) or y, the totals of real columns off by `noise` of a bound like encryption's."""
-    asked = [Asked(AGGREGATES[name], (0, 1) if name in PAIRS else (0,)) for name in NAMES]
+    asked = [EncryptedAggregate(AGGREGATES[name], (0, 1) if name in PAIRS else (0,)) for name in NAMES]
     columns = Columns([y, x], asked)
     encoded = columns.encode(["y", "x"], [values_of(ys, y.decimals), values_of(xs, x.decimals)])
     found = totals(columns, encoded, np.ones(len(ys), bool))
@@ -202,7 +203,9 @@ def test_duckdb_agrees(engine: duckdb.DuckDBPyConnection, type_: str) -> None:
 def test_what_is_undecided_says_so() -> None:
     """A constant group of a column that is not constant: its sum of squares is only known to be near 0."""
     domain = Domain(None, nullable=False)
-    columns = Columns([domain, domain], [Asked(AGGREGATES[name], (0, 1)) for name in ("CORR", "REGR_SLOPE", "REGR_R2")])
+    columns = Columns(
+        [domain, domain], [EncryptedAggregate(AGGREGATES[name], (0, 1)) for name in ("CORR", "REGR_SLOPE", "REGR_R2")]
+    )
     values = [Fraction(v) for v in (5.0, 5.0, 5.0, 1.0, 2.0)]
     encoded = columns.encode(["y", "x"], [values_of(values, None), values_of(values, None)])
     found = totals(columns, encoded, np.array([True, True, True, False, False]))
@@ -230,7 +233,7 @@ def test_aggregates_share_columns(
     nullable: tuple[bool, bool], asked: list[tuple[str, tuple[int, ...]]], columns: list[str]
 ) -> None:
     domains = [Domain(0, 0, 100, nullable=each) for each in nullable]
-    made = Columns(domains, [Asked(AGGREGATES[name], places) for name, places in asked])
+    made = Columns(domains, [EncryptedAggregate(AGGREGATES[name], places) for name, places in asked])
     assert [f"{name.moment} {''.join(map(str, name.arguments))}" for name in made.names] == columns
     assert all(isinstance(type_, Exact) for type_ in made.types)
 
@@ -238,7 +241,7 @@ def test_aggregates_share_columns(
 def test_both_orders_share_a_product_and_keep_their_slopes() -> None:
     values = [[Fraction(v) for v in column] for column in ([1, 4, 2, 8], [3, 1, 7, 9])]
     domains = [Domain(0, 0, 10, nullable=False), Domain(0, 0, 1000, nullable=False)]
-    asked = [Asked(AGGREGATES["REGR_SLOPE"], (0, 1)), Asked(AGGREGATES["REGR_SLOPE"], (1, 0))]
+    asked = [EncryptedAggregate(AGGREGATES["REGR_SLOPE"], (0, 1)), EncryptedAggregate(AGGREGATES["REGR_SLOPE"], (1, 0))]
     columns = Columns(domains, asked)
     encoded = columns.encode(["y", "x"], [values_of(column, 0) for column in values])
     found = columns.figures(totals(columns, encoded, np.ones(4, bool)), 4)
@@ -251,7 +254,7 @@ def test_both_orders_share_a_product_and_keep_their_slopes() -> None:
 )
 def test_conditions(engine: duckdb.DuckDBPyConnection, values: list[Any]) -> None:
     names = ("COUNT_IF", "COUNTIF", "BOOL_AND", "BOOL_OR")
-    columns = Columns([Domain(0, 0, 1)], [Asked(AGGREGATES[name], (0,)) for name in names])
+    columns = Columns([Domain(0, 0, 1)], [EncryptedAggregate(AGGREGATES[name], (0,)) for name in names])
     encoded = columns.encode(["b"], [values_of(values, 0)])
     found = columns.figures(totals(columns, encoded, np.ones(len(values), bool)), len(values))
     calls = ", ".join(f"{name}(b)" for name in names)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from benchmarks.lab.model.cost import Work
 from benchmarks.lab.model.operations import Operation
-from cleave.ask.here_sums import columns_of, packing_of
-from cleave.ask.result import DEFAULTS
+from cleave.ckks.columns import Columns
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK
-from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.ckks.packing import Packing, bytes_of_chunk, plan_packing
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.split import split
 from cleave.table.table import Table
@@ -30,7 +29,7 @@ def work_of(table: Table, plan: QueryPlan | LocalPlan, streams: int) -> Work:
         return work_here(table, plan)
     plan, halves = split(table, plan)
     plain = [(part.rows, len(part.parquet or b"")) for part in halves.plain_parts] if plan.asks_plain else []
-    packing = packing_of(columns_of(plan), halves, SUM60_PACK, DEFAULTS)
+    packing = plan_packing(Columns(plan.domains, plan.encrypted).types, halves.counts, SUM60_PACK)
     halves.close()
     return work_of_files(table, plan, packing, len(halves.keys), plain, len(packing.parts(streams)))
 

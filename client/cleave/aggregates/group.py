@@ -96,6 +96,15 @@ class Aggregate:
             return found if isinstance(found, Figure) else figure_of(found)
 
 
+@dataclass(frozen=True, slots=True)
+class EncryptedAggregate:
+    """An aggregate over arguments, given by their numbers. `type`: DuckDB's type of the result."""
+
+    aggregate: Aggregate
+    arguments: tuple[int, ...]
+    type: str = ""
+
+
 def counted(group: Group) -> Figure:
     """How many rows count."""
     return whole(group.count)

@@ -104,7 +104,7 @@ def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
     """
     given = complete(Asking, asking)
     with session_over(data, given) as session:
-        planned = session.plan(_text(sql), cloud_only=given["cloud_only"])
+        planned = session.plan(sql, cloud_only=given["cloud_only"])
         return Plan(session.describe(planned, question_options(given)))
 
 
@@ -164,16 +164,10 @@ def embedded(stores: Sequence[str] = ()) -> Transport:
 
 def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
     """One question to an open session; a warning at the line that called the API says what stays undecided."""
-    planned = session.plan(_text(sql), cloud_only=asking["cloud_only"])
+    planned = session.plan(sql, cloud_only=asking["cloud_only"])
     if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, question_options(asking), asking["timeout"], strict=asking["strict"])
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=stack_level())
     return Result(planned, time.perf_counter() - started, answer)
-
-
-def _text(sql: object) -> str:
-    if not isinstance(sql, str):
-        raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
-    return sql

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ask.result import Result as Answer
-    from cleave.ask.result import Usage
+    from cleave.ask.source import Result as Answer
+    from cleave.ask.source import Usage
     from cleave.finish import ResultTable
     from cleave.sql.plan import LocalPlan, QueryPlan, Source
 

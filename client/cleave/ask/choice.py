@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from cleave.ask.ways import Cost, Way, Work, cost_of
-from cleave.ask.works import groups_of, least_of_rows, rows_work, work_of
+from cleave.ask.works import Cost, Way, Work, cost_of, groups_of, least_of_rows, rows_work, work_of
 from cleave.sql.plan import LocalPlan
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from cleave.ask.ways import Way
+from cleave.ask.works import Way
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.dataclass import dataclass

@@ -10,18 +10,19 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.access import Access
-from cleave.ask.source import GroupSums, Loaded, Question, Source
+from cleave.ask.options import Access
+from cleave.ask.source import GroupSums, Loaded, Question, Source, Usage
 from cleave.sql.functions import TODAY
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.result import Options
+    from cleave.ask.source import Options
     from cleave.ckks.secret_key import SecretKey
     from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.sql.split import Halves
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
@@ -86,7 +87,7 @@ class HereSource(Source):
         """Read the table."""
         if self._lazy.under_way and not plan.sends_nothing:
             from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
-            from cleave.ask.finish import import_finish  # noqa: PLC0415
+            from cleave.ask.session import import_finish  # noqa: PLC0415
 
             import_finish()
         if self._table is None:
@@ -95,26 +96,25 @@ class HereSource(Source):
 
     @contextlib.contextmanager
     def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
-        from cleave.ask.result import Usage  # noqa: PLC0415
-
         table = self.read(question.progress)
         yield Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         """After an answer that fails a check another key is made."""
-        from cleave.ask.here_sums import encrypted_sums  # noqa: PLC0415
         from cleave.processes.deadline import Stopped  # noqa: PLC0415
         from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
-        table = self.read(question.progress)
+        plan, halves = split_in_time(self.read(question.progress), plan, question)
         if plan.sends_nothing:
-            yield grouped_here(table, plan, question)
+            yield local_sums(plan, halves)
             return
+        from cleave.ask.here_sums import encrypted_sums  # noqa: PLC0415 - TenSEAL takes 60 ms
+
         key = self._secret()
         transport = self._connected(question.deadline).begin(question.deadline)
         try:
-            yield encrypted_sums(table, plan, key, transport, question)
+            yield encrypted_sums(halves, plan, key, transport, question)
         except CheckFailed:
             self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
             raise
@@ -162,19 +162,22 @@ class HereSource(Source):
         return self._services
 
 
-def grouped_here(table: Table, plan: QueryPlan, question: Question) -> GroupSums:
-    """The groups of a plan that asks no service, and what is computed here of each."""
-    from cleave.ask.finish import within  # noqa: PLC0415
-    from cleave.ask.result import Usage  # noqa: PLC0415
-    from cleave.sql.split import Halves  # noqa: PLC0415
+def split_in_time(table: Table, plan: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
+    """Split the table by `plan`. Raises OutOfTime, Stopped."""
+    from cleave.ask.session import within  # noqa: PLC0415
+    from cleave.sql.split import split  # noqa: PLC0415
     from cleave.table.asked import limited  # noqa: PLC0415
 
-    def grouped() -> Halves:
-        with limited(table.connection, question.deadline.left):
-            return Halves(table, plan)
+    def halves() -> tuple[QueryPlan, Halves]:
+        with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks
+            return split(table, plan)
 
     with question.clock.stage("split"):
-        halves = within(question.deadline, grouped)
+        return within(question.deadline, halves)
+
+
+def local_sums(plan: QueryPlan, halves: Halves) -> GroupSums:
+    """Groups of a plan that asks no service, and what is computed here of each."""
     return GroupSums(
         plan=plan,
         keys=halves.keys,
@@ -182,7 +185,7 @@ def grouped_here(table: Table, plan: QueryPlan, question: Question) -> GroupSums
         responses=(),
         local=halves.local,
         figures=lambda members, _: [()] * len(members),
-        usage=Usage(rows=table.rows),
+        usage=Usage(rows=halves.rows),
         checks=unasked(),
         release=halves.close,
     )

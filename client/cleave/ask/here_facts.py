@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ask.describe import UNASKED, Description, EncryptedColumn, Fate, Leakage, Requests, description
-from cleave.ask.here_sums import REQUESTS_UNDER_WAY, columns_of, packing_of
-from cleave.ask.result import DEFAULTS, Options
-from cleave.ask.ways import CALL_DOLLARS, OUT_DOLLARS
+from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.source import DEFAULTS, Options
+from cleave.ask.works import CALL_DOLLARS, OUT_DOLLARS
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
-from cleave.ckks.packing import Packing, bytes_of_chunk
+from cleave.ckks.packing import Packing, bytes_of_chunk, plan_packing
 from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.sql.split import Halves, split
 from cleave.table.schema import Kind, Schema
@@ -36,8 +36,8 @@ def describe_here(
         return description(table.name, table.rows, table.schema.columns, plan, fates, _UNREAD, profile=None)
     plan, halves = split(table, plan)
     plain = [len(part.parquet or b"") for part in halves.plain_parts] if plan.asks_plain else []
-    columns = columns_of(plan)
-    packing = packing_of(columns, halves, profile, options)
+    columns = Columns(plan.domains, plan.encrypted)
+    packing = plan_packing(columns.types, halves.counts, profile, pad=options.pad)
     parts = packing.parts(REQUESTS_UNDER_WAY)
     scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
     down = sum(len(part.pieces) for part in parts) * limits.RESULT_BYTES

@@ -1,4 +1,4 @@
-"""Sums over a file or frame: split, pack, encrypt, ask both services at once, check. Top to bottom."""
+"""Sums over a file or frame: pack, encrypt, ask both services at once, check. Top to bottom."""
 
 from __future__ import annotations
 
@@ -7,28 +7,22 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from cleave.ask.finish import import_finish
-from cleave.ask.result import Clock, Options, Usage
-from cleave.ask.source import GroupSums, Question
-from cleave.ask.verdict import Verdict
+from cleave.ask.session import import_finish
+from cleave.ask.source import GroupSums, Question, Usage
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.columns import Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.encryptors import Encryptors
 from cleave.ckks.job import Job
-from cleave.ckks.packing import Packing, Part, plan_packing
+from cleave.ckks.packing import Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
-from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
-from cleave.sql.split import Halves, PlainPart, split
-from cleave.table.asked import limited
+from cleave.sql.split import Halves, PlainPart
 from cleave.table.duck import connect_ahead
-from cleave.table.progress import Progress
-from cleave.table.table import Table
 from cleave.transport.base import Transport
+from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
-from cleave_shared.params import Profile
 from cleave_shared.wire import PlainRequest, PlainResponse
 
 # Requests of each half at once: a remote service takes them side by side, and each holds 4.4 MB here.
@@ -57,53 +51,36 @@ class _Failed(threading.Event):
         self._transport.stop()
 
 
-def columns_of(plan: QueryPlan) -> Columns:
-    return Columns(
-        [argument.domain for argument in plan.arguments],
-        [Asked(each.aggregate, each.arguments) for each in plan.encrypted],
-    )
-
-
-def packing_of(columns: Columns, halves: Halves, profile: Profile, options: Options) -> Packing:
-    """Packing of the values for the sensitive service, the same for `plan` and `query`. It needs no encoded value."""
-    return plan_packing(columns.types, halves.counts, profile, pad=options.pad)
-
-
 def encrypted_sums(
-    table: Table, plan: QueryPlan, key: SecretKey, transport: Transport, question: Question
+    halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: Question
 ) -> GroupSums:
-    """What both services answer to `plan` over `table`, through `transport`, whose deadline is the question's: it
-    bounds encrypting as well.
+    """Sums that both services answer to `plan`, which `halves` were split by.
 
-    Raises CheckFailed, and gives no number at all, if any check of any answer fails; but not before every answer is in
-    (see cleave.ask.verdict). Where the deadline ends work of DuckDB's here, duckdb.InterruptException.
+    The deadline of `transport` is the question's; it bounds encrypting as well. Raises CheckFailed, and gives no number
+    at all, if any check of any answer fails; but not before every answer is in (see `Verdict`). Where the deadline ends
+    work of DuckDB's here, duckdb.InterruptException.
     """
-    clock, deadline, progress, options = question.clock, question.deadline, question.progress, question.options
-    schema_hash = key.tag(table.schema.hash())
-    with clock.stage("split"), limited(table.connection, deadline.left):  # its thread has ended before anything forks
-        plan, halves = split(table, plan)
+    clock = question.clock
     with clock.stage("encode"):
-        columns = columns_of(plan)
-        packing = packing_of(columns, halves, key.profile, options)
-        values = columns.encode([argument.sql for argument in plan.arguments], halves.values())
-        job = Job(packing, encode(packing, values), Cipher(key)) if packing.chunks else None
+        values = halves.values()
+        columns = Columns(plan.domains, plan.encrypted)
+        packing = plan_packing(columns.types, halves.counts, key.profile, pad=question.options.pad)
+        encoded = columns.encode([argument.sql for argument in plan.arguments], values)
         del values
+        job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None
+        del encoded
     parts = packing.parts(REQUESTS_UNDER_WAY)
-    failed = _Failed(transport)
-    verdict = Verdict()
+    both = _Both(halves, plan, key.tag(halves.schema.hash()), transport, question, _Failed(transport), Verdict())
     with contextlib.ExitStack() as stack:
-        stack.callback(verdict.settle)  # also where something else ended the asking
+        stack.callback(both.verdict.settle)  # also where something else ended the asking
         # forks before any thread of ours runs
         encryptors = stack.enter_context(Encryptors(job, parts)) if job else None
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        with clock.stage("ask"), failed.on_error():
-            plain = pool.submit(_ask_plain, halves, plan, schema_hash, transport, progress, failed, clock)
+        with clock.stage("ask"), both.failed.on_error():
+            plain = pool.submit(both.ask_plain)
             if job and encryptors:
                 with clock.stage("sensitive"):
-                    _ask_sensitive(
-                        *(job, encryptors, key, schema_hash, transport, progress, failed, verdict, deadline),
-                        lambda: pool.submit(_prepare_finish),
-                    )
+                    both.ask_sensitive(job, encryptors, key.key_id, lambda: pool.submit(_prepare_finish))
             responses = plain.result()
     from cleave.ckks.figures import Figures  # noqa: PLC0415 - see import_finish
 
@@ -117,7 +94,7 @@ def encrypted_sums(
         usage=Usage(
             profile=key.profile.name,
             key_id=key.key_id,
-            rows=table.rows,
+            rows=halves.rows,
             lanes=packing.lanes,
             blocks=packing.blocks,
             chunks=packing.chunks,
@@ -126,7 +103,7 @@ def encrypted_sums(
             bytes_sent=transport.sent,
             bytes_received=transport.received,
         ),
-        checks={"plain groups": "passed" if halves.asks_plain else "not needed"}
+        checks={"plain groups": "passed" if plan.asks_plain else "not needed"}
         | dict.fromkeys(CHECKS, "passed" if job else "not needed"),
         release=halves.close,
     )
@@ -137,74 +114,99 @@ def _prepare_finish() -> None:
     connect_ahead()
 
 
-def _ask_plain(
-    halves: Halves,
-    plan: QueryPlan,
-    schema_hash: str,
-    transport: Transport,
-    progress: Progress,
-    failed: _Failed,
-    clock: Clock,
-) -> list[PlainResponse]:
-    if not halves.asks_plain:
-        return []
-    aggregates = [part for aggregate in plan.plain for part in aggregate.parts]
-    advance = progress.stage("plain half", halves.rows)
-    gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # after a failure no more is asked
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Both services, asked about one question at once."""
 
-    def ask(part: PlainPart) -> PlainResponse:
+    halves: Halves
+    plan: QueryPlan
+    schema_hash: str
+    transport: Transport
+    question: Question
+    failed: _Failed
+    verdict: Verdict
+
+    def ask_plain(self) -> list[PlainResponse]:
+        plan = self.plan
+        if not plan.asks_plain:
+            return []
+        aggregates = [part for aggregate in plan.plain for part in aggregate.parts]
+        advance = self.question.progress.stage("plain half", self.halves.rows)
+        gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # after a failure no more is asked
+
+        def ask(part: PlainPart) -> PlainResponse:
+            try:
+                with self.failed.on_error():
+                    request = PlainRequest(
+                        schema_hash=self.schema_hash,
+                        rows=part.rows,
+                        table=part.parquet,
+                        where=plan.where,
+                        keys=list(plan.keys),
+                        aggregates=aggregates,
+                    )
+                    answer = self.transport.plain(request)
+                    if answer.schema_hash != self.schema_hash or answer.rows != part.rows:
+                        raise CheckFailed("plain groups", "the plain service's answer is to another request")
+            finally:
+                gate.release()
+            advance(part.rows)
+            return answer
+
+        futures: list[Future[PlainResponse]] = []
+        stage = self.question.clock.stage("plain")
+        with stage, ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, self.failed.on_error():
+            # All of them before any is asked: a row too large for a request is refused before anything has left.
+            for part in self.halves.plain_parts:
+                gate.acquire()
+                if self.failed.is_set():
+                    break
+                futures.append(pool.submit(ask, part))
+        return [future.result() for future in futures]
+
+    def ask_sensitive(
+        self, job: Job, encryptors: Encryptors[Part], key_id: str, meanwhile: Callable[[], object]
+    ) -> None:
+        advance = self.question.progress.stage("encrypt and send", job.packing.chunks)
+        lock = threading.Lock()  # guards the job's totals
+
+        def ask(part: Part, chunks: Sequence[bytes | memoryview]) -> None:
+            request = job.request(part, key_id, self.schema_hash, chunks)
+            if part.start == 0:
+                meanwhile()  # the processor is the service's from here on
+            answer = self.transport.sensitive(request)
+            with lock, self.verdict.holding():
+                job.accept(part, request, answer)
+            advance(part.stop - part.start)
+
+        with self.failed.on_error():
+            encryptors.each(ask, REQUESTS_UNDER_WAY, self.failed, self.question.deadline)
+
+
+class Verdict:
+    """The first failed check of a query, judged when every answer is in, not one by one. Thread-safe.
+
+    A query that ended with the first answer that fails a check would tell the service which answer that was. A service
+    that may choose what it answers learns a bit of what a ciphertext holds from each such end: counting requests until
+    a query gave up read sentinel bits 20 times of 20. So a failure is held back, and everything is asked, sent and
+    received as if there were none. A session then makes another key; a stored table whose sums fail a check should be
+    rotated.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failure: CheckFailed | None = None
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep a CheckFailed of the block for `settle`; another error passes."""
         try:
-            with failed.on_error():
-                request = PlainRequest(
-                    schema_hash=schema_hash,
-                    rows=part.rows,
-                    table=part.parquet,
-                    where=plan.where,
-                    keys=list(plan.keys),
-                    aggregates=aggregates,
-                )
-                answer = transport.plain(request)
-                if answer.schema_hash != schema_hash or answer.rows != part.rows:
-                    raise CheckFailed("plain groups", "the plain service's answer is to another request")
-        finally:
-            gate.release()
-        advance(part.rows)
-        return answer
+            yield
+        except CheckFailed as failure:
+            with self._lock:
+                self._failure = self._failure or failure
 
-    futures: list[Future[PlainResponse]] = []
-    with clock.stage("plain"), ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, failed.on_error():
-        # All of them before any is asked: a row too large for a request is refused before anything has left.
-        for part in halves.plain_parts:
-            gate.acquire()
-            if failed.is_set():
-                break
-            futures.append(pool.submit(ask, part))
-    return [future.result() for future in futures]
-
-
-def _ask_sensitive(
-    job: Job,
-    encryptors: Encryptors[Part],
-    key: SecretKey,
-    schema_hash: str,
-    transport: Transport,
-    progress: Progress,
-    failed: _Failed,
-    verdict: Verdict,
-    deadline: Deadline,
-    meanwhile: Callable[[], object],
-) -> None:
-    advance = progress.stage("encrypt and send", job.packing.chunks)
-    lock = threading.Lock()  # guards the job's totals
-
-    def ask(part: Part, chunks: Sequence[bytes | memoryview]) -> None:
-        request = job.request(part, key.key_id, schema_hash, chunks)
-        if part.start == 0:
-            meanwhile()  # the processor is the service's from here on
-        answer = transport.sensitive(request)
-        with lock, verdict.holding():
-            job.accept(part, request, answer)
-        advance(part.stop - part.start)
-
-    with failed.on_error():
-        encryptors.each(ask, REQUESTS_UNDER_WAY, failed, deadline)
+    def settle(self) -> None:
+        """Raise what was held back: when all is in, and before any error that ended the asking, which it outranks."""
+        if self._failure is not None:
+            raise self._failure

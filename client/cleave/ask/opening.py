@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cleave.ask.access import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
 from cleave.ask.config import usual
+from cleave.ask.options import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, KeyFileError
 

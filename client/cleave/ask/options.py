@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
 
-from cleave.ask.access import LONGEST_TIMEOUT
 from cleave.text.nearest import did_you_mean
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
@@ -17,10 +16,12 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cleave.ask.result import Options
+    from cleave.ask.source import Options
+    from cleave.ckks.key_file import Passphrase
     from cleave.table.frames import ArrowStream, Described
     from cleave.table.progress import Bars
     from cleave.table.schema import Schema
+    from cleave.transport.connect import Target
 
     Data: TypeAlias = ArrowStream | str | Path | Sequence[str | Path]
     """A DataFrame, an Arrow table or anything else with Arrow's interface; or a file, a pattern, several files."""
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 G = TypeVar("G")
 ADVANCED = "Advanced"  # section of help for options that few need
+PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
+DEFAULT_KEY = Path("~/.config/cleave/key.json")
+DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
+IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
+LONGEST_TIMEOUT = 7 * 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +248,19 @@ def complete(options: type[G], given: G) -> G:
 
 def question_options(asking: Asking) -> "Options":
     """Raises InputError for what is out of range."""
-    from cleave.ask.result import Options  # noqa: PLC0415 - numpy and all that computes
+    from cleave.ask.source import Options  # noqa: PLC0415 - numpy and all that computes
 
     return Options(asking["pad"], asking["min_group"])
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The owner's key file, which stored tables need, and where the services are (None: embedded)."""
+
+    key: Path
+    passphrase: "Passphrase" = None
+    target: "Target | None" = None
+
+    @property
+    def remote(self) -> bool:
+        return self.target is not None and self.target.remote

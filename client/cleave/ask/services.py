@@ -14,7 +14,7 @@ from cleave.sums.remote import Remote
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.ask.access import Access
+    from cleave.ask.options import Access
     from cleave.objects.locate import Stores
     from cleave.store.manifest import Manifest
     from cleave.transport.base import Transport

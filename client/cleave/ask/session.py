@@ -10,22 +10,30 @@ Tables and services are opened when the first question needs them, and kept.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.access import LONGEST_TIMEOUT
+from cleave.ask.options import LONGEST_TIMEOUT
+from cleave.ask.source import DEFAULTS, Clock, GroupSums, Loaded, Options, Question, Result, Source
+from cleave.ask.suppress import suppress_small
+from cleave.processes.deadline import Deadline, OutOfTime, Stopped
+from cleave.sql.plan import LocalPlan
+from cleave.sql.rejoin import merge, rejoin
+from cleave.sql.sets import regroup
+from cleave.table.asked import run_select
 from cleave.table.progress import Bars, no_bars
+from cleave.text.nearest import did_you_mean
+from cleave.text.printable import printable
+from cleave_shared import duckdb
 from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.result import Options, Result
-    from cleave.ask.source import Source
-    from cleave.processes.deadline import Deadline
-    from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.sql.plan import QueryPlan
     from cleave.table.schema import Schema
+
 
 T = TypeVar("T")
 
@@ -65,14 +73,14 @@ class Session:
     def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Decide for each output which way answers it. Reads no rows and sends nothing.
 
-        `cloud_only`: what only rows here answer is refused. Raises QueryRefused, and what reading a stored table's
-        list of cells may.
+        `cloud_only`: what only rows here answer is refused. Raises QueryRefused, InputError for what is no text, and
+        what reading a stored table's list of cells may.
         """
+        if not isinstance(sql, str):
+            raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
         try:
             return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
         except QueryRefused as error:
-            from cleave.ask.pointing import point  # noqa: PLC0415 - what an answered question does without
-
             with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
                 point(error, sql, [name for schema in self.schemas.values() for name in schema.names])
             raise
@@ -112,11 +120,6 @@ class Session:
         return answer
 
     def _answer(self, plan: QueryPlan | LocalPlan, options: Options, deadline: Deadline) -> Result:
-        from cleave.ask.finish import finished, finished_whole, require_no_min_group  # noqa: PLC0415 - numpy and all that computes
-        from cleave.ask.result import Clock  # noqa: PLC0415
-        from cleave.ask.source import Question  # noqa: PLC0415
-        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-
         with self._bars() as progress:
             question = Question(options, progress, deadline, Clock())
             if isinstance(plan, LocalPlan):
@@ -128,14 +131,10 @@ class Session:
 
     def _guarded(self, plan: QueryPlan | LocalPlan, options: Options | None) -> Options:
         """With the source's own least size of groups where none is asked for."""
-        from cleave.ask.result import DEFAULTS  # noqa: PLC0415
-
         asked = options or DEFAULTS
         return replace(asked, min_group=asked.min_group or self.source.min_group(plan))
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
-        from cleave.processes.deadline import Deadline  # noqa: PLC0415
-
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
         return self.source.run(lambda: work(deadline), deadline)
 
@@ -156,7 +155,142 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def finished(sums: GroupSums, question: Question) -> Result:
+    """The answer to a plan that was cut. Raises CheckFailed where two sources report different groups."""
+    from cleave.finish import finish  # noqa: PLC0415 - see import_finish
+    from cleave.finish.uncollected import uncollected  # noqa: PLC0415
+
+    plan, least = sums.plan, question.options.min_group
+    with question.clock.stage("finish"), uncollected():
+        if sums.keys is None:
+            groups = merge(plan, sums.responses)
+        else:
+            groups = rejoin(plan, sums.responses, sums.keys, sums.counts)
+        sums.release()
+        answered = regroup(plan, groups, sums.responses)
+        answered = replace(answered, groups=replace(answered.groups, local=sums.local))
+        shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, least)
+        result = replace(finish(plan, shown, sums.figures(members, groups)), scanned=sums.scanned)
+    usage = sums.usage
+    if least:  # with the counts that are shown these could tell the size of a suppressed group
+        usage = replace(
+            usage,
+            rows=None,
+            min_group=least,
+            suppressed_groups=suppressed.small,
+            withheld_groups=suppressed.withheld,
+        )
+    else:
+        usage = replace(usage, selected_rows=sum(groups.counts), groups=len(groups.keys))
+    return Result(result, sums.checks, usage, question.clock.seconds)
+
+
+def finished_whole(loaded: Loaded, plan: LocalPlan, question: Question) -> Result:
+    """The answer of DuckDB on this machine to a question as a whole.
+
+    Raises InputError where it cannot be computed on these rows, OutOfTime once the question's time is over.
+    """
+    deadline = question.deadline
+
+    def run() -> list[list[object]]:
+        return run_select(loaded.table, loaded.name, plan.run or plan.sql, plan.types, deadline.left)
+
+    with question.clock.stage("local"):
+        # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
+        rows = within(deadline, lambda: deadline.call(run))
+    from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
+
+    exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
+    result = ResultTable(
+        columns=list(plan.outputs),
+        types=list(plan.types),
+        rows=rows,
+        bounds=[[0.0 if each else None for each in exact] for _ in rows],
+        exact=[[True if each else None for each in exact] for _ in rows],
+    )
+    return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
+
+
+def require_no_min_group(plan: LocalPlan, min_group: int) -> None:
+    """Raises QueryRefused for a least size of groups where whole rows are asked for."""
+    if min_group > 1:  # of one row every group is
+        raise QueryRefused(
+            f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the question as a whole",
+            hint=plan.hint or "ask for aggregates over groups",
+        )
+
+
+def within(deadline: Deadline, work: Callable[[], T]) -> T:
+    """`work` of DuckDB's on this machine, which is interrupted once `deadline` is over. Raises OutOfTime, Stopped."""
+    try:
+        return work()
+    except (duckdb.InterruptException, OutOfTime):
+        pass
+    except CleaveError:
+        raise  # DuckDB has ended, and a store may be asked why
+    except BaseException:
+        deadline.stop()
+        raise
+    with contextlib.suppress(OutOfTime):
+        deadline.check()
+        raise Stopped("the query was stopped")
+    raise OutOfTime(
+        f"the query was not answered within the {deadline.seconds:g} seconds it was given",
+        hint="give it more with --timeout SECONDS; DuckDB on this machine was at work",
+    )
+
+
+def import_finish() -> None:
+    """Import what only an answer needs: it takes 40 ms."""
+    from cleave import finish  # noqa: F401, PLC0415
+    from cleave.ckks import figures  # noqa: F401, PLC0415
+
+
+_ABOUT = re.compile(r"there is no |syntax error |DuckDB refuses the query")
+_PLACE = re.compile(r"at line (\d+), column (\d+)")
+_NAME = re.compile(r"""["']([^"']+)["']|\bfunction (\w+)$|\bname (\w+) does|\bfor ([\w.]+)$""", re.IGNORECASE)
+_WIDTH = 100  # characters of a line that are shown
+
+
+def point(error: QueryRefused, sql: str, names: Iterable[str]) -> None:
+    """Give a refusal of `sql` an excerpt and, if it has no hint, the nearest of `names`, which a question may name."""
+    if not _ABOUT.match(error.message):
+        return
+    named = _name(error.message)
+    start = _start(error.message, named, sql)
+    if start is not None:
+        error.excerpt = _excerpt(sql, start)
+    if error.hint is None and named is not None:
+        error.hint = did_you_mean(named, names) or None
+
+
+def _name(message: str) -> str | None:
+    found = _NAME.findall(re.split(r"!? Did you mean| not found| in [^ ]+$", message)[0])
+    return next(filter(None, found[-1]), None) if found else None
+
+
+def _start(message: str, name: str | None, sql: str) -> int | None:
+    """Place of the first character that the message is about."""
+    if place := _PLACE.search(message):
+        before = "".join(sql.splitlines(keepends=True)[: int(place[1]) - 1])
+        return min(len(before) + int(place[2]) - 1, len(sql))
+    if name is None:
+        return None
+    content, tokens = sql.encode(), duckdb.tokenize(sql)
+    ends = [*(start for start, _ in tokens[1:]), len(content)]
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        word = content[start:end].decode().rstrip().strip('"')
+        if kind != duckdb.token_type.string_const and word.lower() == name.rpartition(".")[2].lower():
+            return len(content[:start].decode())
+    return None
+
+
+def _excerpt(sql: str, start: int) -> str:
+    """The line of place `start`, and a caret under it."""
+    before, after = sql[:start].rpartition("\n")[2], sql[start:].partition("\n")[0]
+    shown = printable(before)[-_WIDTH // 2 :]
+    return f"{shown}{printable(after)[: _WIDTH - len(shown)]}\n{' ' * len(shown)}^"

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser
-from cleave.ask.finish import finished
-from cleave.ask.result import ASKED, Usage
 from cleave.ask.services import Embedded, Services
-from cleave.ask.source import GroupSums, Loaded, Question, Source
+from cleave.ask.session import finished
+from cleave.ask.source import ASKED, GroupSums, Loaded, Question, Source, Usage
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
@@ -39,9 +38,9 @@ from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
-    from cleave.ask.access import Access
     from cleave.ask.describe import Description
-    from cleave.ask.result import Options, Result
+    from cleave.ask.options import Access
+    from cleave.ask.source import Options, Result
     from cleave.finish import ResultTable
     from cleave.objects.locate import Stores
     from cleave.sums.job import Job

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cleave.ask.describe import UNASKED, Description, Fate, Leakage, Requests, description
-from cleave.ask.result import Options
-from cleave.ask.ways import Way
-from cleave.ask.works import Fetch, answers_of, fetches
+from cleave.ask.source import Options
+from cleave.ask.works import Fetch, Way, answers_of, fetches
 from cleave.finish.result import FAULTS_ONLY
 from cleave.sql.plan import LocalPlan
 from cleave.store.manifest import Object

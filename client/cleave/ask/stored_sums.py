@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from cleave.ask.finish import within
-from cleave.ask.result import Usage
-from cleave.ask.source import GroupSums, Question
+from cleave.ask.session import within
+from cleave.ask.source import GroupSums, Question, Usage
 from cleave.ask.works import Fetch, fetches
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Texts, places_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
-from cleave.aggregates.group import Aggregate
+from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.aggregates.operand import operand, present_in, require_values
 from cleave.aggregates.sums import AVG, COUNT, SUM
 from cleave_shared.dataclass import dataclass
@@ -23,14 +23,6 @@ from cleave_shared.dataclass import dataclass
 Kind = Literal["count", "sum", "mean"]
 _LINEAR: dict[Aggregate, Kind] = {COUNT: "count", SUM: "sum", AVG: "mean"}
 Places = tuple[int, ...]  # the arguments of an aggregate, by number
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An aggregate and the arguments it is asked of."""
-
-    aggregate: Aggregate
-    arguments: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ class Linear:
 class Columns:
     """`types` is known from the arguments' domains alone; `encode` must come before `figures`."""
 
-    def __init__(self, domains: Sequence[Domain], asked: Sequence[Asked]) -> None:
+    def __init__(self, domains: Sequence[Domain], asked: Sequence[EncryptedAggregate]) -> None:
         self._domains = tuple(domains)
         self._asked = tuple(asked)
         self._flags: dict[frozenset[int], int] = {}  # the column that counts the rows without a NULL
@@ -100,11 +92,11 @@ class Columns:
         self.readings: list[Reading] = [Reading()] * len(types)
         self._known: dict[tuple[int, frozenset[int]], Facts] = {}
 
-    def _presence(self, asked: Asked) -> frozenset[int]:
+    def _presence(self, asked: EncryptedAggregate) -> frozenset[int]:
         """The arguments that may be NULL: where all that never are, every row counts."""
         return frozenset(place for place in asked.arguments if self._domains[place].nullable)
 
-    def _key(self, asked: Asked, moment: Moment) -> _Key:
+    def _key(self, asked: EncryptedAggregate, moment: Moment) -> _Key:
         of = sorted(asked.arguments[place] for place in moment.reads)
         return _Key(moment.name, tuple(of), self._presence(asked))
 
@@ -190,7 +182,7 @@ class Columns:
         figures = [self._figure(each) for each in self._asked]
         return [[figure(moments) for figure in figures] for moments in groups]
 
-    def _figure(self, asked: Asked) -> Callable[[Moments], Figure]:
+    def _figure(self, asked: EncryptedAggregate) -> Callable[[Moments], Figure]:
         """An aggregate's, with all that is the same for every group looked up."""
         presence = self._presence(asked)
         keys = [(moment, self._key(asked, moment)) for moment in asked.aggregate.moments]

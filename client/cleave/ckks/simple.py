@@ -19,9 +19,9 @@ import numpy as np
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Estimate, Figure
 from cleave.aggregates.columns import Domain, Values
-from cleave.aggregates.group import Aggregate
+from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.ckks.cipher import Cipher
-from cleave.ckks.columns import Asked, Columns
+from cleave.ckks.columns import Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
@@ -60,7 +60,7 @@ class Question:
         self._sums: dict[str, _Sum] = {}
         for name, values in data.items():
             domain, column = _counted(values) if counting else _column(name, values)
-            columns = Columns([domain], [Asked(aggregate, (0,))])
+            columns = Columns([domain], [EncryptedAggregate(aggregate, (0,))])
             packing = plan_packing(columns.types, [self._rows], key.profile)
             if packing.chunks > limits.MAX_REQUEST_CHUNKS:
                 raise InputError(f"column {name!r} does not fit one request", hint="use `cleave query` for tables")

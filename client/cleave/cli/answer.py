@@ -23,7 +23,7 @@ from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.result import Result
+    from cleave.ask.source import Result
     from cleave.report.page import Facts
 
 # What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.access import DEFAULT_IDENTITY
 from cleave.ask.opening import key_file, opened, passphrase_of
-from cleave.ask.options import Place, Rotating
+from cleave.ask.options import DEFAULT_IDENTITY, Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, flag, flag_of
 from cleave.text.printable import printable

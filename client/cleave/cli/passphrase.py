@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from cleave.ask.access import PASSPHRASE_VARIABLE as VARIABLE
+from cleave.ask.options import PASSPHRASE_VARIABLE as VARIABLE
 from cleave_shared.errors import KeyFileError
 
 NEW_VARIABLE = "CLEAVE_NEW_PASSPHRASE"

@@ -14,7 +14,7 @@ from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
     from cleave.ask.describe import ColumnFate, Description, EncryptedColumn
-    from cleave.ask.ways import Way
+    from cleave.ask.works import Way
 
 _SERVICES = ("plain", "sensitive")
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "no one"}

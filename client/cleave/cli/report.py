@@ -19,7 +19,7 @@ from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
-    from cleave.ask.result import Result, Usage
+    from cleave.ask.source import Result, Usage
     from cleave.finish import ResultTable
     from cleave.sql.plan import Output
 

@@ -14,11 +14,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from cleave.ask.access import DEFAULT_IDENTITY, IDENTITY_VARIABLE, LONGEST_TIMEOUT
 from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
 from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
-from cleave.ask.options import Appending, Contributing, Dropping, Place, Pulling, Putting, Rotating, complete, stated
+from cleave.ask.options import (
+    DEFAULT_IDENTITY,
+    IDENTITY_VARIABLE,
+    LONGEST_TIMEOUT,
+    Appending,
+    Contributing,
+    Dropping,
+    Place,
+    Pulling,
+    Putting,
+    Rotating,
+    complete,
+    stated,
+)
 from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts, facts_of, stored_table
 from cleave.text.quantities import counted
 from cleave_shared.errors import CleaveWarning, InputError, ServiceError

@@ -28,7 +28,7 @@ with extra("report", "reports"):
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.result import Result, Usage
+    from cleave.ask.source import Result, Usage
 
 _STAGES = {
     "split": "Select, group and split rows here",

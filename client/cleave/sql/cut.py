@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cleave.aggregates import AGGREGATES
+from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import Judge, arguments_of
@@ -19,14 +20,12 @@ from cleave.sql.parse import Question
 from cleave.sql.plain import is_exact, witnesses
 from cleave.sql.plan import (
     Argument,
-    EncryptedAggregate,
     Final,
     LocalAggregate,
     Output,
     PlainAggregate,
     QueryPlan,
     Source,
-    grouped_by,
 )
 from cleave.sql.refusals import (
     OnlyHere,
@@ -34,6 +33,7 @@ from cleave.sql.refusals import (
     single_value,
 )
 from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_grouping
+from cleave.sql.split import grouped_by
 from cleave.sql.temporal import mean
 from cleave.sql.write import write
 from cleave.table.duck import identifier

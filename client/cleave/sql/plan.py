@@ -16,12 +16,12 @@ a time beside the others (`l0..`), or the question as a whole, which then has a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
 from cleave.aggregates.columns import Domain
-from cleave.aggregates.group import Aggregate
+from cleave.aggregates.group import EncryptedAggregate
 from cleave.table.types import range_of
 from cleave_shared.dataclass import dataclass
 
@@ -59,13 +59,6 @@ class Argument:
             largest if self.upper is None else min(largest, math.ceil(self.upper)),
             self.nullable,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedAggregate:
-    aggregate: Aggregate
-    arguments: tuple[int, ...]
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +171,11 @@ class QueryPlan:
     groupings: tuple[tuple[int, ...], ...] = ()
 
     @property
+    def domains(self) -> list[Domain]:
+        """Of `arguments`."""
+        return [each.domain for each in self.arguments]
+
+    @property
     def asks_plain(self) -> bool:
         """Whether the plain service has anything to answer."""
         return bool(self.plain_columns or self.plain)
@@ -186,14 +184,6 @@ class QueryPlan:
     def sends_nothing(self) -> bool:
         """Whether no service is asked: then neither key nor transport is needed."""
         return not self.asks_plain and not self.encrypted
-
-
-def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str:
-    """The GROUP BY of rows by `keys`, or by every one of `sets` of places in `keys`."""
-    if sets is None:
-        return f" GROUP BY {', '.join(keys)}" if keys else ""
-    different = ", ".join(f"({', '.join(keys[place] for place in each)})" for each in dict.fromkeys(map(tuple, sets)))
-    return f" GROUP BY GROUPING SETS ({different})"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Values
-from cleave.sql.plan import Argument, QueryPlan, grouped_by
+from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
@@ -54,6 +54,7 @@ class Halves:
 
     def __init__(self, table: Table, plan: QueryPlan) -> None:
         self.rows = table.rows
+        self.schema = table.schema
         self._table = table
         self._plan = plan
         self._keys = [f"k{i}" for i in range(len(plan.keys))]
@@ -164,11 +165,6 @@ class Halves:
         return blame(self._table.connection, asked) or InputError(
             f"the query cannot be computed on this table ({kind})"
         )
-
-    @property
-    def asks_plain(self) -> bool:
-        """Whether the plain service has anything to answer."""
-        return self._plan.asks_plain
 
     @cached_property
     def plain_parts(self) -> list[PlainPart]:
@@ -283,6 +279,14 @@ class Halves:
         self._whole = {}
         for name in ("selected", "grouped", "computed", "plain_half"):
             self._table.connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str:
+    """The GROUP BY of rows by `keys`, or by every one of `sets` of places in `keys`."""
+    if sets is None:
+        return f" GROUP BY {', '.join(keys)}" if keys else ""
+    different = ", ".join(f"({', '.join(keys[place] for place in each)})" for each in dict.fromkeys(map(tuple, sets)))
+    return f" GROUP BY GROUPING SETS ({different})"
 
 
 def _fitting(rows: int, parquet: bytes) -> int:

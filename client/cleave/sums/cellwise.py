@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.base import Figure
-from cleave.sql.plan import Argument, EncryptedAggregate, QueryPlan
+from cleave.aggregates.group import EncryptedAggregate
+from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
 from cleave.sql.sets import Members
 from cleave.sql.split import Halves

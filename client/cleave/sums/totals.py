@@ -79,7 +79,7 @@ class TotalsReader:
         runs = list(self._runs(parts, together=remote is not None))
         added = [run for run in runs if len(run.kept) > 1]
         sums = remote.sums([each for run in added for each in run.sums()]) if remote and added else []
-        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.verdict
+        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.here_sums
         for run in runs:
             planes = self._opened(run, waiting) if len(run.kept) > 1 else self._read(run)
             for at, column in enumerate(run.columns):

@@ -24,8 +24,8 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Asking
-    from cleave.ask.result import Result
     from cleave.ask.session import Session
+    from cleave.ask.source import Result
     from cleave.sql.plan import LocalPlan, QueryPlan
 
 T = TypeVar("T")
