@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from cleave.ckks.key_file import create_key, open_key
     from cleave.ckks.simple import Question
-    from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts
+    from cleave.maintain.facts import Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
     from cleave.maintain.operations import (
         append,
         collect,
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         ls,
         pull,
         put,
+        release,
+        revoke,
         rotate,
         show,
         verify,
@@ -109,6 +111,7 @@ __all__ = [
     "Pulled",
     "QueryRefused",
     "Question",
+    "ReleaseFacts",
     "Result",
     "Schema",
     "ServiceError",
@@ -137,6 +140,8 @@ __all__ = [
     "pull",
     "put",
     "query",
+    "release",
+    "revoke",
     "rotate",
     "schema",
     "show",
@@ -155,8 +160,8 @@ _HOMES = {
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
-    "cleave.maintain.facts": "Contribution Pulled StoredTable TableFacts",
-    "cleave.maintain.operations": "append collect contribute derive drop ls pull put rotate show verify",
+    "cleave.maintain.facts": "Contribution Pulled ReleaseFacts StoredTable TableFacts",
+    "cleave.maintain.operations": "append collect contribute derive drop ls pull put release revoke rotate show verify",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

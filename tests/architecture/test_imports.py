@@ -36,9 +36,9 @@ ROOMS = {
     "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
     "ask": {
         *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
-        "transport",
+        *("share", "transport"),
     },
-    "share": {"ckks", "objects", "sql", "store", "table", "text"},
+    "share": {"ckks", "objects", "sql", "store", "sums", "table", "text"},
     "maintain": {"ask", "ckks", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
     "report": {"ask", "finish", "sql", "text"},
     "cli": {

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -66,13 +66,18 @@ upper = 400
 kind = "sealed"
 type = "VARCHAR"
 """
+W = TypeVar("W", bound="World")
 HEADER = "ward,sex,age,bill,weight,name\n"
 
 
 def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
+    return kept_as(World, to, key_file, make)
+
+
+def kept_as(kind: type[W], to: Path, key_file: Path, make: Callable[[W], object]) -> W:
     """Copy of the world that `make` makes, which it does once in a process."""
-    folder = filled((make.__module__, make.__qualname__, key_file), lambda it: make(World(it / "world", key_file)))
-    world = World(folder / "world", key_file).copy(to)
+    folder = filled((make.__module__, make.__qualname__, key_file), lambda it: make(kind(it / "world", key_file)))
+    world = kind(folder / "world", key_file).copy(to)
     world.open()  # so that it is remembered
     return world
 
@@ -91,7 +96,7 @@ class World:
         (root / "schema.toml").write_text(self.schema_text)
         self.schema: Schema = load_schema(root / "schema.toml")
 
-    def copy(self, to: Path) -> World:
+    def copy(self, to: Path) -> Self:
         shutil.copytree(self.root, to)
         return type(self)(to, self.key_file)
 

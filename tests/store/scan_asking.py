@@ -101,7 +101,7 @@ def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: boo
     plan = plan_query(sql, stored.schema, table, cloud_only=cloud_only, kept=kept)
     if not isinstance(plan, QueryPlan):
         raise QueryRefused(plan.reason)
-    return replace(stored_plan(plan, kept, stored.manifest), cloud_only=True)  # however small the table is
+    return replace(stored_plan(plan, kept, stored.manifest.measures), cloud_only=True)  # however small the table is
 
 
 def ask_by_scan(

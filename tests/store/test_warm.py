@@ -64,7 +64,7 @@ def test_the_table_of_cells_has_what_was_read_of_them(key: OwnerKey, tmp_path: P
     ):
         answer = ask(stored, sql).result
         check(answer.rows, answer.bounds, truth(sql))
-        table = stored._cell_table
+        table = stored._cell_table._table
         if columns is None:
             assert table is None
         else:

@@ -27,7 +27,7 @@ from cleave.ckks.key_file import (
     open_key,
 )
 from cleave.ckks.key_format import ARGON2_MOST, MAX_BYTES
-from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.owner_key import OwnerKey, box_keys
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import DEFAULT_PROFILE
@@ -78,7 +78,7 @@ def test_what_contributors_seal_to_follows_from_the_master_secret() -> None:
     def derived(purpose: bytes) -> bytes:
         return hmac.digest(master, b"cleave/2/" + purpose + b"\x01", "sha256")
 
-    mlkem, x25519 = OwnerKey(master).box_keys()
+    mlkem, x25519 = box_keys(OwnerKey(master))
     assert mlkem.private_bytes_raw() == derived(b"box/mlkem/d") + derived(b"box/mlkem/z")
     assert x25519.private_bytes_raw() == derived(b"box/x25519")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.api.result import Result
 from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
-from cleave.ask.opening import is_remote, no_table, open_session, read_data
+from cleave.ask.opening import analyst_file, is_remote, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.prepare import prepare_embedded
 from cleave.text.nearest import did_you_mean
@@ -151,7 +151,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
         further(other, None, name) if isinstance(other, str | Path) else of_local_frame(other, name)
         for name, other in dict(asking["others"] or {}).items()
     ]
-    if (table is None or isinstance(table, str)) and not is_remote(asking):
+    if (table is None or isinstance(table, str)) and not (is_remote(asking) or analyst_file(asking)):
         prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
     return open_session(table, others, asking, embedded, bars(asking["progress"]))
 

@@ -6,7 +6,7 @@ bytes; else a scan where the table has one; else the question is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from cleave.sql.plan import LocalPlan
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut
 from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.kept import KeptTotals, SummedRows
+from cleave.sums.kept import KeptTotals, SummedRows, too_much
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema
@@ -149,9 +149,10 @@ class Chooser:
 
     def _planned(self, planner: Planner, *, cloud_only: bool, no_totals: str = "") -> Plan:
         manifest = self.stored.manifest
-        kept = KeptTotals(manifest, "" if self.services else NO_PLAIN, no_totals)
+        no_plain = too_much(manifest) if self.services else NO_PLAIN
+        kept = KeptTotals(manifest.measures, manifest.by, no_plain, no_totals)
         plan = planner.plan(kept, cloud_only=cloud_only)
-        return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest)
+        return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest.measures)
 
     def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
         """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
@@ -160,10 +161,11 @@ class Chooser:
             stored = self.tables.get(table.lower())
             if stored is None:
                 return None
-            kept = KeptTotals(stored.manifest, NO_PLAIN)
+            measures = stored.manifest.measures
+            kept = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
             with closing(Planner(sql, stored.schema, table, {})) as inner:
                 try:
-                    found = stored_plan(inner.cut(kept, cloud_only=True), kept, stored.manifest)
+                    found = stored_plan(inner.cut(kept, cloud_only=True), kept, measures)
                 except QueryRefused:
                     return None
             return found if _is_exact(found) else None
@@ -175,9 +177,7 @@ class Chooser:
         try:
             self._planned(planner, cloud_only=True)
         except Uncut as error:
-            names = ", ".join(self.stored.manifest.by) or "no columns"
-            over = f"totals are kept by {names}: counts, sums, means, variances over them need no rows"
-            raise QueryRefused(f"the stored totals do not answer it: {error}", hint=over) from None
+            raise not_by_totals(error, self.stored.manifest.by) from None
         raise TypeError("a question that was refused, and is not")
 
     def _scanning(self, planner: Planner, *, cloud_only: bool) -> StoredPlan | None:
@@ -193,7 +193,7 @@ class Chooser:
             return None
         if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
             return None
-        return replace(stored_plan(plan, kept, self.stored.manifest), cloud_only=cloud_only)
+        return replace(stored_plan(plan, kept, self.stored.manifest.measures), cloud_only=cloud_only)
 
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:
         """The ways of the question that `plan` answers, the one it goes first."""
@@ -250,6 +250,11 @@ class Chooser:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"
+
+
+def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:
+    over = f"totals are kept by {', '.join(by) or 'no columns'}: counts, sums, means, variances over them need no rows"
+    return QueryRefused(f"the stored totals do not answer it: {error}", hint=over)
 
 
 def _is_exact(plan: StoredPlan) -> bool:

@@ -21,6 +21,7 @@ SETTINGS = {
     "endpoint": "CLEAVE_ENDPOINT",
     "profile": "AWS_PROFILE",
     "key": "CLEAVE_KEY",
+    "analyst": "CLEAVE_ANALYST",
 }
 
 

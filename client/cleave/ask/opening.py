@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars
 
-_STORED_ONLY = {"contributor": None, "scan": True, "memory": None, "machine": None}
+_STORED_ONLY = {"contributor": None, "analyst": None, "scan": True, "memory": None, "machine": None}
+_NOT_OF_RELEASES = {"key": None, "contributor": None, "machine": None, "others": None}
 
 
 def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
@@ -111,14 +112,25 @@ def open_session(
     from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
 
     access = access_of(asking)
+    given: dict[str, Any] = {**asking, "machine": machine}
     if table is not None and not isinstance(table, str):
-        given = {**asking, "machine": machine}
         for name, default in _STORED_ONLY.items():
             if given[name] != default:
                 raise InputError(f"{name} goes with a stored table", hint="name its store")
         from cleave.ask.here import HereSource  # noqa: PLC0415
 
         return Session(HereSource(table, access, embedded, others), bars)
+    if (identity := analyst_file(asking)) is not None:
+        for name, default in _NOT_OF_RELEASES.items():
+            if given[name] and given[name] != default:
+                raise InputError(f"{name} does not go with an analyst's identity: releases have totals alone")
+        from cleave.ask.released import ReleaseSource  # noqa: PLC0415 - what the owner's questions do without
+        from cleave.store.identity import read_identity  # noqa: PLC0415
+
+        analyst = read_identity(identity)  # a missing one is reported before a store is asked
+        return Session(
+            ReleaseSource(table, open_place(asking), analyst, asking["fingerprint"], seconds=asking["timeout"]), bars
+        )
     from cleave.ask.stored import StoredSource  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
@@ -142,6 +154,12 @@ def open_session(
 def is_remote(asking: Asking) -> bool:
     """Check whether the services run outside this process."""
     return asking["functions"] is not None or (asking["endpoint"] or usual("endpoint")) is not None
+
+
+def analyst_file(asking: Asking) -> Path | None:
+    """The identity that stored tables are asked with; None: the owner's key. A key that is named goes first."""
+    given = asking["analyst"] or (None if asking["key"] else usual("analyst"))
+    return Path(given).expanduser() if given else None
 
 
 def access_of(place: Place | Asking) -> Access:

@@ -41,6 +41,7 @@ ADVANCED = "Advanced"  # section of help for options that few need
 PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
 DEFAULT_KEY = Path("~/.config/cleave/key.json")
 DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
+DEFAULT_ANALYST = Path("~/.config/cleave/analyst.pem")
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
 
@@ -114,6 +115,14 @@ class Asking(Place, total=False):
         str | None,
         Flag(None, "--contributor NAME", "Use only the rows of this contributor, or of `owner`.", advanced=True),
     ]
+    analyst: Annotated[
+        str | Path | None,
+        Flag(None, "--analyst FILE", "Identity file of an analyst: query the releases made for it.", advanced=True),
+    ]
+    fingerprint: Annotated[
+        str | None,
+        Flag(None, "--fingerprint SHA256:...", "With --analyst: the fingerprint of the table's owner.", advanced=True),
+    ]
     scan: Annotated[bool, Flag(True, "--no-scan", "Fetch rows rather than scan them.", bool, advanced=True)]
     fetch_limit: Annotated[
         int | str, Flag("1GB", "--fetch-limit SIZE", "Most bytes of rows to fetch. Default: 1GB.", advanced=True)
@@ -136,6 +145,19 @@ class Pulling(Place, total=False):
 
     contributor: Annotated[
         str | None, Flag(None, "--contributor NAME", "Only the rows of this contributor, or of `owner`.", advanced=True)
+    ]
+
+
+class Releasing(Place, total=False):
+    """How `release` makes a release."""
+
+    to: Annotated[
+        "str | Path | Sequence[str | Path] | None",
+        Flag(None, "--to FILE.pub,...", "Public halves of analysts to release to from now on."),
+    ]
+    min_cell: Annotated[
+        int | None,
+        Flag(None, "--min-cell N", "Rows that a cell has at least; fixed by the first release. Default: 5.", int),
     ]
 
 

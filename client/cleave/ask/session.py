@@ -174,7 +174,9 @@ def finished(sums: GroupSums, question: Question) -> Result:
         answered = regroup(plan, groups, sums.responses)
         answered = replace(answered, groups=replace(answered.groups, local=sums.local))
         shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, least)
-        result = replace(finish(plan, shown, sums.figures(members, groups)), scanned=sums.scanned)
+        result = finish(plan, shown, sums.figures(members, groups))
+        warnings = [*sums.warnings, *result.warnings]
+        result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
     usage = sums.usage
     if least:  # with the counts that are shown these could tell the size of a suppressed group
         usage = replace(

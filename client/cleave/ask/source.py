@@ -2,6 +2,7 @@
 
 cleave.ask.here     rows of a file or frame, grouped and encrypted for each question
 cleave.ask.stored   tables in a store: totals, sealed rows, scans
+cleave.ask.released releases, which analysts read: totals alone
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class GroupSums:
     `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
     service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
     encrypted aggregates of groups that are put together, by the finest groups they are made of. `usage` counts what
-    was asked and read.
+    was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it.
     """
 
     plan: QueryPlan
@@ -63,6 +64,8 @@ class GroupSums:
     usage: Usage
     checks: dict[str, str]
     scanned: bool = False
+    warnings: Sequence[str] = ()
+    note: str = ""
     release: Callable[[], None] = field(default=lambda: None)  # gives up what is not needed once groups are rejoined
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,6 +21,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave_shared.errors import KeyFileError
 
 MASTER_BYTES = 32
+
+
+class Deriving(Protocol):
+    """A secret from which keys for single purposes follow: an owner's key, or an identity."""
+
+    def derive(self, purpose: str, /) -> bytes: ...
 
 
 class OwnerKey:
@@ -55,17 +61,18 @@ class OwnerKey:
         """The key that heads and invitations are signed with (RFC 8032)."""
         return Ed25519PrivateKey.from_private_bytes(self.derive("sign"))
 
-    def box_keys(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
-        """The keys that contributors seal to, by HPKE with ML-KEM-768 and X25519 together. Raises KeyFileError."""
-        seed = self.derive("box/mlkem/d") + self.derive("box/mlkem/z")
-        try:
-            mlkem = MLKEM768PrivateKey.from_seed_bytes(seed)
-            return mlkem, X25519PrivateKey.from_private_bytes(self.derive("box/x25519"))
-        except UnsupportedAlgorithm:
-            raise KeyFileError(
-                "the OpenSSL that the cryptography package was built with has no ML-KEM",
-                hint="use the package's own wheels, which have it",
-            ) from None
+
+def box_keys(key: Deriving) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+    """Return the keys that others seal to, by HPKE with ML-KEM-768 and X25519 together. Raises KeyFileError."""
+    seed = key.derive("box/mlkem/d") + key.derive("box/mlkem/z")
+    try:
+        mlkem = MLKEM768PrivateKey.from_seed_bytes(seed)
+        return mlkem, X25519PrivateKey.from_private_bytes(key.derive("box/x25519"))
+    except UnsupportedAlgorithm:
+        raise KeyFileError(
+            "the OpenSSL that the cryptography package was built with has no ML-KEM",
+            hint="use the package's own wheels, which have it",
+        ) from None
 
 
 def key_id_of(signing: bytes) -> str:

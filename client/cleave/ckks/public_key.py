@@ -1,4 +1,4 @@
-"""The public side of a key, as others have it: what they encrypt and seal with, and know its owner's word by.
+"""The public side of a key or of an analyst's identity: what others seal with, and verify signatures by.
 
     {"cleave_public_key": 3, "key_id", "box", "signing", "invitation", "signature"}
 
@@ -15,17 +15,17 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import zstandard
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hpke
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from cleave.ckks.key_format import bytes_of, once
-from cleave.ckks.owner_key import OwnerKey, encoded, key_id_of
+from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, KeyFileError
@@ -39,6 +39,12 @@ _MEMBERS = {
     *("cleave_public_key", "key_id", "box", "signing", "invitation", "signature"),
 }
 _EXPORT = "it is what `cleave key export` writes, in one piece"
+
+
+class Keyholder(Deriving, Protocol):
+    """An owner's key, or an identity."""
+
+    def signing_key(self) -> Ed25519PrivateKey: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ class PublicKey:
         packed = zstandard.ZstdCompressor(level=3).compress(content)
         return _MAGIC + _SUITE.encrypt(packed, box, _info(name))
 
-    def dump(self, key: OwnerKey) -> str:
+    def dump(self, key: Keyholder) -> str:
         signature = key.signing_key().sign(self._signed())
         content = {
             "cleave_public_key": VERSION,
@@ -91,14 +97,14 @@ class PublicKey:
         return json.dumps([f"cleave public key {VERSION}", self.fingerprint, self.invitation]).encode()
 
 
-def public_side(key: OwnerKey, invitation: str | None = None) -> PublicKey:
+def public_side(key: Keyholder, invitation: str | None = None) -> PublicKey:
     """The public side of an opened key."""
-    mlkem, x25519 = key.box_keys()
+    mlkem, x25519 = box_keys(key)
     box = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
     return PublicKey(box, key.signing_key().public_key().public_bytes_raw(), invitation)
 
 
-def export_public(key: OwnerKey, public: PublicKey, target: Path) -> None:
+def export_public(key: Keyholder, public: PublicKey, target: Path) -> None:
     """Raises KeyFileError if `target` is there."""
     write_atomically(target, public.dump(key), mode=PUBLIC, error=KeyFileError)
 
@@ -143,9 +149,9 @@ def _parse(content: dict[str, Any]) -> PublicKey:
     return found
 
 
-def open_sealed(key: OwnerKey, name: str, sealed: bytes, most: int) -> bytes:
+def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
     """What was sealed to the owner as the object `name`, at most `most` bytes of it. Raises CheckFailed."""
-    mlkem, x25519 = key.box_keys()
+    mlkem, x25519 = box_keys(key)
     failed = CheckFailed("stored", "an object that was sealed for this key is damaged or another's")
     try:
         if sealed[: len(_MAGIC)] != _MAGIC:

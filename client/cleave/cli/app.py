@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.ask.options import Asking, question_options
-from cleave.cli import console, contributors, key
+from cleave.cli import analysts, console, contributors, key
 from cleave.cli.answer import (
     Force,
     FormatOption,
@@ -98,6 +98,11 @@ def create_cli(
             },
         ),
         "scan": ("Store rows of a table for scans, or delete these.", {"add": add_scan, "drop": drop_scan}),
+        "analyst": ("Make an identity that totals are released to.", {"new": analysts.new_analyst}),
+        "release": (
+            "Release totals of a stored table to analysts, who have no key.",
+            {"new": analysts.new, "ls": analysts.ls, "revoke": analysts.revoke},
+        ),
         "contributor": (
             "Let others add rows to a stored table, and collect them.",
             {

@@ -92,7 +92,7 @@ def _way_taken(plan: Description) -> str:
 def _in_short(plan: Description) -> str:
     protected = [each.name for each in plan.columns if each.kind != "plain" and not each.fate.startswith("not read")]
     names = ", ".join(protected) or "a protected column"
-    if plan.profile is None:
+    if plan.profile is None and plan.places is None:
         return "Nothing leaves this machine."
     if plan.places is not None:
         return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.opening import is_remote, open_session, read_data
+from cleave.ask.opening import analyst_file, is_remote, open_session, read_data
 from cleave.cli.options import argument, flag
 from cleave_shared.errors import InputError
 
@@ -60,7 +60,7 @@ def session_over(
 
     table = read_data(words or None, asking)
     others = list(map(_other, asking["others"] or ()))
-    if not is_remote(asking):
+    if not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
         settings.prepare()
     if isinstance(table, LazyTable):
         table = begun(table)

@@ -27,7 +27,7 @@ class ResultTable:
     `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
     clauses that do not surely let it in. Both may be empty, which means none. `warnings` says it in sentences.
 
-    `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of.
+    `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of. `note`: a further footnote.
     """
 
     columns: list[Output]
@@ -39,11 +39,13 @@ class ResultTable:
     doubts: list[tuple[str, ...]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     scanned: bool = False
+    note: str = ""
 
     @property
     def trust(self) -> str:
-        """Footnote to an answer that is checked against less than others; "" for all others."""
-        return f"{', '.join(self.scanned_columns) or 'rows'}: {FAULTS_ONLY}" if self.scanned else ""
+        """Footnote to an answer that is checked against less than others, or is as of an earlier time; else ""."""
+        scanned = f"{', '.join(self.scanned_columns) or 'rows'}: {FAULTS_ONLY}" if self.scanned else ""
+        return "; ".join(filter(None, (self.note, scanned)))
 
     @property
     def scanned_columns(self) -> list[str]:

@@ -27,17 +27,19 @@ from cleave.ask.options import (
     Place,
     Pulling,
     Putting,
+    Releasing,
     Rotating,
     complete,
     stated,
 )
-from cleave.maintain.facts import Contribution, Pulled, StoredTable, TableFacts, facts_of, stored_table
+from cleave.maintain.facts import Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts, facts_of, stored_table
 from cleave.text.quantities import counted
 from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.maintain.verify import Damage
+    from cleave.share.releases import Made
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
     from cleave.table.progress import Progress
@@ -147,6 +149,49 @@ def collect(name: str, *contributors: str, **place: Unpack[Place]) -> StoredTabl
             parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
             (given["say"] or _silent)(f"{each.contributor.name}: {parts}")
         return _finished(tables, done)
+
+
+@stated(Releasing)
+def release(name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
+    """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
+
+    `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
+    the first release. `cleave.query` with `analyst` queries the release.
+    """
+    from cleave.share.releases import read_analysts  # noqa: PLC0415 - as above
+    from cleave.share.releases import release as make  # noqa: PLC0415
+
+    given = complete(Releasing, options)
+    to = given["to"] or ()
+    words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
+    analysts = read_analysts([Path(each).expanduser() for each in words])
+    with opened(given) as tables:
+        return _released(tables, make(tables, name, analysts, given["min_cell"]))
+
+
+@stated(Place)
+def revoke(name: str, analyst: str, **place: Unpack[Place]) -> ReleaseFacts | None:
+    """Make a release under a new key for all analysts of a table but `analyst`, a name or a fingerprint.
+
+    None where that was done before. Releases that the analyst has copied stay readable to them.
+    """
+    from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
+
+    with opened(complete(Place, place)) as tables:
+        made = take_back(tables, name, analyst)
+        return _released(tables, made) if made else None
+
+
+def _released(tables: Tables, made: Made) -> ReleaseFacts:
+    from cleave.ckks.public_key import public_side  # noqa: PLC0415 - as above
+
+    manifest = made.opened.manifest
+    found = manifest.release
+    assert found is not None  # noqa: S101 - it was made
+    names = tuple(each.name for each in found.analysts)
+    counts = made.cells, made.hidden, made.older, made.left_out
+    fingerprint = public_side(tables.key).fingerprint
+    return ReleaseFacts(manifest.table, found.number, found.least, names, *counts, tables.places[0], fingerprint)
 
 
 @stated(Place)

@@ -12,7 +12,7 @@ import json
 
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
-from cleave.store.manifest import Segment
+from cleave.store.manifest import Release, Segment
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, Rewriter, new_draft, put_drafts
 from cleave.store.segment import SegmentWriter
@@ -85,6 +85,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     known |= {_content(each): each for each in draft.segments}
     update = {
         "cells": new.seal(new.folder(table), new.vault(table_id), "cells", stored),
+        "release": _moved(old, new, opened, table_id),
         "segments": tuple(known[_content(each)] for each in source.segments),
         "contributors": tuple(
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
@@ -93,6 +94,16 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     committed = new.commit(target.model_copy(update=update).next("rotate", 0), head)
     drafts.delete(draft)
     new.sweep(committed)
+
+
+def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:
+    """The ledger of the releases under the new key. Analysts read nothing until the next release: its owner is new."""
+    release, table = opened.manifest.release, opened.manifest.table
+    if release is None:
+        return None
+    ledger = old.unseal(opened.vault, "release", release.ledger)
+    sealed = new.seal(new.folder(table), new.vault(table_id), "release", ledger)
+    return release.model_copy(update={"ledger": sealed, "totals": None, "before": None})
 
 
 def _content(segment: Segment) -> tuple[object, ...]:

@@ -69,11 +69,13 @@ def load_index(content: bytes, segment: Segment) -> Index:
 @dataclass(slots=True)
 class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
-    again once a cell has lost all its rows: then no segment has a total in it.
+    again once a cell has lost all its rows: then no segment has a total in it. `gone`: by number, how many rows were
+    ever taken out, by which releases (cleave.share.renewal) know whether a cell was changed and how.
     """
 
     keys: list[Texts] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
+    gone: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -102,10 +104,12 @@ class Cells:
         """Add the rows of a segment `times` times; -1: take them out."""
         for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
             self.rows[number] += times * rows
+            if times < 0:
+                self.gone[number] = self.gone.get(number, 0) + rows
 
     def copy(self) -> Cells:
         """As it is now."""
-        return Cells(list(self.keys), list(self.rows))
+        return Cells(list(self.keys), list(self.rows), dict(self.gone))
 
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
@@ -132,10 +136,12 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+        content = {"keys": self.keys, "rows": self.rows} | ({"gone": self.gone} if self.gone else {})
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def load_cells(content: bytes) -> Cells:
     """Of what `dump` made; it was sealed, so nobody else made it."""
     found = json.loads(content)
-    return Cells([tuple(key) for key in found["keys"]], found["rows"])
+    gone = {int(number): rows for number, rows in found.get("gone", {}).items()}
+    return Cells([tuple(key) for key in found["keys"]], found["rows"], gone)

@@ -1,7 +1,11 @@
-"""Who a contributor is: an Ed25519 key (RFC 8032) in PEM files that other tools know, PKCS #8 and SubjectPublicKeyInfo.
+"""Identities of contributors and analysts: an Ed25519 key (RFC 8032) in a PEM file that other tools know, PKCS #8.
 
-It signs what is contributed, and opens none of it: with a stolen one rows can be added in its name until the owner
-removes it, and no row be read. A put that was stopped is found again under a key that follows from it.
+A contributor's signs what is contributed, and opens none of it: with a stolen one rows can be added in its name until
+the owner removes it, and no row be read. A put that was stopped is found again under a key that follows from it. Its
+public half is SubjectPublicKeyInfo.
+
+Releases are sealed to the HPKE key that follows from an analyst's. Its public half is the public side of that key, in
+the format of an owner's (cleave.ckks.public_key).
 """
 
 from __future__ import annotations
@@ -21,11 +25,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from cleave.ckks.public_key import public_side
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import KeyFileError
 
 _MOST = 64 << 10
-_MAKE = "make one with: cleave key contributor"
+_MAKE = "make one with `cleave key contributor` or `cleave analyst new`"
 
 
 class Identity:
@@ -35,6 +40,9 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity({self.public})"
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        return self._key
 
     def sign(self, content: bytes) -> str:
         return self._key.sign(content).hex()
@@ -47,7 +55,7 @@ class Identity:
         return HKDF(SHA256(), 32, salt=None, info=info).derive(self._key.private_bytes_raw())
 
 
-def create_identity(path: Path) -> tuple[Identity, Path]:
+def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Path]:
     """Write a new identity to `path` (mode 0600) and its public half beside it. Raises KeyFileError if one is there."""
     public = path.with_name(path.name + ".pub")
     for each in (path, public):
@@ -55,10 +63,14 @@ def create_identity(path: Path) -> tuple[Identity, Path]:
             raise KeyFileError(f"{each}: is there already", hint="name another file, or move this one away first")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    made = Identity(key)
+    if analyst:
+        shown = public_side(made).dump(made).encode()
+    else:
+        shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     write_atomically(path, pem, error=KeyFileError)
-    shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     write_atomically(public, shown, mode=PUBLIC, error=KeyFileError)
-    return Identity(key), public
+    return made, public
 
 
 def read_identity(path: Path) -> Identity:
@@ -69,7 +81,7 @@ def read_identity(path: Path) -> Identity:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{path}: not a contributor's identity", hint=_MAKE)
+        raise KeyFileError(f"{path}: not an identity", hint=_MAKE)
     if path.stat().st_mode & 0o077:
         raise KeyFileError(f"{path}: others on this machine may use this identity", hint=f"chmod 600 {path}")
     return Identity(key)

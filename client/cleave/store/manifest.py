@@ -4,6 +4,7 @@
     manifest    sealed: schema, by columns, measures, segments and the objects of each
     secret      sealed: the CKKS secret key of the table's totals and rows for scans
     cells       sealed: the by columns' values of every cell, and its rows
+    release     ledger sealed: what was released to analysts; totals sealed under the key of the release
     segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
                 columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
                 plain   Parquet of the plain columns, in the plain store; its rows have the same order
@@ -156,6 +157,41 @@ class Contributor(Part):
     parts: tuple[Taken, ...] = ()
 
 
+class Analyst(Part):
+    """Someone to whom the table's releases are sealed. `box`, `signing`: of the public half, in base64.
+
+    `place`: the folder of its head.
+    """
+
+    name: str
+    box: str
+    signing: str
+    place: Annotated[str, Field(pattern=r"^releases/[0-9a-f]{32}$")]
+    added: str
+
+
+class Release(Part):
+    """The newest release of the table (cleave.share.release), under the number of the version that it came with.
+
+    `ledger`, sealed: the release key, and all that was ever released. `totals`: None without analysts, or under a new
+    key. `before`: the totals that analysts read until their heads name the new ones. `revoked`: they get no more.
+    """
+
+    id: Hex
+    number: Count
+    at: str
+    least: Count  # rows of a cell that is released
+    ledger: Object
+    totals: Object | None
+    before: Object | None = None
+    analysts: tuple[Analyst, ...] = ()
+    revoked: tuple[Analyst, ...] = ()
+
+    def parts(self) -> Iterator[Object]:
+        """All objects that it consists of, besides the analysts' heads."""
+        yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
+
+
 class Event(Part):
     version: Count
     at: str
@@ -179,6 +215,7 @@ class Manifest(Part):
     segments: tuple[Segment, ...]
     history: tuple[Event, ...]
     contributors: tuple[Contributor, ...] = ()
+    release: Release | None = None
 
     @property
     def rows(self) -> int:
@@ -201,6 +238,8 @@ class Manifest(Part):
     def _parts(self) -> Iterator[Object]:
         yield self.secret
         yield self.cells
+        if self.release is not None:
+            yield from self.release.parts()
         for segment in self.segments:
             yield from segment.parts()
 

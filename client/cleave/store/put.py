@@ -123,6 +123,11 @@ def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: 
             f"{tables.places[0]}: table {name!r} is there already",
             hint="--append adds rows to it, --replace puts it anew",
         )
+    if there is not None and there.manifest.release is not None:
+        raise InputError(
+            f"table {name!r} was released to analysts: releases of other rows under its name could show single rows",
+            hint="`cleave drop` deletes it with its releases; what analysts have copied stays open to them",
+        )
     if there is not None and not drop_contributors and (lost := contributed(there.manifest)):
         raise InputError(
             f"table {name!r} would lose {lost}",

@@ -35,8 +35,11 @@ def stored_schema(schema: Schema, name: str) -> Schema:
 
 
 def load_stored_schema(manifest: Manifest) -> Schema:
-    shown = f"stored table {manifest.table!r}"
-    schema = read_schema(tomllib.loads(manifest.schema_toml, parse_float=Decimal), shown)
+    return read_stored_schema(manifest.schema_toml, manifest.table)
+
+
+def read_stored_schema(toml: str, table: str) -> Schema:
+    schema = read_schema(tomllib.loads(toml, parse_float=Decimal), f"stored table {table!r}")
     _refuse_reserved(schema.columns)
     return schema
 

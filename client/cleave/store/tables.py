@@ -216,7 +216,7 @@ class Tables(Objects):
         tag = self.tag(name)
         own = f"tables/{tag}"
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", *self._contributed(tag), own]
+        folders = [*self._left(own), f"results/{tag}", *self._shared(tag), own]
         there = [  # not of a put that follows
             (store, [each for folder in folders for each in store.names(folder)]) for store in self.stores.apart()
         ]
@@ -232,14 +232,18 @@ class Tables(Objects):
                 advance(len(batch))
         self.forget(name)
 
-    def _contributed(self, tag: str) -> list[str]:
-        """The folders of the table's contributors; of one that cannot be opened they are not known."""
+    def _shared(self, tag: str) -> list[str]:
+        """The folders of contributors and analysts of the table; of one that cannot be opened they are not known."""
         try:
             opened = self._latest(tag)
         except (CheckFailed, InputError):
             return []
         manifest = opened.manifest if opened else None
-        return [folder_of(manifest.table_id, each.key) for each in manifest.contributors] if manifest else []
+        if manifest is None:
+            return []
+        release = manifest.release
+        released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
+        return [*(folder_of(manifest.table_id, each.key) for each in manifest.contributors), *released]
 
     def moved_to(self, name: str) -> str | None:
         """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""

@@ -8,7 +8,7 @@ its size would reveal how well its values compress; padding (Padme) leaves log l
 from __future__ import annotations
 
 import os
-from typing import Literal, Protocol
+from typing import Literal
 
 import zstandard
 from cryptography.exceptions import InvalidTag
@@ -17,19 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from cleave.ckks.owner_key import Deriving
 from cleave.store.sealed import key_of_object, padded
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache"]
+Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release"]
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS2"
-
-
-class Deriving(Protocol):
-    """A secret from which keys for single purposes follow: an owner's key, or a contributor's identity."""
-
-    def derive(self, purpose: str, /) -> bytes: ...
 
 
 class Vault:

@@ -19,7 +19,7 @@ from cleave.sql.rejoin import Texts
 from cleave.sql.sets import Members
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
-from cleave.store.manifest import NUMBER, Manifest, Measure
+from cleave.store.manifest import NUMBER, Measure
 from cleave.sums.kept import KeptTotals, SummedRows
 from cleave.sums.sources import Part, Source
 from cleave.table.duck import identifier
@@ -81,12 +81,12 @@ class StoredPlan(QueryPlan):
         )
 
 
-def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, manifest: Manifest) -> StoredPlan:
-    """`plan`, made with `kept`, and what of the totals, or of sums of the rows, of `manifest` it needs."""
+def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, measures: Sequence[Measure]) -> StoredPlan:
+    """`plan`, made with `kept`, and what of the totals, or of sums of the rows, of `measures` it needs."""
     sources = tuple(kept.sources[argument.sql] for argument in plan.arguments)
     parts: dict[Part, None] = {}
     for each in plan.encrypted:
-        needed = sources[each.arguments[0]].needs(each.aggregate, manifest.measures)
+        needed = sources[each.arguments[0]].needs(each.aggregate, measures)
         if isinstance(needed, str):  # the cutter asked before
             raise TypeError(needed)
         parts |= dict.fromkeys(needed)
@@ -95,7 +95,7 @@ def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, manifest: Manife
         **given,
         sources=sources,
         parts=tuple(parts),
-        measures=manifest.measures,
+        measures=tuple(measures),
         over_cells=isinstance(kept, KeptTotals) and not kept.groups(plan.selecting),
         scans=isinstance(kept, SummedRows),
     )

@@ -18,7 +18,7 @@ from cleave.sql.plan import Argument
 from cleave.sql.read import expression_of
 from cleave.sql.write import write
 from cleave.store.lanes import columns_of_rows
-from cleave.store.manifest import Manifest
+from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import half_of
 from cleave.sums.sources import Part, Source, filtered, source_of
 from cleave.table.schema import Schema
@@ -31,12 +31,12 @@ class _SumsOf:
     # why not: for several arguments, an argument, an aggregate of it
     words: tuple[str, str, str]
 
-    def __init__(self, manifest: Manifest, columns: Collection[str], parts: Set[Part] | None) -> None:
+    def __init__(self, measures: Sequence[Measure], columns: Collection[str], parts: Set[Part] | None) -> None:
         """`parts`: that there are; None: all."""
-        self._measures = manifest.measures
+        self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._parts = parts
-        known = spellings([each.sql for each in manifest.measures])
+        known = spellings([each.sql for each in measures])
         self._known = {spelled: at for spelled, at in known.items() if parts is None or (at, "sum") in parts}
         self.sources: dict[str, Source] = {}
 
@@ -70,7 +70,7 @@ class _SumsOf:
 
 
 class KeptTotals(_SumsOf):
-    """Of the table of `manifest`.
+    """Totals of `measures` by the columns `by`.
 
     `no_plain`: why the plain service cannot be asked, "" where it can.
     `no_totals`: why totals are not to be used, though they are kept.
@@ -83,10 +83,10 @@ class KeptTotals(_SumsOf):
         "no totals are kept that {} of {} needs: {}",
     )
 
-    def __init__(self, manifest: Manifest, no_plain: str = "", no_totals: str = "") -> None:
-        super().__init__(manifest, manifest.by, None)
+    def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str, no_totals: str = "") -> None:
+        super().__init__(measures, by, None)
         self._no_totals = no_totals
-        self._no_plain = no_plain or _too_much(manifest)
+        self._no_plain = no_plain
 
     def groups(self, selecting: Sequence[str]) -> str:
         others = [name for name in selecting if not self.is_kept(name)]
@@ -122,7 +122,7 @@ class SummedRows(_SumsOf):
 
     def __init__(self, manifest: Manifest, schema: Schema) -> None:
         plain = [each.name for each in schema.columns if half_of(each) == "plain"]
-        super().__init__(manifest, plain, {(each.measure, each.part) for each in columns_of_rows(manifest)})
+        super().__init__(manifest.measures, plain, {(each.measure, each.part) for each in columns_of_rows(manifest)})
         self._why_not = _why_not(manifest)
 
     def groups(self, selecting: Sequence[str]) -> str:
@@ -141,7 +141,7 @@ class SummedRows(_SumsOf):
         return node.has(Column) and super()._may_filter(node)
 
 
-def _too_much(manifest: Manifest) -> str:
+def too_much(manifest: Manifest) -> str:
     """Why the plain service cannot read the plain half, "" where it can."""
     held = [each.plain for each in manifest.segments if each.plain is not None]
     if not held or len(held) != len(manifest.segments):

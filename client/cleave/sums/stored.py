@@ -27,6 +27,41 @@ from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 
+class CellTable:
+    """The cells of a table as rows of a DuckDB table, made when they are first wanted. To be closed."""
+
+    def __init__(self, name: str, schema: Schema, by: Sequence[str]) -> None:
+        self._name = name
+        self._schema = schema
+        self._by = by
+        self._table: Table | None = None
+        self._columns: set[str] = set()  # of by columns, those that it has
+
+    def of(self, cells: Cells, names: Collection[str]) -> Table:
+        """The numbers of `cells`, and the values of the by columns `names` and of those wanted before.
+
+        Raises CheckFailed.
+        """
+        if self._table is None:
+            self._table = no_table(self._name, self._schema, len(cells))
+            cells.create(self._table.connection, self._table.relation, NUMBER)
+        table = self._table
+        more = [
+            (place, self._schema.column(name))
+            for place, name in enumerate(self._by)
+            if name in names and name not in self._columns
+        ]
+        if more:
+            cells.extend(table.connection, table.relation, more)
+            self._columns |= {column.name for _, column in more}
+        return table
+
+    def close(self) -> None:
+        table, self._table, self._columns = self._table, None, set()
+        if table is not None:
+            table.__exit__(None, None, None)
+
+
 class Stored:
     """One version of one table, or what of it is one `contributor`'s.
 
@@ -52,8 +87,7 @@ class Stored:
         self.vault = opened.vault
         self._memory = memory
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
-        self._cell_table: Table | None = None
-        self._cell_columns: set[str] = set()  # of by columns, those that it has
+        self._cell_table = CellTable(opened.manifest.table, self.schema, opened.manifest.by)
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
@@ -117,28 +151,11 @@ class Stored:
         return {part: self._known[part] for part in parts}
 
     def cell_table(self, names: Collection[str]) -> Table:
-        """The cells as rows: their numbers, and the values of the by columns `names` and of those asked for before.
-
-        It is kept, and closed with this. Raises CheckFailed.
-        """
-        if self._cell_table is None:
-            self._cell_table = no_table(self.manifest.table, self.schema, len(self.cells))
-            self.cells.create(self._cell_table.connection, self._cell_table.relation, NUMBER)
-        table = self._cell_table
-        more = [
-            (place, self.schema.column(name))
-            for place, name in enumerate(self.manifest.by)
-            if name in names and name not in self._cell_columns
-        ]
-        if more:
-            self.cells.extend(table.connection, table.relation, more)
-            self._cell_columns |= {column.name for _, column in more}
-        return table
+        """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
+        return self._cell_table.of(self.cells, names)
 
     def close(self) -> None:
-        table, self._cell_table, self._cell_columns = self._cell_table, None, set()
-        if table is not None:
-            table.__exit__(None, None, None)
+        self._cell_table.close()
         if "rows" in self.__dict__:
             self.rows.close()
 

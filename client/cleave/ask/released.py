@@ -1,0 +1,343 @@
+"""Releases as a source: totals of cells that an owner has sealed to an analyst, and nothing else.
+
+A release is read whole when a question first names its table, and kept. The owner's fingerprint is remembered from the
+first release on, and the number of the newest one: another owner's, or an older release, is not believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cleave.ask.calls import stack_level
+from cleave.ask.choice import not_by_totals
+from cleave.ask.describe import UNASKED, Leakage, Requests, description
+from cleave.ask.source import GroupSums, Question, Source, Usage
+from cleave.ask.works import Way
+from cleave.ckks.public_key import public_side
+from cleave.objects.storage import NotStoredError, read_twice
+from cleave.processes.deadline import Deadline
+from cleave.share.release import MOST_HEAD, MOST_TOTALS, Head, Totals, open_totals, place_of, read_head
+from cleave.sql.plan import LocalPlan
+from cleave.sql.planner import Planner, tables_named
+from cleave.sql.refusals import Uncut
+from cleave.store.cells import Cells
+from cleave.store.lanes import Integers
+from cleave.store.manifest import Measure, Object
+from cleave.store.memory import Memory
+from cleave.store.schemas import read_stored_schema
+from cleave.sums.cellwise import Selection, StoredPlan, stored_plan
+from cleave.sums.kept import KeptTotals
+from cleave.sums.sources import Part
+from cleave.sums.stored import CellTable
+from cleave.text.quantities import counted
+from cleave.transport.base import QUERY_SECONDS
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFileError, QueryRefused
+
+if TYPE_CHECKING:
+    from cleave.ask.describe import Description
+    from cleave.ask.source import Loaded, Options
+    from cleave.objects.locate import Stores
+    from cleave.sql.plan import QueryPlan
+    from cleave.sql.rejoin import Groups
+    from cleave.sql.sets import Members
+    from cleave.store.identity import Identity
+    from cleave.table.progress import Bars, Progress
+    from cleave.table.schema import Schema
+    from cleave.table.table import Table
+
+T = TypeVar("T")
+_TRIES = 4  # to read a release that is renewed meanwhile
+_TOTALS_ALONE = "a release has totals alone, and no rows"
+
+
+class Released:
+    """One release, opened."""
+
+    def __init__(self, head: Head, totals: Totals) -> None:
+        self.head = head
+        self.totals = totals
+        self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
+        self.cells = Cells(list(totals.keys), list(totals.rows))
+        self.shown = [np.array(each, np.bool_) for each in totals.shown]
+        self.measures: tuple[Measure, ...] = tuple(  # where one is not shown, it has no values
+            each if shown.all() else each.model_copy(update={"nullable": True})
+            for each, shown in zip(totals.measures, self.shown, strict=True)
+        )
+        self._cell_table = CellTable(totals.table, self.schema, totals.by)
+
+    def cell_table(self, names: frozenset[str]) -> Table:
+        return self._cell_table.of(self.cells, names)
+
+    def sums(self, parts: Sequence[Part]) -> dict[Part, Integers]:
+        """Totals of every cell (cells,)."""
+        found = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
+        return {(measure, part): np.array(found[part][measure], object) for measure, part in parts}
+
+    def warnings(self, plan: StoredPlan, selection: Selection) -> list[str]:
+        """What may be missing of an answer."""
+        found = []
+        if self.totals.hides:
+            found.append(
+                f"incomplete: cells of fewer than {self.head.least} rows are not in the release, and the answer may "
+                "lack them"
+            )
+        for measure in sorted({number for source in plan.sources for number, _ in source.terms}):
+            if missing := int((~self.shown[measure][selection.cells]).sum()):
+                name = self.measures[measure].name
+                found.append(
+                    f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
+                    f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
+                )
+        return found
+
+    def note(self, selection: Selection) -> str:
+        """The times that an answer is as of."""
+        as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
+        found = [
+            f"{counted(int(count), 'cell')} as of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
+            for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
+        ]
+        return f"release {self.head.number}: {', '.join(found) or 'no cells'}"
+
+    def close(self) -> None:
+        self._cell_table.close()
+
+
+class ReleaseSource(Source):
+    """The tables of a store that were released to one analyst."""
+
+    def __init__(
+        self,
+        name: str | None,
+        stores: Stores,
+        identity: Identity,
+        fingerprint: str | None = None,
+        memory: Memory | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """`name`: the table that questions are over; None: that which each question names.
+
+        `fingerprint`: of the owner; None: that which was seen before, or any where none was.
+        """
+        self.name = name or ""
+        self.seconds = seconds or QUERY_SECONDS
+        self._stores = stores
+        self._identity = identity
+        self._analyst = public_side(identity)
+        self._fingerprint = fingerprint
+        self._memory = memory or Memory()
+        self._opened: dict[str, Released] = {}  # by name in lower case
+        self._read: list[int] = []  # bytes of each object that was read since the last question
+        try:
+            if name is not None:
+                self.run(lambda: self._release(name), Deadline(self.seconds))
+        except BaseException:
+            stores.close()
+            raise
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        return {self.name or each.totals.table: each.schema for each in self._opened.values()}
+
+    def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - the release has them
+        found = self._opened.get(name.lower())
+        return sum(found.totals.rows) if found else None
+
+    def plan(self, sql: str, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
+        """Raises QueryRefused for what the totals do not answer."""
+        name = self._named(sql)
+        found = self._release(name)
+        kept = KeptTotals(found.measures, found.totals.by, _TOTALS_ALONE)
+        with closing(Planner(sql, found.schema, name, {})) as planner:
+            try:
+                return stored_plan(planner.cut(kept, cloud_only=True), kept, found.measures)
+            except Uncut as error:
+                raise not_by_totals(error, found.totals.by) from None
+
+    def _named(self, sql: str) -> str:
+        """The table that a question is over. Raises QueryRefused for several."""
+        try:
+            names = {each.lower(): each for each in tables_named(sql)}
+        except QueryRefused:
+            if self.name:
+                return self.name  # planning it reports more
+            raise
+        if self.name:
+            names.pop(self.name.lower(), None)
+        if len(names) + bool(self.name) != 1:
+            raise QueryRefused("a question over releases names one table", hint="ask for aggregates over that one")
+        return self.name or next(iter(names.values()))
+
+    def _release(self, name: str) -> Released:
+        if name.lower() not in self._opened:
+            self._opened[name.lower()] = self._open(name)
+        return self._opened[name.lower()]
+
+    def _open(self, name: str) -> Released:
+        """Raises InputError where there is no release, CheckFailed for one that is not the owner's, or an older one."""
+        for left in reversed(range(_TRIES)):
+            head = self._head(name)
+            try:
+                content = self._content(head.totals)
+                break
+            except NotStoredError:  # a newer release has taken its place
+                if not left:
+                    raise CheckFailed(
+                        "stored",
+                        f"{self._stores.sensitive.location}: the totals of a release of {name!r} are gone",
+                        hint="its owner makes a new one with `cleave release new`",
+                    ) from None
+        self._read.append(len(content))
+        totals = open_totals(self._identity, self._analyst, head, content)
+        if totals.table.lower() != name.lower():
+            raise CheckFailed("stored", "a release is another table's")
+        self._remember(name, head)
+        return Released(head, totals)
+
+    def _head(self, name: str) -> Head:
+        place, location = place_of(self._analyst, name), self._stores.sensitive.location
+        seen = self._memory.newest(self._tag("release", name))
+
+        def read(found: tuple[bytes, str] | None) -> Head | None:
+            return read_head(found[0], self._analyst, name) if found else None
+
+        head = read_twice(lambda: self._stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD), read)
+        if head is None and seen:
+            raise CheckFailed(
+                "stored",
+                f"{location}: a release of {name!r} was here and is gone",
+                hint="the owner has revoked it, or somebody deleted it: ask the owner",
+            )
+        if head is None:
+            raise InputError(
+                f"{location}: there is no release of table {name!r} for this analyst",
+                hint="the owner makes one with: cleave release new NAME --to FILE.pub",
+            )
+        self._require_owner(name, head)
+        if seen and (head.number < seen[1] or (head.number == seen[1] and head.release != seen[0])):
+            raise CheckFailed(
+                "stored",
+                f"{location}: shows release {head.number} of {name!r}, and {seen[1]} was here before",
+                hint="somebody put an old state back: ask the owner for a new release",
+            )
+        return head
+
+    def _require_owner(self, name: str, head: Head) -> None:
+        known, found = self._memory.newest(self._tag("owner", name)), head.owner.fingerprint
+        wanted = self._fingerprint or (known[0] if known else None)
+        if wanted is not None and wanted != found:
+            raise KeyFileError(
+                f"releases of {name!r} are signed by {found}, and {wanted} was expected",
+                hint="compare it with what the owner says over another channel; --fingerprint accepts another owner",
+            )
+        if wanted is None:
+            text = (
+                f"releases of {name!r} are signed by {found}, which is seen here for the first time: compare it with "
+                "what the owner says over another channel"
+            )
+            warnings.warn(text, CleaveWarning, stacklevel=stack_level())
+
+    def _remember(self, name: str, head: Head) -> None:
+        self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
+        self._memory.remember(self._tag("release", name), head.release, head.number)
+
+    def _tag(self, what: str, name: str) -> str:
+        """Under which name a release of this store is remembered."""
+        place = self._stores.sensitive.location
+        where = place if "://" in place else Path(place).resolve()
+        return hashlib.sha256(f"{what} {place_of(self._analyst, name)} {where}".encode()).hexdigest()[:32]
+
+    def _content(self, which: Object) -> bytes:
+        if which.bytes > MOST_TOTALS:
+            raise CheckFailed("stored", f"a release is larger than {MOST_TOTALS:,} bytes")
+        return read_twice(
+            lambda: self._stores.sensitive.read(which.name, 0, None, which.bytes), lambda it: _whole(it, which)
+        )
+
+    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+        mine = _mine(plan)
+        found = self._release(mine.table)
+        summed = {found.measures[number].name for source in mine.sources for number, _ in source.terms}
+        size = found.head.totals.bytes
+        return description(
+            found.totals.table,
+            sum(found.totals.rows),
+            found.schema.columns,
+            mine,
+            dict.fromkeys([*summed, *mine.selecting], ("answered from the release", "none", 0)),
+            "not read",
+            profile=None,
+            sensitive=Requests(1, 0, size),
+            leakage=Leakage((UNASKED,), ("that a release is read, when, and under whose credentials",)),
+            places=(self._stores.sensitive.location, self._stores.sensitive.location),
+            ways=(Way("release", None, True, "the owner has released totals of cells, and nothing else"),),
+        )
+
+    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
+        """Does nothing: a release is read when a question is planned."""
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+        self._stores.limit(deadline)
+        try:
+            return work()
+        finally:
+            self._stores.limit(None)
+
+    def load(self, plan: LocalPlan, question: Question) -> contextlib.AbstractContextManager[Loaded]:  # noqa: ARG002
+        raise QueryRefused(_TOTALS_ALONE)
+
+    @contextlib.contextmanager
+    def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
+        mine = _mine(plan)
+        found = self._release(mine.table)
+        with question.clock.stage("ask"):
+            cells = found.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
+            selection = Selection(cells, found.cells.rows, mine)
+            totals = found.sums(mine.parts)
+
+        def figures(members: Sequence[Members], groups: Groups) -> Sequence[object]:  # noqa: ARG001 - keys are known
+            return selection.figures(totals, found.measures, members) if mine.encrypted else [()] * len(members)
+
+        read, self._read = self._read, []
+        yield GroupSums(
+            plan=mine,
+            keys=selection.keys,
+            counts=selection.counts,
+            responses=[],
+            local=[],
+            figures=figures,
+            usage=Usage(rows=sum(found.totals.rows), objects_read=len(read), bytes_read=sum(read)),
+            checks={"signature": "passed", "stored": "passed"},
+            warnings=found.warnings(mine, selection),
+            note=found.note(selection),
+        )
+
+    def stop(self) -> None:
+        """Does nothing: what is asked of cells is over at once."""
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, {}
+        for each in opened.values():
+            each.close()
+        self._stores.close()
+
+
+def _mine(plan: QueryPlan | LocalPlan) -> StoredPlan:
+    if not isinstance(plan, StoredPlan):
+        raise TypeError("a plan over rows is not one over a release")
+    return plan
+
+
+def _whole(content: bytes, which: Object) -> bytes:
+    """`content`, if it is the object. Raises CheckFailed."""
+    if hashlib.sha256(content).hexdigest() != which.sha256:
+        raise CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")
+    return content

@@ -1,0 +1,371 @@
+"""Make, renew and revoke the releases of a table, as its owner.
+
+A release is a version of the table: the head of the table is its one commit point, and with it comes the ledger of all
+that was ever released. The analysts' heads follow, each of which is replaced only by a newer one; a command that was
+stopped in between is finished by the next. Until an analyst's head names the new totals, the old ones stay.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cleave.ckks.public_key import PublicKey, public_side, read_public_key
+from cleave.objects.storage import ConflictError, replaced
+from cleave.share.release import (
+    KEY_BYTES,
+    MOST_HEAD,
+    SUITE,
+    Head,
+    Totals,
+    columns_read,
+    place_of,
+    public_of,
+    read_head,
+    seal_key,
+    seal_totals,
+)
+from cleave.share.renewal import Sums, Value, chosen, released
+from cleave.sql.rejoin import Texts
+from cleave.store.contributors import MIN_GROUP
+from cleave.store.manifest import Analyst, Manifest, Measure, Object, Release, new_id, now
+from cleave.store.measures import columns_of
+from cleave.store.reader import Opened
+from cleave.store.schemas import load_stored_schema
+from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
+from cleave.text.quantities import counted
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError
+
+LEAST = 3  # rows of a cell: two values follow from their sum and that of their squares
+MOST_ANALYSTS = 256
+_TRIES = 8
+_SHOWN = "its releases"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All that was released of a table so far, by key of the cell. `key`: of the newest totals."""
+
+    key: bytes
+    by: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    times: dict[int, str]  # when each release was made
+    values: dict[Texts, Value]
+
+    def dump(self) -> bytes:
+        values = self.values.values()
+        content = {
+            "key": self.key.hex(),
+            "by": self.by,
+            "measures": [each.model_dump() for each in self.measures],
+            "times": self.times,
+            "keys": list(self.values),
+            "values": [[each.cell, each.rows, each.gone, each.number, each.steps, each.way] for each in values],
+            "sums": [
+                [None if of is None else [of.count, of.sum, of.square] for of in each.measures] for each in values
+            ],
+        }
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def load_ledger(content: bytes) -> Ledger:
+    """Of what `dump` made; it was sealed by the owner."""
+    found = json.loads(content)
+    values = {
+        tuple(key): Value(cell, rows, gone, tuple(Sums(*of) if of else None for of in sums), number, steps, way)
+        for key, (cell, rows, gone, number, steps, way), sums in zip(
+            found["keys"], found["values"], found["sums"], strict=True
+        )
+    }
+    measures = tuple(map(Measure.model_validate, found["measures"]))
+    times = {int(number): at for number, at in found["times"].items()}
+    return Ledger(bytes.fromhex(found["key"]), tuple(found["by"]), measures, times, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A release that was made: the table as it is then, cells that it has and has not, and those with an older value.
+
+    `left_out`: measures of which too many totals would be over the same columns.
+    """
+
+    opened: Opened
+    cells: int
+    hidden: int
+    older: int
+    left_out: tuple[str, ...]
+
+
+def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
+    """The public halves in files, by name: that of the file up to its first dot. Raises KeyFileError, InputError."""
+    found: dict[str, PublicKey] = {}
+    for path in paths:
+        name, public = path.name.partition(".")[0], read_public_key(path)
+        if public.invitation is not None:
+            raise KeyFileError(
+                f"{path}: this is an owner's key, exported for contributors",
+                hint="an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub",
+            )
+        if not name or name in found:
+            raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst is called as its file is")
+        found[name] = public
+    return found
+
+
+def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> Made:
+    """Make a release for the analysts that there are, and for `to`. `least`: rows of a cell, as in all releases.
+
+    Raises InputError for analysts or a least number of rows that do not go with what was released before.
+    """
+    opened = tables.open(table)
+    there = opened.manifest.release
+    least = (there.least if there else MIN_GROUP) if least is None else least
+    if least < LEAST:
+        raise InputError(
+            f"a cell of {least} rows is too small: at least {LEAST}",
+            hint="two values follow from their sum and the sum of their squares",
+        )
+    if there and there.least != least:
+        raise InputError(
+            f"releases of table {table!r} have cells of at least {there.least} rows",
+            hint="leave --min-cell out: releases of two sizes together would show smaller cells",
+        )
+    analysts = _joined(table, there.analysts if there else (), to)
+    if not analysts:
+        raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
+    keys = {each.box for each in analysts}
+    revoked = tuple(each for each in (there.revoked if there else ()) if each.box not in keys)
+    return _made(tables, opened, least, analysts, revoked, "release")
+
+
+def revoke(tables: Tables, table: str, analyst: str) -> Made | None:
+    """Make a release under a new key for all but `analyst`, a name or a fingerprint.
+
+    None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
+    """
+    opened = tables.open(table)
+    there = opened.manifest.release
+
+    def is_named(each: Analyst) -> bool:
+        return analyst in (each.name, public_of(each).fingerprint)
+
+    gone = [each for each in (there.analysts if there else ()) if is_named(each)]
+    if there is None or not gone:
+        if there is not None and any(map(is_named, there.revoked)):
+            publish(tables, opened)
+            tables.sweep(opened)
+            return None
+        known = ", ".join(each.name for each in there.analysts) if there else ""
+        raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {known or 'none'}")
+    left = tuple(each for each in there.analysts if each not in gone)
+    return _made(tables, opened, there.least, left, (*there.revoked, *gone), "revoke")
+
+
+def _joined(table: str, there: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
+    """The analysts there are, and those to come. Raises InputError where a name is another's."""
+    found = {each.name: each for each in there}
+    for name, public in to.items():
+        known = found.get(name)
+        if known is not None and public_of(known) != public:
+            raise InputError(
+                f"there is another analyst {name!r}", hint="revoke that one first, or give the file another name"
+            )
+        if same := [each.name for each in found.values() if each.name != name and public_of(each) == public]:
+            raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
+        if known is None:
+            box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
+            found[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
+    if len(found) > MOST_ANALYSTS:
+        raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
+    return tuple(found.values())
+
+
+def _made(
+    tables: Tables, opened: Opened, least: int, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...], what: str
+) -> Made:
+    manifest = opened.manifest
+    there, number, at = manifest.release, manifest.version + 1, now()
+    past = _ledger(tables, opened, there)
+    schema = load_stored_schema(manifest)
+    derived = {each.name.lower(): tuple(each.columns) for each in schema.derived}
+    reads = [columns_read([each.name for each in schema.columns], derived, each) for each in manifest.measures]
+    numbers = chosen(reads, least)
+    measures = tuple(manifest.measures[each] for each in numbers)
+    values = {
+        key: value
+        for key, each, old in _cells(tables, opened, numbers, past, measures, number)
+        if (value := released(each, old, least)) is not None
+    }
+    times = {**(past.times if past else {}), number: at}
+    used = sorted({each.number for each in values.values()})
+    ledger = Ledger(secrets.token_bytes(KEY_BYTES), manifest.by, measures, {each: times[each] for each in used}, values)
+    filled = sum(rows > 0 for rows in tables.cells(opened).rows)
+    totals = _totals(manifest, ledger, hides=filled > len(values))
+    head = _head(tables, manifest.table_id, new_id(), number, least, None)
+    folder = tables.folder(manifest.table)
+    written = tables.write(folder, seal_totals(ledger.key, head, totals)) if analysts else None
+    made = Release(
+        id=head.release,
+        number=number,
+        at=at,
+        least=least,
+        ledger=tables.seal(folder, opened.vault, "release", ledger.dump()),
+        totals=written,
+        before=there.totals if there and what == "release" else None,
+        analysts=analysts,
+        revoked=revoked,
+    )
+    done = tables.change(opened, manifest.model_copy(update={"release": made}), what)
+    publish(tables, done, ledger.key)
+    tables.sweep(done)
+    older = sum(each.number != number for each in values.values())
+    left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
+    return Made(done, len(values), max(0, filled - len(values)), older, left_out)
+
+
+def _ledger(tables: Tables, opened: Opened, there: Release | None) -> Ledger | None:
+    """Raises InputError for one of another partition than the table has."""
+    if there is None:
+        return None
+    past = load_ledger(tables.unseal(opened.vault, "release", there.ledger))
+    if past.by != opened.manifest.by:
+        raise InputError(
+            f"table {opened.manifest.table!r} was released by {', '.join(past.by) or 'no columns'}, and is stored by "
+            f"{', '.join(opened.manifest.by) or 'none'}",
+            hint="totals of two partitions together could show fewer rows than --min-cell: go back with `cleave alter "
+            "--by`, or store the table under another name",
+        )
+    return past
+
+
+def _cells(
+    tables: Tables,
+    opened: Opened,
+    numbers: Sequence[int],
+    past: Ledger | None,
+    measures: Sequence[Measure],
+    number: int,
+) -> Iterator[tuple[Texts, Value, Value | None]]:
+    """Every cell that has rows or was released: its key, its value now, and the one that was released last."""
+    manifest, cells = opened.manifest, tables.cells(opened)
+    parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
+    totals = Stored(tables, opened).totals(parts) if manifest.rows and parts else {}
+    rows = cells.rows
+    by_part = {part: entries.tolist() for part, entries in totals.items()}
+    columns = [
+        (by_part.get((each, "count"), rows), by_part.get((each, "sum"), rows), by_part.get((each, "square"), rows))
+        for each in numbers
+    ]
+    places = [_place(past.measures, each) if past else None for each in measures]
+    known = past.values if past else {}
+    for cell, key in enumerate(cells.keys):
+        if rows[cell]:
+            sums = tuple(Sums(count[cell], total[cell], square[cell]) for count, total, square in columns)
+            value = Value(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
+            yield key, value, _moved(known[key], places) if key in known else None
+
+
+def _place(measures: Sequence[Measure], measure: Measure) -> int | None:
+    return measures.index(measure) if measure in measures else None
+
+
+def _moved(value: Value, places: Sequence[int | None]) -> Value:
+    """`value` with the measures that there are now; None for one that was not there as it is."""
+    return replace(value, measures=tuple(None if place is None else value.measures[place] for place in places))
+
+
+def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> Totals:
+    times = list(ledger.times.items())
+    places = {number: place for place, (number, _) in enumerate(times)}
+    values = list(ledger.values.values())
+    sums = [[each.measures[place] for each in values] for place in range(len(ledger.measures))]
+    return Totals(
+        table=manifest.table,
+        schema_toml=manifest.schema_toml,
+        by=manifest.by,
+        measures=ledger.measures,
+        hides=hides,
+        times=tuple(times),
+        keys=tuple(ledger.values),
+        rows=tuple(each.rows for each in values),
+        as_of=tuple(places[each.number] for each in values),
+        shown=tuple(tuple(of is not None for of in each) for each in sums),
+        counts=tuple(tuple(of.count if of else 0 for of in each) for each in sums),
+        sums=tuple(tuple(of.sum if of else 0 for of in each) for each in sums),
+        squares=tuple(tuple(of.square if of else 0 for of in each) for each in sums),
+    )
+
+
+def _head(tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None) -> Head:
+    """A head that is still to be signed, and has no key."""
+    owner = public_side(tables.key)
+    box, signing = (base64.b64encode(each).decode() for each in (owner.box, owner.signing))
+    return Head.model_construct(
+        suite=SUITE,
+        box=box,
+        signing=signing,
+        table_id=table_id,
+        release=release_id,
+        number=number,
+        least=least,
+        key="",
+        totals=totals,
+    )
+
+
+def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
+    """Write the head of each analyst, unless a newer one is there, and delete those of analysts that were revoked."""
+    manifest = opened.manifest
+    release = manifest.release
+    if release is None:
+        return
+    store = tables.stores.sensitive
+    store.delete([f"{each.place}/head" for each in release.revoked])
+    if release.totals is None:
+        return
+    key = key or load_ledger(tables.unseal(opened.vault, "release", release.ledger)).key
+    head = _head(tables, manifest.table_id, release.id, release.number, release.least, release.totals)
+    for each in release.analysts:
+        _publish(tables, manifest.table, each, head, key)
+
+
+def _publish(tables: Tables, table: str, analyst: Analyst, head: Head, key: bytes) -> None:
+    store, public = tables.stores.sensitive, public_of(analyst)
+    place = f"{analyst.place}/head"
+    sealed = head.model_copy(update={"key": seal_key(key, head, public)})
+    signature = tables.key.signing_key().sign(sealed.signed(public, table)).hex()
+    content = sealed.model_copy(update={"signature": signature}).model_dump_json().encode()
+    for left in reversed(range(_TRIES)):
+        found = store.read_versioned(place, MOST_HEAD)
+        if found is not None and _newest(found[0], public, table, head) >= head.number:
+            return
+        try:
+            replaced(store, place, content, found[1] if found else None)
+        except ConflictError:
+            if not left:
+                raise
+            continue
+        return
+
+
+def _newest(content: bytes, analyst: PublicKey, table: str, mine: Head) -> int:
+    """The number of the head that is there; -1 for none that this owner wrote for this table."""
+    try:
+        there = read_head(content, analyst, table)
+    except CheckFailed:
+        return -1
+    return there.number if (there.owner, there.table_id) == (mine.owner, mine.table_id) else -1
+
+
+def described(release: Release | None) -> str:
+    """What a release is, in words."""
+    if release is None:
+        return "no releases"
+    names = ", ".join(each.name for each in release.analysts) or "no one"
+    return f"release {release.number} of {release.at} for {names}: cells of at least {counted(release.least, 'row')}"

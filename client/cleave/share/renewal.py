@@ -1,0 +1,119 @@
+"""Which totals of a cell a release has, so that no sums of all releases together are over fewer than N rows.
+
+A cell has a first value once it has N rows. A later release renews the value where at least N rows were added since and
+none removed, or at least N removed and none added; a cell that has grown so is not renewed when it shrinks, for which
+of its rows are gone is not known, nor the other way around. Else the old value stays. So the rows behind all values of
+a cell fall into parts of at least N rows each (the first or last value, and what came or went with each renewal), and
+every sum of values, each times any number, is over whole parts.
+
+A measure that may be NULL divides each part in two: rows with and without a value. Unless each of them is empty or has
+N rows, the measure is not shown in the cell, or the cell not renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Totals of one measure in one cell: how many values, their sum, and that of their squares."""
+
+    count: int = 0
+    sum: int = 0
+    square: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A cell as it is, or as it was when release `number` gave it this value; `cell` is its number in the table.
+
+    `gone`: rows that were ever taken out of it by then. `measures`: None for one that is not shown. `steps`: renewals
+    so far, all of which made it larger (`way` 1) or smaller (-1).
+    """
+
+    cell: int
+    rows: int
+    gone: int
+    measures: tuple[Sums | None, ...]
+    number: int = 0
+    steps: int = 0
+    way: int = 0
+
+
+def released(now: Value, past: Value | None, least: int) -> Value | None:
+    """The value that a release has of a cell of `least` rows; None: none, and nothing of it was released before.
+
+    `now` has all its measures; of `past`, the value that was released last, the measures are in the same order, and
+    None where they were not shown or not there.
+    """
+    if now.rows == 0:  # all rows behind earlier values are gone: what comes later shares none with them
+        return None
+    if past is None:
+        return replace(now, measures=_shown_first(now, least)) if now.rows >= least else None
+    removed = now.gone - past.gone
+    added = now.rows - past.rows + removed
+    if past.cell != now.cell or removed < 0 or added < 0 or (added and removed):
+        return past
+    if not added and not removed:
+        return replace(past, measures=_shown_more(now, past, least))
+    way = 1 if added else -1
+    if max(added, removed) < least or way == -past.way or now.rows < least or not _is_whole(now, past, least):
+        return past
+    grown = replace(past, steps=past.steps + 1, way=way)
+    return replace(now, number=now.number, measures=_shown_more(now, grown, least), steps=grown.steps, way=grown.way)
+
+
+def _is_whole(now: Value, past: Value, least: int) -> bool:
+    """Check whether a renewal divides the rows that came or went, and those left, into parts that are large enough."""
+    change = abs(now.rows - past.rows)
+    for new, old in zip(now.measures, past.measures, strict=True):
+        if new is None or old is None:
+            continue
+        values = abs(new.count - old.count)
+        if not _fits(values, change, least) or not _fits(new.count, now.rows, least):
+            return False
+        if (new.count - old.count) * (now.rows - past.rows) < 0:  # what was added or removed was something else too
+            return False
+    return True
+
+
+def _shown_first(now: Value, least: int) -> tuple[Sums | None, ...]:
+    return tuple(each if each is not None and _fits(each.count, now.rows, least) else None for each in now.measures)
+
+
+def _shown_more(now: Value, past: Value, least: int) -> tuple[Sums | None, ...]:
+    """The measures of `now` that were shown before; of the others those that divide no part."""
+    first = _shown_first(now, least) if not past.steps else ()
+    found: list[Sums | None] = []
+    for place, (new, old) in enumerate(zip(now.measures, past.measures, strict=True)):
+        if old is not None:
+            found.append(new)
+        elif not past.steps:
+            found.append(first[place])
+        else:
+            undivided = new is not None and new.count in (0, now.rows)
+            found.append(new if undivided and past.way > 0 else None)
+    return tuple(found)
+
+
+def _fits(values: int, rows: int, least: int) -> bool:
+    """Check whether `values` of `rows` rows are none, all, or enough, and so the others."""
+    return all(each == 0 or each >= least for each in (values, rows - values))
+
+
+def chosen(columns: Sequence[frozenset[str]], least: int) -> list[int]:
+    """The measures that are released, by number, given the columns that each reads.
+
+    Of every column fewer totals are released than a cell has rows: `least` unknown values do not follow from fewer
+    equations. A measure has two totals besides its count.
+    """
+    equations: dict[str, int] = {}
+    found = []
+    for number, read in enumerate(columns):
+        if all(equations.get(name, 0) + 2 < least for name in read):
+            found.append(number)
+            for name in read:
+                equations[name] = equations.get(name, 0) + 2
+    return found

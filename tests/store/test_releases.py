@@ -1,0 +1,219 @@
+"""Releases: analysts ask for totals of cells with enough rows, and get nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleave.ask.released import ReleaseSource
+from cleave.ask.session import Session
+from cleave.maintain.derive import derive
+from cleave.store.memory import Memory
+from cleave.table.progress import Silent
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided
+from tests.store.contributing import kept_as
+from tests.store.releasing import LEAST, ROWS, Releases, lines_of, rows, truth
+
+LARGE = [("A", "f"), ("B", "f"), ("B", "m")]
+QUESTIONS = [
+    "SELECT ward, sex, COUNT(*), SUM(bill), SUM(age) FROM trial GROUP BY ward, sex ORDER BY ALL",
+    "SELECT ward, COUNT(*), COUNT(bill), SUM(bill) FROM trial GROUP BY ward ORDER BY ward",
+    "SELECT COUNT(*), SUM(age) FROM trial WHERE sex = 'f'",
+    "SELECT SUM(age) FILTER (WHERE ward = 'A'), COUNT(ward) FROM trial",
+    "SELECT sex FROM trial GROUP BY sex HAVING SUM(bill) > 1000 ORDER BY SUM(age)",
+    "SELECT COUNT(*) FROM trial WHERE ward = 'nowhere'",
+    "SELECT ward, sex, SUM(age) FROM trial GROUP BY ROLLUP (ward, sex) ORDER BY ALL",
+]
+MEANS = (
+    "SELECT ward, AVG(age), AVG(bill), VAR_POP(age), STDDEV(weight), AVG(weight) FROM trial GROUP BY ward ORDER BY 1"
+)
+
+
+def released(world: Releases) -> None:
+    world.put(rows())
+    world.release("carol")
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> Releases:
+    return kept_as(Releases, tmp_path / "world", key_file, released)
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_totals_of_large_cells_are_answered_as_duckdb_does(world: Releases, sql: str) -> None:
+    answer = world.ask("carol", sql).result
+    assert [tuple(row) for row in answer.rows] == truth(lines_of(rows(), LARGE), sql)
+    assert answer.warnings == [
+        "incomplete: cells of fewer than 5 rows are not in the release, and the answer may lack them"
+    ]
+    assert "release 2: " in answer.trust
+    assert " as of 20" in answer.trust or "no cells" in answer.trust
+
+
+def test_means_and_variances_are_within_their_bounds(world: Releases) -> None:
+    answer = world.ask("carol", MEANS).result
+    for row, bounds, right in zip(answer.rows, answer.bounds, truth(lines_of(rows(), LARGE), MEANS), strict=True):
+        for value, bound, exact in zip(row[1:], bounds[1:], right[1:], strict=True):
+            assert abs(float(value) - float(exact)) <= (bound or 0) + 1e-9 * abs(float(exact))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM trial",
+        "SELECT bill FROM trial LIMIT 1",
+        "SELECT name FROM trial",
+        "SELECT MAX(age) FROM trial",
+        "SELECT MEDIAN(age) FROM trial",
+        "SELECT COUNT(DISTINCT age) FROM trial",
+        "SELECT COUNT(*) FROM trial WHERE name = 'p1'",
+        "SELECT COUNT(*) FROM trial WHERE age = 30",
+        "SELECT SUM(age * bill) FROM trial",
+        "SELECT ward, ANY_VALUE(sex) FROM trial GROUP BY ward",
+        "SELECT COUNT(*) FROM (SELECT ward FROM trial)",
+    ],
+)
+def test_rows_are_refused(world: Releases, sql: str) -> None:
+    with Session(world.source("carol")) as session, pytest.raises(QueryRefused) as refused:
+        session.ask(session.plan(sql))
+    assert refused.value.hint
+
+
+def test_small_cells_are_not_in_the_release(world: Releases) -> None:
+    assert world.shown("carol") == {cell: ROWS.count(cell) for cell in LARGE}
+
+
+def test_an_incomplete_answer_is_refused_by_strict(world: Releases) -> None:
+    with pytest.raises(Undecided, match="fewer than 5 rows"):
+        world.ask("carol", "SELECT COUNT(*) FROM trial", strict=True)
+
+
+def test_a_release_of_all_cells_is_complete(tmp_path: Path, key_file: Path) -> None:
+    world, csv = Releases(tmp_path / "w", key_file), lines_of(rows(), LARGE)
+    world.put(csv)
+    world.release("carol")
+    answer = world.ask("carol", QUESTIONS[0], strict=True).result
+    assert [tuple(row) for row in answer.rows] == truth(csv, QUESTIONS[0])
+    assert not answer.warnings
+
+
+def with_nulls(nulls: int) -> str:
+    """Twelve rows of one cell, in the first of which there is no bill; eight of another."""
+    first = [f"A,f,{20 + n},{'' if n < nulls else 10 + n},{60 + n},p{n}\n" for n in range(12)]
+    return "".join([*first, *(f"B,f,{40 + n},{20 + n},{70 + n},q{n}\n" for n in range(8))])
+
+
+@pytest.mark.parametrize(("nulls", "shown"), [(0, True), (1, False), (4, False), (5, True), (8, False), (12, True)])
+def test_a_measure_is_hidden_where_few_rows_have_it_or_have_not(
+    tmp_path: Path, key_file: Path, nulls: int, shown: bool
+) -> None:
+    world, csv = Releases(tmp_path / "w", key_file), with_nulls(nulls)
+    world.put(csv)
+    world.release("carol")
+    sql = "SELECT COUNT(*), SUM(age), COUNT(bill), SUM(bill), AVG(bill) FROM trial"
+    answer = world.ask("carol", sql).result
+    assert tuple(answer.rows[0][:2]) == truth(csv, sql)[0][:2]
+    of = csv if shown else lines_of(csv, [("B", "f")])
+    assert answer.rows[0][2:4] == list(truth(of, sql)[0][2:4])
+    assert float(answer.rows[0][4]) == pytest.approx(truth(of, sql)[0][4])
+    assert [("totals of bill" in each) for each in answer.warnings] == ([] if shown else [True])
+    assert not world.ask("carol", "SELECT SUM(bill) FROM trial WHERE ward = 'B'").result.warnings
+
+
+def test_what_is_no_release_for_an_analyst(world: Releases) -> None:
+    with pytest.raises(InputError, match="no release of table 'trial' for this analyst"):
+        world.source("dave")
+    with pytest.raises(InputError, match="no release of table 'other'"):
+        ReleaseSource("other", world.stores(), world.analyst("carol"), memory=Memory(world.root / "c.json"))
+
+
+@pytest.mark.parametrize(
+    ("names", "least", "match"),
+    [
+        (["dave"], 2, "too small: at least 3"),
+        (["dave"], 6, "cells of at least 5 rows"),
+        ([], None, ""),
+    ],
+)
+def test_sizes_of_cells_are_fixed(world: Releases, names: list[str], least: int | None, match: str) -> None:
+    if not match:
+        assert world.release(least=None).opened.manifest.release.analysts[0].name == "carol"  # type: ignore[union-attr]
+        return
+    with pytest.raises(InputError, match=match):
+        world.release(*names, least=least)
+
+
+def test_a_first_release_names_someone(tmp_path: Path, key_file: Path) -> None:
+    world = Releases(tmp_path / "w", key_file)
+    world.put(rows())
+    with pytest.raises(InputError, match="no analyst is named"):
+        world.release()
+
+
+def test_an_owner_is_pinned_on_first_use(world: Releases) -> None:
+    memory = Memory(world.root / "new.json")
+
+    def source(fingerprint: str | None = None) -> ReleaseSource:
+        return ReleaseSource(world.name, world.stores(), world.analyst("carol"), fingerprint, memory)
+
+    with pytest.raises(KeyFileError, match="was expected"):
+        source("SHA256:someone")
+    with pytest.warns(match="seen here for the first time"):
+        source().close()
+    source().close()
+
+
+def test_a_released_table_is_not_replaced(world: Releases) -> None:
+    with pytest.raises(InputError, match="was released to analysts"):
+        world.put(rows()[:-1], replace=True)
+
+
+def test_many_derived_totals_of_a_column_are_left_out(tmp_path: Path, key_file: Path) -> None:
+    world = Releases(tmp_path / "w", key_file)
+    world.put(rows())
+    for power in (2, 3):
+        derive(world.tables()[0], world.name, "*".join(["age"] * power), f"age{power}", Silent())
+    made = world.release("carol")
+    assert made.left_out == ("age3",)
+    sql = "SELECT ward, SUM(age2) FROM trial GROUP BY ward ORDER BY ward"
+    right = truth(lines_of(rows(), LARGE), sql.replace("age2", "age * age"))
+    assert [tuple(row) for row in world.ask("carol", sql).result.rows] == right
+    with pytest.raises(QueryRefused):
+        world.ask("carol", "SELECT SUM(age3) FROM trial")
+
+
+def test_an_answer_does_not_depend_on_what_is_hidden(tmp_path: Path, key_file: Path) -> None:
+    """Size of every object but those of the table itself, and all that an analyst is told, are the same."""
+    found: list[Any] = []
+    for name, small in (("one", 1), ("four", LEAST - 1)):
+        world = Releases(tmp_path / name, key_file)
+        world.put(lines_of(rows(), LARGE) + rows([("Z", "m")] * small, start=70))
+        world.release("carol")
+        store = world.sensitive()
+        release = world.open().manifest.release
+        assert release is not None
+        assert release.totals is not None
+        answer = world.ask("carol", QUESTIONS[0]).result
+        sizes = [len(store.read(f"{each.place}/head", most=1 << 16)) for each in release.analysts]
+        found.append((release.totals.bytes, sizes, answer.rows, answer.bounds, answer.warnings))
+    assert found[0] == found[1]
+
+
+def test_a_damaged_release_is_found(world: Releases) -> None:
+    release = world.open().manifest.release
+    assert release is not None
+    assert release.totals is not None
+    store, name = world.sensitive(), release.totals.name
+    content = store.read(name)
+    for changed in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), content + b" ", b""):
+        store.delete([name])
+        store.write(name, changed)
+        with pytest.raises(CheckFailed):
+            world.source("carol")
+    store.delete([name])
+    with pytest.raises(CheckFailed, match="are gone"):
+        world.source("carol")
+    store.write(name, content)
+    world.source("carol").close()
