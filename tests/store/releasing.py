@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 
 from cleave.ask.released import ReleaseSource
-from cleave.ask.source import Result
 from cleave.ask.session import Session
+from cleave.ask.source import Result
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.share.releases import Made, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
