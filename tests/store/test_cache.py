@@ -22,7 +22,7 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Bounded, Stores
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
-from cleave.store import rows, sealed
+from cleave.store import reading, rows, sealed
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
@@ -99,7 +99,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for module in (of_cells, rows, sealed):
+    for module in (of_cells, reading, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
     return World(tmp_path, key, key_file)
 

@@ -19,7 +19,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
-from cleave.store import put, rows, sealed
+from cleave.store import put, reading, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
@@ -114,7 +114,7 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (of_cells, rows, sealed):
+        for module in (of_cells, reading, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 
@@ -143,7 +143,8 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
 @pytest.mark.parametrize("columns", [NAMES, ["bill", "x"], ["ward"]], ids=" ".join)
 def test_rows_of_selected_cells(world: World, where: str, columns: list[str], ordered: bool) -> None:
     """At least these, and of others only what is in their blocks."""
-    with world.rows().table(columns, ordered=ordered, cells=world.select(where)) as table:
+    rows = world.rows()
+    with rows.open(rows.reading(columns, ordered=ordered, cells=world.select(where))) as table:
         found = table.connection.execute(f"SELECT * FROM {table.relation}").fetchall()
         assert table.rows == len(found)
         if "ward" in columns:
@@ -187,7 +188,7 @@ def test_what_is_read_is_what_was_said(world: World) -> None:
         tables = rows._tables
         before = tables.objects_read, tables.bytes_read
         rows._indexes.clear()
-        with rows.table(["bill", "ward"], cells=cells) as table:
+        with rows.open(rows.reading(["bill", "ward"], cells=cells)) as table:
             table.connection.execute(f"SELECT count(bill), count(ward) FROM {table.relation}")
         wanted = rows.reads(needed, cells)
         assert (tables.objects_read - before[0], tables.bytes_read - before[1]) == (
@@ -314,8 +315,9 @@ def test_a_part_of_an_object_that_is_not_what_was_written(
 
     ranged: list[str] = []
     monkeypatch.setattr(world.storage, "read", damaged)
+    rows = world.rows()
     with pytest.raises(CheckFailed, match="a sealed column of the table is damaged"):
-        read_all(world.rows().table(["bill"], cells=world.select("ward = 'w3'")))
+        read_all(rows.open(rows.reading(["bill"], cells=world.select("ward = 'w3'"))))
     assert ranged
 
 
@@ -332,7 +334,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: 
     monkeypatch.setattr(world.storage, "read", hangs)
     try:
         with pytest.raises(OutOfTime):
-            read_all(rows.table(["bill", "x"], deadline=Deadline(0.5)))
+            read_all(rows.open(rows.reading(["bill", "x"], deadline=Deadline(0.5))))
         assert not late.is_set(), "it waited until the store answered"
     finally:
         release.set()

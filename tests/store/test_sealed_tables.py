@@ -23,7 +23,7 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
-from cleave.store import rows, sealed
+from cleave.store import reading, rows, sealed
 from cleave.store.manifest import Manifest
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
@@ -77,7 +77,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (of_cells, rows, sealed):
+    for module in (of_cells, reading, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
 
 

@@ -18,7 +18,7 @@ from cleave.ask.session import finished
 from cleave.ask.source import ASKED, GroupSums, Loaded, Question, Source, Usage
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
-from cleave.ask.works import Fetch, fetches
+from cleave.ask.works import fetches
 from cleave.objects.cache import open_cache
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
@@ -28,6 +28,7 @@ from cleave.sql.planner import tables_named
 from cleave.store.contributors import min_group_of
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
+from cleave.store.reading import read_whole
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
@@ -276,15 +277,17 @@ class StoredSource(Source):
             self._job(plan)
         self._require_within(plan, question)
         tables = self._of(plan)
-        first, *joined = fetches(tables, plan, pad=question.options.pad)
-        answers = {name: self._answered(each, question) for name, each in plan.inner.items()}
-        with contextlib.ExitStack() as stack:
+        fetched = fetches(tables, plan, pad=question.options.pad)
+        readings = [each.reading(question.progress, question.deadline) for each in fetched]
+        (first, own), *joined = zip(fetched, readings, strict=True)
+        with read_whole(readings), contextlib.ExitStack() as stack:
+            answers = {name: self._answered(each, question) for name, each in plan.inner.items()}
             with question.clock.stage("rows"):
-                table = stack.enter_context(self._relation(first, question))
+                table = stack.enter_context(first.stored.rows.open(own))
                 stack.callback(self._at_work, None)
                 self._at_work(table)
-                for each in joined:
-                    self._relation(each, question, table)
+                for each, reading in joined:
+                    each.stored.rows.open(reading, each.name, table)
                 for file in self._others:
                     if file.name in plan.reads:
                         with file.read(question.progress) as other:
@@ -296,6 +299,8 @@ class StoredSource(Source):
             asked = [each.usage for each in answers.values()]
 
             def usage() -> Usage:
+                for each in readings:
+                    each.finish()
                 return replace(
                     usage_of(first.stored),
                     rows=rows,
@@ -312,17 +317,6 @@ class StoredSource(Source):
         if not answer.result.is_decided or any(False in row for row in answer.result.exact):
             raise TypeError("a part of a statement that is exact, and is not")
         return answer
-
-    def _relation(self, fetch: Fetch, question: Question, beside: Table | None = None) -> Table:
-        """The rows of `fetch` in a database of their own, or in that of table `beside`."""
-        return fetch.stored.rows.table(
-            fetch.columns,
-            ordered=fetch.ordered,
-            progress=question.progress,
-            cells=fetch.cells,
-            deadline=question.deadline,
-            into=beside.join(fetch.name, fetch.stored.schema.only(fetch.columns)) if beside else None,
-        )
 
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:

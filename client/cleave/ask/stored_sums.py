@@ -15,6 +15,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, Texts, places_of
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
+from cleave.store.reading import read_whole
 from cleave.sums.cellwise import Selection, StoredPlan, Sums, figures_of
 from cleave.sums.scan import ScanAnswer
 from cleave.sums.sources import Part
@@ -22,7 +23,7 @@ from cleave.sums.stored import Stored
 from cleave.table.asked import limited
 from cleave.table.table import Table
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.wire import PlainResponse
 
 AskPlain = Callable[[QueryPlan], Sequence[PlainResponse]]
@@ -49,11 +50,17 @@ def stored_sums(
     """`seen` is given the table that DuckDB is at work on. Raises CheckFailed where two sources report other groups."""
     selection = _selection(stored, plan) if plan.over_cells else None
     (fetch,) = fetches({plan.table.lower(): stored}, plan, pad=question.options.pad) or (None,)
+    rows, failure = None, None
     with question.clock.stage("rows"):
-        rows = _grouped(fetch, plan, question, seen) if fetch else None
+        try:
+            rows = _grouped(fetch, plan, question, seen) if fetch else None
+        except (InputError, QueryRefused) as error:  # which may depend on values: what is asked beside does not
+            failure = error
     with question.clock.stage("ask"):
         scanned = ask_scan(plan) if ask_scan and plan.scans else None
         responses, totals = (scanned.responses, {}) if scanned else _asked(stored, plan, ask_plain)
+    if failure is not None:
+        raise failure
     if selection and rows:
         same = places_of(plan.key_types, selection.keys, rows.keys) == list(range(len(rows.keys)))
         if not same or selection.counts != rows.counts:
@@ -136,10 +143,8 @@ def _selection(stored: Stored, plan: StoredPlan) -> Selection:
 
 def _grouped(fetch: Fetch, plan: StoredPlan, question: Question, seen: Callable[[Table | None], None]) -> _Rows:
     deadline = question.deadline
-    fetched = fetch.stored.rows.table(
-        fetch.columns, ordered=fetch.ordered, progress=question.progress, cells=fetch.cells, deadline=deadline
-    )
-    with fetched as table:
+    reading = fetch.reading(question.progress, question.deadline)
+    with read_whole([reading]), fetch.stored.rows.open(reading) as table:
         seen(table)
 
         def grouped() -> _Rows:

@@ -10,7 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan
+from cleave.store.reading import Reading
 from cleave.store.rows import Read
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.pruning import cells_of, cells_of_whole
@@ -18,6 +20,7 @@ from cleave.sums.scan import answer_of_scan, lanes_of_parts
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
+from cleave.table.progress import Progress
 from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 
@@ -40,6 +43,17 @@ class Fetch:
         """Every request for them, of blocks or of an object."""
         rows = self.stored.rows
         return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
+
+    def reading(self, progress: Progress, deadline: Deadline) -> Reading:
+        """A reading that is made once, and to its end."""
+        return self.stored.rows.reading(
+            self.columns,
+            ordered=self.ordered,
+            progress=progress,
+            cells=self.cells,
+            deadline=deadline,
+            once=True,
+        )
 
 
 def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool) -> list[Fetch]:

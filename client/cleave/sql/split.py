@@ -162,9 +162,8 @@ class Halves:
         asked = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         asked |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        return blame(self._table.connection, asked) or InputError(
-            f"the query cannot be computed on this table ({kind})"
-        )
+        failed = None if self._table.streamed else blame(self._table.connection, asked)  # which reads all again
+        return failed or InputError(f"the query cannot be computed on this table ({kind})")
 
     @cached_property
     def plain_parts(self) -> list[PlainPart]:

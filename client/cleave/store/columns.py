@@ -176,6 +176,7 @@ class Batches:
         """`connection`: any, which says how Arrow has the types. `batches`: all of them, by way of `make`."""
         self.columns = tuple(columns)
         self.failure: BaseException | None = None  # of a scan, which DuckDB reports in words of its own
+        self.named = 0
         self._schema = _schema(columns, connection)
         self._batches = batches
         self._held: list[CArray] | None = None
@@ -210,6 +211,8 @@ class Batches:
             close_stream(each)
 
     def __arrow_c_schema__(self) -> object:
+        """DuckDB asks for it once for each time that a statement or a view names it."""
+        self.named += 1
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -38,8 +38,8 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
                 cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
             failure = None
             try:
-                if table.streamed and _scans(cursor, sql) > table.streamed:
-                    table.hold()
+                if table.streamed:
+                    table.hold_repeated(cursor, sql)
                 cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
             except duckdb.InterruptException:
                 raise
@@ -76,12 +76,6 @@ def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) ->
     finally:
         done.set()
         watcher.join()
-
-
-def _scans(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
-    """How often DuckDB would read rows that are streamed."""
-    (plan,) = (text for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
-    return str(plan).count('"name": "PYTHON_ARROW_SCAN"')
 
 
 def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:

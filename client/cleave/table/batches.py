@@ -51,6 +51,11 @@ class Batch:
         """Nothing fails where nothing is read."""
         return
 
+    @property
+    def named(self) -> int:
+        """Any scan of it is free."""
+        return 0
+
     def hold(self, most: int | None) -> int | None:
         """Their bytes, None where these are over `most`: they are held already."""
         return self.bytes if most is None or self.bytes <= most else None

@@ -34,6 +34,11 @@ class Stream(Protocol):
     @property
     def failure(self) -> BaseException | None: ...
 
+    @property
+    def named(self) -> int:
+        """How often a statement, or a view, named it."""
+        ...
+
     def hold(self, most: int | None) -> int | None: ...
 
     def close(self) -> None: ...
@@ -166,20 +171,30 @@ class Table:
             self.connection.unregister(name)
 
     @property
-    def streamed(self) -> int:
-        """Relations of which each scan reads and opens the rows."""
-        return len(self._views)
+    def streamed(self) -> bool:
+        """Check whether a scan reads and opens rows."""
+        return bool(self._views)
 
-    def hold(self) -> None:
-        """Open all rows now, once for several scans, in up to half of the memory. Raises QueryRefused."""
+    def hold_repeated(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Open now the rows that `sql` would have DuckDB read more than once, in up to half of the memory.
+
+        Raises QueryRefused; duckdb.Error for SQL that cannot be planned.
+        """
+        streams = [self._streams[name] for name, _ in self._views.values()]
+        before = [each.named for each in streams]
+        (plan,) = (str(text) for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
+        named = [each.named - known for each, known in zip(streams, before, strict=True)]
+        scanned = plan.count('"name": "PYTHON_ARROW_SCAN"')
+        every = scanned > sum(named) or '"name": "REC_CTE"' in plan  # a scan for each of several uses or steps
+        repeated = [each for each, times in zip(streams, named, strict=True) if times > 1 or every]
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
-        for name, _ in self._views.values():
-            size = self._streams[name].hold(left)
+        for each in repeated:
+            size = each.hold(left)
             if size is None:
                 raise self.engine.refusal()
             left = None if left is None else left - size
-        if half is not None:
+        if repeated and half is not None:
             self.engine.limit(half)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -1,0 +1,341 @@
+"""One reading of a stored table's rows into DuckDB, whose requests follow from the schema and from counts alone.
+
+DuckDB takes rows as it needs them, which depends on their values: with LIMIT, EXISTS, a join whose other side is empty,
+or an expression that fails, it stops early or does not begin. `finish` then makes the requests that are left, so that
+the store sees each of them once; what they return is not opened.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cleave.processes.deadline import Deadline, Stopped
+from cleave.store.cells import Blocks
+from cleave.store.columns import Batches, plain_column, read_columns, value_of
+from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
+from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.reader import Opened
+from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
+from cleave.store.tables import Tables
+from cleave.table.duck import identifier
+from cleave.table.schema import Column, Schema
+from cleave.table.table import Table
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
+
+if TYPE_CHECKING:
+    from nanoarrow.c_array import CArray
+
+    from cleave.store.columns import Make
+    from cleave.table.progress import Progress
+
+_READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
+_FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
+_TOGETHER = 4  # blocks of each column that one thread opens at a time
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What has to be read for some columns."""
+
+    sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
+    plain: tuple[Column, ...]
+    ordered: bool  # whether rows must come as they were put, and are stored otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Blocks of one sealed column of a segment, from byte `start` of its object."""
+
+    column: int
+    blocks: Blocks
+    sizes: list[int]
+    start: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive blocks of a segment, before which the table has `before` rows in segments of the same reading."""
+
+    segment: Segment
+    before: int
+    blocks: Blocks
+
+    @property
+    def rows(self) -> int:
+        first, stop = self.blocks
+        return min(stop * BLOCK_ROWS, self.segment.rows) - first * BLOCK_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
+
+    run: Run
+    ranges: list[Range]
+    sealed: list[Future[bytes]]
+    plain: Future[list[Values]] | None
+
+
+class Reading:
+    """The rows of `runs`, of the columns of `schema`. `once`: DuckDB may scan them once only, as `finish` counts on."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        opened: Opened,
+        schema: Schema,
+        needed: Needed,
+        runs: Sequence[Run],
+        progress: Progress | None,
+        deadline: Deadline,
+        *,
+        once: bool = False,
+    ) -> None:
+        self.schema = schema
+        self._tables = tables
+        self._manifest = opened.manifest
+        self._vault = opened.vault
+        self._needed = needed
+        self._runs = runs
+        self._progress = progress
+        self._deadline = deadline
+        self._once = once
+        self._plain = [plain_column(each) for each in needed.plain]
+        self._threads = _READERS if tables.is_elsewhere else len(os.sched_getaffinity(0))
+        self._lock = threading.Lock()
+        self._under_way: dict[Hashable, Future[object]] = {}
+        self._made: set[Hashable] = set()  # requests
+        self._scanned = self._finished = False
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self._runs)
+
+    def show(self, table: Table) -> None:
+        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered."""
+        table.rows = self.rows
+        if not table.schema.columns:
+            table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
+            return
+        opened = Batches([*self._plain, *self._sealed()], table.connection, partial(self._batches, table))
+        held = {each.name: each for each in opened.columns}
+        values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
+        selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
+        stream = f"opened_{table.relation}"
+        if self._needed.ordered:
+            table.fill(stream, opened, f"{selected} FROM {stream} ORDER BY {identifier(ROW)}")
+        else:
+            table.show(stream, opened, f"{selected} FROM temp.main.{stream}")
+
+    def finish(self) -> None:
+        """Make the requests that no scan made.
+
+        Raises CheckFailed, StoreError, and what the deadline raises.
+        """
+        if self._finished:
+            return
+        self._finished = True
+        with self._lock:
+            under_way = list(self._under_way.values())
+        for each in under_way:
+            try:
+                self._deadline.result(each)
+            except Stopped:
+                if not each.cancelled():
+                    raise
+        self._deadline.check()
+        left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._made}
+        pool = ThreadPoolExecutor(self._threads, "rows")
+        try:
+            for made in [self._submit(pool, key, partial(_discarded, work)) for key, work in left.items()]:
+                self._deadline.result(made)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _sealed(self) -> list[SealedColumn]:
+        """The sealed columns that are opened, row numbers of the whole table last."""
+        sealed = [self._manifest.sealed[number] for number in self._needed.sealed]
+        if self._needed.ordered:
+            sealed[-1] = sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
+        return sealed
+
+    def _requests(self, run: Run) -> Iterator[tuple[Hashable, Callable[[], object]]]:
+        segment = run.segment
+        for column in self._needed.sealed:
+            for each in ranges_of(self._manifest, segment, column, [run.blocks]):
+                yield (segment.id, column, run.blocks), partial(self._fetched, segment, each)
+        if self._plain:
+            yield segment.id, partial(self._tables.read, plain_of(segment), plain=True)
+
+    def _submit(self, pool: ThreadPoolExecutor, key: Hashable, work: Callable[[], T]) -> Future[T]:
+        """Make a request in one of the threads. What it returns is not kept here."""
+        future = pool.submit(work)
+        with self._lock:
+            self._under_way[key] = future  # type: ignore[assignment] # of anything
+        future.add_done_callback(partial(self._ended, key))
+        return future
+
+    def _ended(self, key: Hashable, future: Future[T]) -> None:
+        with self._lock:
+            self._under_way.pop(key, None)
+            if not future.cancelled():
+                self._made.add(key)
+
+    def _batches(self, table: Table, make: Make) -> Generator[CArray, None, None]:
+        """The rows of the runs, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
+        if self._once and self._scanned:
+            raise TypeError("rows that are read once, and are read again")
+        self._scanned = True
+        progress = self._progress
+        advance = progress.stage("fetch and open", self.rows, "rows") if progress else lambda _: None
+        pool = ThreadPoolExecutor(self._threads, "rows")
+        opening: deque[Future[list[CArray]]] = deque()
+        try:
+            pieces = self._pieces(pool, table)
+            while True:
+                while len(opening) <= self._threads and (piece := next(pieces, None)) is not None:
+                    opening.append(pool.submit(self._opened, *piece, make))
+                if not opening:
+                    return
+                for batch in self._deadline.result(opening.popleft()):
+                    yield batch
+                    advance(batch.length)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
+
+    def _pieces(self, pool: ThreadPoolExecutor, table: Table) -> Iterator[tuple[_Coming, Blocks]]:
+        """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
+        left, coming, size = deque(self._runs), deque[tuple[_Coming, int]](), 0
+        most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
+        values: dict[str, Future[list[Values]]] = {}
+        while left or coming:
+            while left and (not coming or size < most):
+                begun = self._begin(pool, table, left.popleft(), values)
+                taken = sum(each.bytes for each in begun.ranges)
+                coming.append((begun, taken))
+                size += taken
+            each, taken = coming.popleft()
+            first, stop = each.run.blocks
+            for start in range(first, stop, _TOGETHER):
+                yield each, (start, min(start + _TOGETHER, stop))
+            size -= taken
+
+    def _begin(
+        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Values]]]
+    ) -> _Coming:
+        """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
+        segment, needed = run.segment, self._needed.sealed
+        if self._plain and segment.id not in values:
+            values.clear()
+            work = partial(self._tables.read, plain_of(segment), plain=True)
+            content = self._submit(pool, segment.id, work)
+            values[segment.id] = pool.submit(self._plain_values, table, segment, content)
+        ranges = [each for column in needed for each in ranges_of(self._manifest, segment, column, [run.blocks])]
+        sealed = [
+            self._submit(pool, (segment.id, each.column, run.blocks), partial(self._fetched, segment, each))
+            for each in ranges
+        ]
+        return _Coming(run, ranges, sealed, values.get(segment.id))
+
+    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Values]:
+        """Parse the plain half of a segment. Runs in one of the threads."""
+        parquet = content.result()
+        with table.engine.taking, closing(table.connection.cursor()) as cursor:
+            found = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
+        if any(each.rows != segment.rows for each in found):
+            raise unequal()
+        return found
+
+    def _fetched(self, segment: Segment, wanted: Range, *, again: bool = False) -> bytes:
+        which = segment.columns[wanted.column].object
+        return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
+
+    def _opened(self, coming: _Coming, blocks: Blocks, make: Make) -> list[CArray]:
+        """Open some blocks of every column. Runs in one of the threads."""
+        run, (first, stop) = coming.run, blocks
+        plain = [] if coming.plain is None else coming.plain.result()
+        columns = [each.blocks(range(first, stop)) for each in plain]
+        for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
+            columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
+        if self._needed.ordered:
+            columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
+        return [make(each) for each in zip(*columns, strict=True)]
+
+    def _blocks(self, segment: Segment, wanted: Range, content: bytes, blocks: Blocks) -> list[Block]:
+        """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
+        place = place_of(self._manifest, segment, wanted.column)
+        key, (first, stop) = self._vault.key_of("rows", segment.columns[wanted.column].object.name), blocks
+        before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
+        start = sum(wanted.sizes[:before])
+        part = Range(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)
+        try:
+            return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
+        except CheckFailed:
+            return open_blocks(key, place, first, cut(self._fetched(segment, part, again=True), part.sizes))
+
+
+@contextmanager
+def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
+    """Finish `readings` after the block, also where it fails: whether it does may depend on values."""
+    try:
+        yield
+    except (ServiceError, CheckFailed):  # the time is over, or the store failed
+        raise
+    except Exception:
+        with suppress(CleaveError):
+            for each in readings:
+                each.finish()
+        raise
+    for each in readings:
+        each.finish()
+
+
+def place_of(manifest: Manifest, segment: Segment, column: int) -> Place:
+    which = segment.columns[column].object
+    return Place(manifest.table_id, which.name[-32:], segment.id, manifest.sealed[column], segment.rows)
+
+
+def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[Range]:
+    """Where `blocks` of a sealed column are stored. Raises CheckFailed."""
+    sizes = place_of(manifest, segment, column).sizes(segment.columns[column].lengths)
+    if sum(sizes) != segment.columns[column].object.bytes:
+        raise unequal()
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [Range(column, (first, stop), sizes[first:stop], ends[first]) for first, stop in blocks]
+
+
+def plain_of(segment: Segment) -> Object:
+    """The plain half of a segment whose table has plain columns. Raises CheckFailed where there is none."""
+    if segment.plain is None:
+        raise unequal()
+    return segment.plain
+
+
+def unequal() -> CheckFailed:
+    return CheckFailed("stored", "a segment's parts do not have the same rows")
+
+
+def _discarded(work: Callable[[], object]) -> None:
+    work()
+
+
+def _numbered(block: Block, before: int) -> Block:
+    """Row numbers of a segment that go on from those of the segments before."""
+    numbers = np.frombuffer(block.data, np.int32).astype(np.int64) + before
+    return Block(block.rows, None, memoryview(numbers.tobytes()), None)
