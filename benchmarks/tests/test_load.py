@@ -8,7 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load import HEAD, QUESTIONS, SAMPLE, Growth, Load, Oracle, Place, Reply, Rows, phases, wrong_answers
+import cleave
+from benchmarks.load import (
+    COPIES,
+    HEAD,
+    QUESTIONS,
+    SAMPLE,
+    Growth,
+    Load,
+    Oracle,
+    Place,
+    Reply,
+    Rows,
+    phases,
+    place,
+    wrong_answers,
+)
 
 FILE, STORED = QUESTIONS[0], QUESTIONS[1]
 
@@ -48,10 +63,22 @@ def test_a_wrong_answer_is_counted(growth: Growth) -> None:
 
 def test_an_answer_of_a_version_that_was_not_there_is_wrong(growth: Growth) -> None:
     oracle = Oracle(SAMPLE / "patients.csv")
-    one, two = oracle.answer(STORED, 1), oracle.answer(STORED, 2)
-    assert one != two
-    assert wrong_answers([reply(one, STORED)], oracle, growth) == 0
-    assert wrong_answers([reply(two, STORED)], oracle, growth) == 1
+    first, next_ = oracle.answer(STORED, COPIES), oracle.answer(STORED, COPIES + 1)
+    assert first != next_
+    assert wrong_answers([reply(first, STORED)], oracle, growth) == 0
+    assert wrong_answers([reply(next_, STORED)], oracle, growth) == 1
+
+
+def test_questions_over_the_stored_table_ask_both_services() -> None:
+    asked = {}
+    with place() as where:
+        for each in QUESTIONS:
+            if each.stored:
+                answer = cleave.query(
+                    None, each.sql, store=where.store, key=where.key, cloud_only=each.cloud_only, progress=False
+                )
+                asked[each.name] = (answer.usage.sensitive_requests, answer.usage.requests)
+    assert asked == {"stored, totals": (1, 1), "stored, plain columns": (0, 1), "stored, rows": (0, 0)}
 
 
 def test_fairness_and_errors() -> None:

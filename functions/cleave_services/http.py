@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cleave_services import bodies, links
 from cleave_services.bodies import Large, Reply
 from cleave_services.log import log, log_to_stderr
-from cleave_services.openapi import Application
+from cleave_services.openapi import HEALTH, Application, Health
 from cleave_services.operations import Operation, Service
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
@@ -75,26 +75,21 @@ class _Event(BaseModel):
     isBase64Encoded: bool = False  # noqa: N815
 
 
-class Health(BaseModel):
-    service: str
-    version: int
-
-
 def create_app(service: Service) -> Application:
     """Its operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
-    app = Application(service.name, service.description)
+    app = Application(service.name, service.description, service.operations)
     app.add_middleware(_RequestLog)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     app.add_exception_handler(CleaveError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
 
-    @app.information("/v1/health", Health)
+    @app.get(HEALTH)
     async def health() -> Response:
         return Response(wire.dump_json(Health(service=service.name, version=wire.VERSION)), media_type=wire.JSON_TYPE)
 
     for operation in service.operations:
-        app.operation(operation)(_route(operation))
+        app.post(operation.path)(_route(operation))
     return app
 
 

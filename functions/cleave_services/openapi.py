@@ -1,20 +1,19 @@
 """The OpenAPI document of a service: put together when it is first asked for, never while the service starts.
 
-FastAPI is told of paths and references alone. Of a model it would build one more validator that nothing uses, since
-routes read and answer bodies themselves (`cleave_services.http`).
+Routes read and answer bodies themselves (`cleave_services.http`): FastAPI would build validators that nothing uses.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from cleave_services.operations import Operation
-from cleave_services.web import FastAPI
+from cleave_services.web import APIRoute, FastAPI, get_openapi
 from cleave_shared import wire
 from cleave_shared.stored import SET
 
@@ -54,14 +53,21 @@ _SET = {
     "description": "the folder of the stored table's objects",
     "schema": {"type": "string", "pattern": f"^{SET}$"},
 }
+HEALTH = "/v1/health"
 _REFERENCE = "#/components/schemas/{model}"
-_Route = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Health(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
+    service: str
+    version: int
 
 
 class Application(FastAPI):
-    """FastAPI whose `operation`s and `information` name their models for the document only."""
+    """FastAPI that documents `operations` by their own models."""
 
-    def __init__(self, title: str, description: str) -> None:
+    def __init__(self, title: str, description: str, operations: Sequence[Operation]) -> None:
         super().__init__(
             title=title,
             description=description,
@@ -70,46 +76,58 @@ class Application(FastAPI):
             docs_url=None,
             redoc_url=None,
         )
-        self._models: dict[type[BaseModel], JsonSchemaMode] = {wire.Problem: "serialization"}
-
-    def operation(self, operation: Operation) -> _Route:
-        """A POST route."""
-        path, (request, response) = operation.path, operation.models
-        self._models[response] = "serialization"
-        self._models[request] = "validation"  # which is how a model is shown that is both
-        body = {"required": True, "content": {**_content(request), **_FRAMES}}
-        answered = {"description": "Successful Response", "content": {**_content(response), **_FRAMES}}
-        answers: dict[int | str, dict[str, Any]] = {
-            status: {"description": meaning, "content": _content(wire.Problem)} for status, meaning in _PROBLEMS.items()
-        }
-        extra: dict[str, Any] = {"requestBody": body}
-        if "{set}" in path:  # said here: to hear of it from a signature FastAPI builds validators that nothing uses
-            extra["parameters"] = [_SET]
-        return self.post(
-            path,
-            name=operation.work.__name__,
-            description=(inspect.getdoc(operation.work) or "").partition("\n\n")[0],
-            response_model=None,
-            openapi_extra=extra,
-            responses={200: answered, **answers},
-        )
-
-    def information(self, path: str, response: type[BaseModel]) -> _Route:
-        """A GET route of a function that answers with a `response`."""
-        self._models[response] = "serialization"
-        answered = {"description": "Successful Response", "content": _content(response)}
-        return self.get(path, response_model=None, responses={200: answered})
+        self._operations = operations
 
     def openapi(self) -> dict[str, Any]:
         """The document, with the schemas of all models and the way to sign."""
-        document = super().openapi()
-        if "security" not in document:  # FastAPI keeps it
-            _, schemas = models_json_schema([*self._models.items()], ref_template=_REFERENCE)
+        if not self.openapi_schema:
+            models: dict[type[BaseModel], JsonSchemaMode] = {wire.Problem: "serialization"}
+            for request, response in (each.models for each in self._operations):
+                models[response] = "serialization"
+                models[request] = "validation"  # which is how a model is shown that is both
+            models[Health] = "serialization"
+            health = APIRoute(HEALTH, _undone, name="health", responses=_answers(Health), response_model=None)
+            document = get_openapi(
+                title=self.title,
+                version=self.version,
+                description=self.description,
+                servers=self.servers,
+                routes=[health, *map(_documented, self._operations)],
+            )
+            _, schemas = models_json_schema([*models.items()], ref_template=_REFERENCE)
             components = document.setdefault("components", {})
             components.setdefault("schemas", {}).update(schemas["$defs"])
             components["securitySchemes"] = {"sigv4": _SIGV4}
-            document["security"] = [{}, {"sigv4": []}]
-        return document
+            self.openapi_schema = document | {"security": [{}, {"sigv4": []}]}
+        return self.openapi_schema
+
+
+def _documented(operation: Operation) -> APIRoute:
+    request, response = operation.models
+    extra: dict[str, Any] = {"requestBody": {"required": True, "content": {**_content(request), **_FRAMES}}}
+    if "{set}" in operation.path:
+        extra["parameters"] = [_SET]
+    answers = _answers(response, _FRAMES)
+    for status, meaning in _PROBLEMS.items():
+        answers[status] = {"description": meaning, "content": _content(wire.Problem)}
+    return APIRoute(
+        operation.path,
+        _undone,
+        methods=["POST"],
+        name=operation.name,
+        description=(inspect.getdoc(operation.work) or "").partition("\n\n")[0],
+        response_model=None,
+        openapi_extra=extra,
+        responses=answers,
+    )
+
+
+def _undone() -> None:  # stands for what a route does; a docstring would be in the document
+    pass
+
+
+def _answers(model: type[BaseModel], more: Mapping[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "Successful Response", "content": {**_content(model), **(more or {})}}}
 
 
 def _content(model: type[BaseModel]) -> dict[str, Any]:

@@ -29,12 +29,12 @@ class Operation:
     def __init__(self, path: str, target: str) -> None:
         self.path = path
         self._target = target
+        self.name = target.rpartition(":")[2]
         self.pattern = re.compile(re.escape(path).replace(r"\{set\}", "([^/]+)"))
 
     @property
     def work(self) -> Callable[..., Any]:
-        module, _, name = self._target.partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        found: Callable[..., Any] = getattr(importlib.import_module(self._target.partition(":")[0]), self.name)
         return found
 
     @cached_property

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from cleave_shared import limits
 from cleave_shared.stored import Linked, Part, Sha256, Url
@@ -60,8 +60,6 @@ class ReduceRequest(Envelope):
     `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer.
     """
 
-    model_config = ConfigDict(defer_build=True)
-
     profile: str = Field(max_length=32)
     key_id: Hex
     answers: Each[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
@@ -78,8 +76,6 @@ class ReduceRequest(Envelope):
 
 
 class Reduced(Envelope):
-    model_config = ConfigDict(defer_build=True)
-
     profile: str
     key_id: Hex
     totals: Each[Each[Blob]] = Field(description="the sums, in one list")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from cleave_shared import limits
 from cleave_shared.stored import Linked, Place, require_bounded
@@ -33,8 +33,6 @@ class ScanRequest(Envelope):
     A row is one coefficient of a ciphertext of each lane; a chunk has N - 16 of them. A group's partial sum begins at
     each of its `cuts`, places in `chunks`, and goes on to the next.
     """
-
-    model_config = ConfigDict(defer_build=True)
 
     profile: str = Field(max_length=32)
     key_id: Hex
@@ -72,8 +70,6 @@ class ScanRequest(Envelope):
 
 
 class ScanResponse(Envelope):
-    model_config = ConfigDict(defer_build=True)
-
     profile: str
     key_id: Hex
     label: Hex

@@ -26,10 +26,6 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class _Question(Envelope):
-    model_config = ConfigDict(defer_build=True)  # most of what imports this asks or answers one of them
-
-
 class Linked(Part):
     """A stored object: where it can be read for a while, and what it must turn out to be."""
 
@@ -62,7 +58,7 @@ class Lane(Part):
         return self
 
 
-class SumsRequest(_Question):
+class SumsRequest(Envelope):
     """Ask for sums of stored ciphertexts, lane by lane, position by position."""
 
     profile: str = Field(max_length=32)
@@ -81,7 +77,7 @@ class SumsRequest(_Question):
         return self
 
 
-class SumsResponse(_Question):
+class SumsResponse(Envelope):
     profile: str
     key_id: Hex
     totals: Each[Each[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
@@ -89,7 +85,7 @@ class SumsResponse(_Question):
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
 
 
-class StoredPlainRequest(_Question):
+class StoredPlainRequest(Envelope):
     """Group and aggregate the rows of stored Parquet objects, in their order."""
 
     objects: Each[Linked] = Field(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)
@@ -125,7 +121,7 @@ class StoredPlainRequest(_Question):
         return self
 
 
-class StoredPlainResponse(_Question):
+class StoredPlainResponse(Envelope):
     """One entry per group in `counts` and in every column; none where `stored` is set.
 
     `numbers` and `filters` are empty where no members were asked for.

@@ -24,6 +24,7 @@ from cleave_shared.children import Bounds, Channel
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
+from cleave_shared.wire import PlainResponse
 
 Request = TypeVar("Request")
 Response = TypeVar("Response", bound=BaseModel)
@@ -47,6 +48,7 @@ def prepare(*, ahead: bool = True) -> None:
 
     `ahead`: from the first request on, a child waits for the next one. For a process that answers many.
     """
+    PlainResponse.model_rebuild()  # here, so that this process and every child have it
     _crew.most_idle = int(ahead)
     _server.start()
 

@@ -62,7 +62,7 @@ Column = Annotated[
 class SimpleRequest(BaseModel):
     """Columns of equal length and of one type each; `group_by` names one of them or several."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [_EXAMPLE]})
 
     data: dict[str, Column] = Field(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)
     operation: Operation = Field(
@@ -97,6 +97,8 @@ class SimpleResponse(BaseModel):
 
     An integer of more than 53 bits and a number that is not finite ("inf", "nan") come as text.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     operation: str
     rows: int
