@@ -12,9 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from samtranslator.translator.transform import transform
-from samtranslator.yaml_helper import yaml_parse
-
 TEMPLATE = Path(__file__).parent.parent / "template.yaml"
 
 
@@ -29,12 +26,16 @@ def source() -> dict[str, Any]:
 
 @functools.cache
 def _parsed() -> dict[str, Any]:
+    from samtranslator.yaml_helper import yaml_parse  # noqa: PLC0415 - 0.6 s, which most tests of the template do not need
+
     parsed: dict[str, Any] = yaml_parse(TEMPLATE.read_text("utf-8"))
     return parsed
 
 
 def translate(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The translated template, its conditions as written. Needs AWS_DEFAULT_REGION; asks nobody."""
+    from samtranslator.translator.transform import transform  # noqa: PLC0415 - as above
+
     template = source()
     template["Globals"]["Function"]["CodeUri"] = "s3://bucket/artifact"  # what `sam deploy` puts there
     translated: dict[str, Any] = transform(template, dict(parameters), _NoPolicies())

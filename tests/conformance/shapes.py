@@ -31,15 +31,15 @@ def clauses(sql: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def one_of_each(queries: Iterable[Query], *, by_source: bool = False) -> list[ParameterSet]:
+def one_of_each(queries: Iterable[Query], *, by_source: bool = False, pairs: bool = True) -> list[ParameterSet]:
     """All of `queries`, marked slow except the first of each topic and the first with any two clauses together;
-    `by_source`: and the first with any clause and the same sources.
+    `by_source`: and the first with any clause and the same sources. Without `pairs`: the first with any clause.
     """
     seen: set[object] = set()
     found = []
     for query in queries:
         names = clauses(query.sql)
-        shapes: set[object] = {query.name.rpartition("-")[0], *itertools.product(names, names)}
+        shapes: set[object] = {query.name.rpartition("-")[0], *(itertools.product(names, names) if pairs else names)}
         if by_source:
             shapes |= {(name, frozenset(query.sources)) for name in names}
         found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if shapes <= seen else ()))

@@ -12,12 +12,11 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`modules`: paths below the source roots. `forks`: what runs in forked children only, tracing does not see."""
+    """`modules`: paths below the source roots."""
 
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
-    forks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,7 @@ class Change:
 
 def targets() -> dict[str, Target]:
     read = tomllib.loads(TARGETS.read_text(encoding="utf-8"))
-    return {
-        name: Target(name, tuple(told["modules"]), tuple(told["tests"]), told.get("forks", False))
-        for name, told in read["target"].items()
-    }
+    return {name: Target(name, tuple(told["modules"]), tuple(told["tests"])) for name, told in read["target"].items()}
 
 
 def justifications() -> dict[Change, str]:

@@ -18,10 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 from moto import mock_aws
-from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.exceptions import JsonRESTError
-from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
-from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from cleave.ask.options import Access
 from cleave.ask.session import Session
@@ -159,6 +156,10 @@ def definition() -> str:
 
 @pytest.fixture
 def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    from moto.awslambda_simple.models import LambdaSimpleBackend  # noqa: PLC0415 - 0.6 s, which only this file needs
+    from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl  # noqa: PLC0415
+    from moto.stepfunctions.parser.models import StepFunctionsParserBackend  # noqa: PLC0415
+
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     aws = mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "lambda": {"use_docker": False}})
     aws.start(reset=False)
@@ -246,6 +247,8 @@ def test_every_state_holds_links_with_a_session_token(
 
 
 def test_who_may_not_see_progress_waits_all_the_same(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    from moto.stepfunctions.parser.models import StepFunctionsParserBackend  # noqa: PLC0415 - as above
+
     def refuse(*_: Any, **__: Any) -> Any:
         raise JsonRESTError("AccessDeniedException", "not allowed")
 

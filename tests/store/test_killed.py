@@ -165,6 +165,7 @@ def test_of_writers_at_once_each_is_told_what_became_of_it(world: World) -> None
         assert 0 in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "wanted"), KILLS)
 def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands, wanted: int) -> None:
     rng = random.Random(world.store.startswith("s3"))

@@ -187,6 +187,7 @@ def test_an_owner_who_takes_in_is_killed(trial: Callable[[World, str], Trial], s
     assert seen == {True, False} or not FULL
 
 
+@pytest.mark.slow
 def test_an_owner_who_changes_its_key_is_killed(trial: Callable[[World, str], Trial], start: Start) -> None:
     seen = set()
     for each in killed(trial, start.rotate, "rotate"):

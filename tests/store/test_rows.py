@@ -96,17 +96,19 @@ class World:
                     put.put(self.tables, table, "t", ("ward", "day"), Silent())
         self.opened: Opened = self.tables.open("t")
         self.truth.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
+        keys = Stored(self.tables, self.opened).cells.keys
+        self.cells = len(keys)
+        self.truth.execute(
+            "CREATE TABLE cells AS SELECT unnest(?::BIGINT[]) c, unnest(?::VARCHAR[]) ward, unnest(?::DATE[]) AS day",
+            [list(range(self.cells)), *map(list, zip(*keys, strict=True))],
+        )
 
     def rows(self) -> Rows:
         return Stored(self.tables, self.opened).rows
 
     def select(self, where: str) -> np.ndarray:
         """The cells whose keys `where` holds for."""
-        cells = Stored(self.tables, self.opened).cells
-        keys = [(number, *key) for number, key in enumerate(cells.keys)]
-        self.truth.execute("CREATE OR REPLACE TABLE cells(c BIGINT, ward VARCHAR, day DATE)")
-        self.truth.executemany("INSERT INTO cells VALUES (?, ?, ?)", keys)
-        found = np.zeros(len(cells), np.bool_)
+        found = np.zeros(self.cells, np.bool_)
         found[[c for (c,) in self.truth.execute(f"SELECT c FROM cells WHERE {where}").fetchall()]] = True
         return found
 

@@ -128,7 +128,9 @@ def told(work: Callable[[], object]) -> CleaveError | None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("rounds", sampled(0, 1, FACTOR))  # CLEAVE_CAMPAIGN
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=pytest.mark.slow if each in ("derive", "drop") else ()) for each in COMMANDS]
+)
 def test_a_change_is_made_or_not(world: World, command: str, rounds: int) -> None:
     """Each kind of fault hits one of the four commands, without rounds a third; in a campaign every one."""
     rng = random.Random(command)

@@ -260,6 +260,7 @@ def proxied(
         yield World(tmp_path, key, key_file, places), proxy
 
 
+@pytest.mark.slow
 def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
     world, proxy = proxied
     rng, failed = random.Random(9), 0

@@ -129,7 +129,7 @@ def test_values_that_contradict_a_meaning(name: str, type_: str, content: str, b
     assert "with room" in column.reason
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.decimals(-(10**12), 10**12, places=2), min_size=1, max_size=20))
 def test_bounds_hold_with_room_and_fill_the_bytes(
     tmp_path_factory: pytest.TempPathFactory, values: list[Decimal]

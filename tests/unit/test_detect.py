@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -259,9 +260,9 @@ def luhn(stem: str) -> str:
 
 
 def made(count: int, make: object, valid: object) -> list[str]:
-    found = [value for number in range(20_000) if valid(value := make(number))]  # type: ignore[operator]
-    assert len(found) >= count
-    return found[:count]
+    found = [*itertools.islice(filter(valid, map(make, range(20_000))), count)]  # type: ignore[call-overload]
+    assert len(found) == count
+    return found
 
 
 CARDS = [luhn(f"41111111{number:07d}") for number in range(50)]

@@ -68,6 +68,7 @@ def test_is_refused(name: str, tmp_path: Path) -> None:
     assert PASSPHRASE.decode() not in caught.value.message
 
 
+@pytest.mark.slow
 def test_all_files_are_listed_and_are_what_their_script_makes(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("make_vectors", FOLDER / "make_vectors.py")
     assert spec is not None

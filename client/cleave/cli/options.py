@@ -46,6 +46,7 @@ Files = Annotated[
 ]
 
 
+@functools.cache  # of each command once a process
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """`command`, with the options of a class in place of each parameter annotated with it.
 
