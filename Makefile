@@ -30,7 +30,7 @@ demo: $(CLIENT)
 
 # A process for each core; one that has no tests left takes over some of another's. Bytecode is kept: tests start hundreds
 # of processes.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --budgets
 
 # Every test that is quick. Four and a half minutes on two quiet cores.
 test: setup

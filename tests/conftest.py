@@ -25,6 +25,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.params import DEFAULT_PROFILE
+from tests.budgets import Budgets
 
 # A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
 for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -40,6 +41,7 @@ _STDERR = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and tests in a file, in random order")
+    parser.addoption("--budgets", action="store_true", help="print processor seconds by folder")
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is slow is left out
@@ -65,6 +67,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = []
+    if config.getoption("budgets"):
+        config.pluginmanager.register(Budgets())
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Figures())
     config.stash[_STDERR] = os.dup(2)  # the runner's own: while a test runs, 2 is a file that pytest captures

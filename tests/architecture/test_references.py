@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.budgets import budgets
+
 ROOT = Path(__file__).parents[2]
 SOURCES = {"cleave": "client", "cleave_shared": "shared", "cleave_services": "functions"}
 FOLDERS = ("aws", "benchmarks", "client", "docs", "events", "functions", "shared", "tests")
@@ -61,6 +63,11 @@ def test_files_that_are_named_exist() -> None:
     named = [(path, reference) for path in files() for match in found(PATH, path) for reference in expanded(match[0])]
     assert len(named) >= 100, "the pattern no longer finds the references"
     assert [f"{path}: {reference}" for path, reference in named if not exists(reference)] == []
+
+
+def test_every_folder_of_tests_has_a_budget() -> None:
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("*/*/test_*.py")}
+    assert {each for each in folders if each.startswith(("tests/", "benchmarks/"))} == budgets().keys()
 
 
 def test_sections_that_are_cited_exist() -> None:

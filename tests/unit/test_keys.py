@@ -27,7 +27,7 @@ from cleave.ckks.key_file import (
     open_key,
 )
 from cleave.ckks.key_format import ARGON2_MOST, MAX_BYTES
-from cleave.ckks.owner_key import OwnerKey, box_keys
+from cleave.ckks.owner_key import OwnerKey, box_keys, key_id_of
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import DEFAULT_PROFILE
@@ -66,9 +66,20 @@ def test_a_copy_has_the_same_key_the_same_passphrase_and_the_newest_versions(tmp
     with pytest.raises(KeyFileError, match="there already"):
         copy_key(path, to, b"correct horse", {})
     assert to.read_bytes() == content
-    with pytest.raises(KeyFileError, match="wrong passphrase"):
+    with pytest.raises(KeyFileError, match=f"{re.escape(str(path))}: wrong passphrase"):
         copy_key(path, tmp_path / "third.json", b"correct house", {})
     assert not (tmp_path / "third.json").exists()
+
+
+def test_a_signing_key_of_another_length_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    create_key(path, None)
+    content = json.loads(path.read_text())
+    for short in (b"", b"x" * 31, b"x" * 33):
+        changed = {**content, "signing": base64.b64encode(short).decode(), "key_id": key_id_of(short)}
+        path.write_text(json.dumps(changed))
+        with pytest.raises(KeyFileError, match="signing is not base64 of 32 bytes"):
+            describe_key(path)
 
 
 def test_what_contributors_seal_to_follows_from_the_master_secret() -> None:
