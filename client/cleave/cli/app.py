@@ -29,7 +29,7 @@ from cleave.cli.answer import (
     write_page,
 )
 from cleave.cli.config import config
-from cleave.cli.group import Command, Group, Serve, Settings, narrowed
+from cleave.cli.group import ANYWHERE, Command, Group, Serve, Settings
 from cleave.cli.options import Json, flag, with_options
 from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
@@ -82,8 +82,7 @@ def create_cli(
         ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
-    for command in (schema, plan, query, shell, put, ls, show, pull, derive, verify, drop, serve, config):
-        _add(app, command)
+    commands = (schema, plan, query, shell, put, ls, show, pull, derive, verify, drop, serve, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (
             "Make, show, copy, export and rotate keys.",
@@ -113,12 +112,20 @@ def create_cli(
             },
         ),
     }
-    for name, (about, commands) in groups.items():
+    known = {*groups, *(command.__name__ for command in commands)}
+    first = next((word for word in words if word not in ANYWHERE), "")
+    wanted = {first} & known or known
+    for command in commands:
+        if command.__name__ in wanted:
+            _add(app, command)
+    for name, (about, members) in groups.items():
+        if name not in wanted:
+            continue
         group = typer.Typer(help=about, rich_markup_mode=None, no_args_is_help=True)
-        for called, command in commands.items():
+        for called, command in members.items():
             _add(group, command, called)
         app.add_typer(group, name=name)
-    return narrowed(app, words)
+    return app
 
 
 def plan(

@@ -141,16 +141,6 @@ class Group(TyperGroup):
                 raise typer.Exit(tell(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
 
 
-def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """`app` without the commands that `words` do not name; whole where they name none, or ask for its own help."""
-    name = next((word for word in words if word not in ANYWHERE), "")
-    commands = [each for each in app.registered_commands if each.callback and each.callback.__name__ == name]
-    groups = [each for each in app.registered_groups if each.name == name]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
-    return app
-
-
 def _usage(error: typer.TyperException) -> int:
     """Report what is wrong with the words of a command; without any, print its help."""
     context = getattr(error, "ctx", None)
