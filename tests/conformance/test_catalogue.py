@@ -88,7 +88,7 @@ def answered(tables: Tables, name: str, table: str, columns: Sequence[str]) -> l
     [
         # what comes from rows is computed alike over both tables
         pytest.param(
-            name, table, marks=() if (name in ENCRYPTED if table == "numbers" else at % 4 == 0) else pytest.mark.slow
+            name, table, marks=() if (name in ENCRYPTED if table == "numbers" else at % 8 == 0) else pytest.mark.slow
         )
         for at, name in enumerate(NAMES)
         for table in ("numbers", "dates")

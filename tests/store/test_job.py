@@ -184,7 +184,7 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     monkeypatch.setattr(StepFunctionsParserBackend, "list_map_runs", map_runs)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
     monkeypatch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda _: None))
-    monkeypatch.setattr(job, "_WAITS", (0.1,))  # a look at a job takes moto 40 ms
+    monkeypatch.setattr(job, "_WAITS", (0.25,))  # a look at a job takes moto 40 ms
     monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
     yield made
     aws.stop(remove_data=False)
@@ -227,7 +227,7 @@ class Recorded(Machine):
         return Execution(name, "ABORTED")
 
 
-@pytest.mark.parametrize("characters", [pytest.param(0, marks=pytest.mark.slow), 400, 2_000])
+@pytest.mark.parametrize("characters", [*(pytest.param(each, marks=pytest.mark.slow) for each in (0, 400)), 2_000])
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

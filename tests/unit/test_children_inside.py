@@ -489,6 +489,7 @@ def test_a_child_that_does_not_read_is_killed() -> None:
         assert are_reaped(child.pid)
 
 
+@pytest.mark.usefixtures("expected_crashes")
 def test_a_child_that_is_gone_cannot_be_sent_to() -> None:
     with children.fork(lambda _: os.kill(os.getpid(), signal.SIGSEGV)) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -189,6 +189,7 @@ def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, mo
     assert len(forks) == 3
 
 
+@pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_process_that_dies_is_one_error(place: int, number: int, forks: list) -> None:
