@@ -165,10 +165,14 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     aws.start(reset=False)
     session = aws_session()
     client = session.create_client("stepfunctions", region_name=REGION)
-    arn = client.create_state_machine(name=new_id(), definition=definition(), roleArn=ROLE)["stateMachineArn"]
+    name = new_id()
+    stated = definition().replace("JobFunction", name)
+    arn = client.create_state_machine(name=name, definition=stated, roleArn=ROLE)["stateMachineArn"]
     made = Cloud(Machine(session, arn), arn, Bucket(session, BUCKET, new_id(), s3_endpoint), key, segments)
 
-    def invoke(_: Any, __: str, ___: Any, body: str, ____: Any, response_headers: dict[str, str]) -> bytes:
+    def invoke(_: Any, function: str, __: Any, body: str, ___: Any, response_headers: dict[str, str]) -> bytes:
+        if name not in function:  # of a job that an earlier test did not wait for
+            return b"{}"
         try:
             return json.dumps(made.invoke(json.loads(body))).encode()
         except Exception as error:  # noqa: BLE001 - as Lambda's runtime tells of it

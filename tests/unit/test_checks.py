@@ -324,7 +324,7 @@ def test_totals_of_positions_become_totals_of_groups() -> None:
 def test_answers_are_added_up_without_overflow() -> None:
     """A real lane's total has up to 58 bits and either sign; halves of it are added apart."""
     layout = Layout(1, 64, 58, 10, (), (WidePlace(0),))
-    for value in (2**62, -(2**62), 2**32 - 1, -(2**32), -1, 2**31):
+    for value in (2**62, -(2**62), 2**62 - 1, 2**32 - 1, -(2**32), -1, 2**31):
         totals = Totals(packing(layout), (Scale(),))
         for _ in range(5):
             totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), value))
@@ -349,6 +349,22 @@ def test_a_narrow_column_is_counted_from_its_shift() -> None:
     totals = Totals(packing(layout), (Scale(exponent=-5, shift=3),))
     totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), 40))
     assert totals.estimates(1) == [Estimate(Fraction(32 * (4 * 40 - 13 * 3)), ROUNDING_UNITS * 32)]
+    same_as_estimates(totals, groups=4, columns=1)
+
+
+def test_fields_of_a_column_become_its_totals() -> None:
+    """Column 0 has no field, column 1 three, column 2 one."""
+    layout = plan_layout([Exact(0), Exact(2**20), Exact(7)], CAPACITY, 20, 1, 9)
+    totals = Totals(packing(layout), (Scale(),) * 3)
+    slots = len(layout.fields)
+    totals.add(Piece(FOUR, 1, 5), np.arange(1, slots * CAPACITY + 1).reshape(slots, CAPACITY))
+    assert totals.whole(0).totals == [0] * 4
+    same_as_estimates(totals, groups=4, columns=3)
+
+
+def test_of_no_groups_there_are_no_totals() -> None:
+    none = Packing(SUM60_PACK, (Exact(7), Real(), Exact(31)), LAYOUT, Placement(CAPACITY, np.zeros(0, np.int64), ()))
+    assert Totals(none, SCALES).whole(0).totals == []
 
 
 def test_every_column_has_its_scale_and_its_slots() -> None:
