@@ -1,7 +1,8 @@
 """Every error Cleave raises on purpose.
 
     CleaveError
-    |- InputError        bad CSV, schema, option or stored file           exit 3
+    |- InputError        bad CSV, schema or stored file                   exit 3
+    |  '- UsageError     an option that is out of range or does not fit   exit 2
     |- QueryRefused      a question that cannot be answered               exit 4
     |- KeyFileError      key file, passphrase, key id                     exit 5
     |- ServiceError      a service or the way to it failed                exit 6
@@ -43,6 +44,10 @@ class CleaveError(Exception):
 
 class InputError(CleaveError):
     exit_code = 3
+
+
+class UsageError(InputError):
+    exit_code = 2
 
 
 class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault

@@ -110,7 +110,7 @@ def test_suppressed_groups_are_nowhere_and_nothing_gives_their_size_away(
     # 5 of the 6 rows are shown: the 6 would tell that the third group has one
     assert re.search(r"<li>the number of rows</li>", text)
     assert not re.search(r"Rows selected|Rows of the table|<th scope=\"row\">Groups", text)
-    (columns,) = re.findall(r"<caption>The columns the question reads.*?</table>", text, re.DOTALL)
+    (columns,) = re.findall(r"<caption>The columns the query reads.*?</table>", text, re.DOTALL)
     assert "byte" not in columns
 
 

@@ -187,14 +187,25 @@ def test_files_that_hold_no_sql(ready: Cli, small: Path, tmp_path: Path, content
     assert problem in ready.fails(3, "query", small, "--sql-file", file)
 
 
+def test_options_that_do_not_fit_are_usage_errors(ready: Cli, small: Path) -> None:
+    for option, value in (
+        ("--timeout", 0),
+        ("--min-group", -1),
+        ("--memory", "1GB"),
+        ("--job", "arn"),
+        ("--lambda", "one"),
+    ):
+        assert option in ready.fails(2, "query", small, "SELECT SUM(v) FROM t", option, value)
+
+
 @pytest.mark.parametrize(
     "options",
     [["SELECT 1", "--sql-file", "-"]],
 )
 def test_one_question_is_needed(ready: Cli, small: Path, options: list[str]) -> None:
     for command in ("query", "plan"):
-        assert "one question is needed" in ready.fails(2, command, small, *options)
-        assert "a question is needed" in ready.fails(2, command, small)
+        assert "one query is needed" in ready.fails(2, command, small, *options)
+        assert "a query is needed" in ready.fails(2, command, small)
         assert "both the table and the SQL" in ready.fails(2, command, "-", "--sql-file", "-")
 
 

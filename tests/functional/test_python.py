@@ -214,7 +214,7 @@ STORED = {"store": "/nowhere", "table": None}
         (7, {}, cleave.InputError, "a int is no table"),
         ([], {}, cleave.InputError, "a list is no table"),
         ("nowhere.csv", {}, cleave.InputError, "there is no such file"),
-        (wards(), {"schema": KINDS, "min_group": -1}, cleave.InputError, "cannot be negative"),
+        (wards(), {"schema": KINDS, "min_group": -1}, cleave.InputError, "0 or more"),
         (wards(), {"schema": KINDS, "timeout": 0}, cleave.InputError, "seconds above 0"),
         ("frame", {**STORED, "key": "/nowhere/key.json"}, cleave.KeyFileError, "no such key"),
         (
@@ -252,9 +252,9 @@ def test_an_answer_is_read_as_a_list_or_a_cursor_is() -> None:
 
 
 def test_a_question_is_text() -> None:
-    with pytest.raises(cleave.InputError, match="a question is text, not NoneType"):
+    with pytest.raises(cleave.InputError, match="a query is text, not NoneType"):
         cleave.query(PATIENTS, None)  # type: ignore[arg-type]
-    with pytest.raises(cleave.InputError, match="a question is text, not int"):
+    with pytest.raises(cleave.InputError, match="a query is text, not int"):
         cleave.plan(PATIENTS, 7)  # type: ignore[arg-type]
     with cleave.connect(PATIENTS) as connection, pytest.raises(cleave.ProgrammingError, match="a statement is text"):
         connection.execute(7)  # type: ignore[arg-type]

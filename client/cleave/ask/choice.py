@@ -178,7 +178,7 @@ class Chooser:
             self._planned(planner, cloud_only=True)
         except Uncut as error:
             raise not_by_totals(error, self.stored.manifest.by) from None
-        raise TypeError("a question that was refused, and is not")
+        raise TypeError("a query that was refused, and is not")
 
     def _scanning(self, planner: Planner, *, cloud_only: bool) -> StoredPlan | None:
         """By sums of rows; None where none are asked for, or may be."""

@@ -142,7 +142,7 @@ def leakage(plan: QueryPlan, rows: int | None, packing: Packing) -> Leakage:
     if packing.chunks:
         sensitive = [
             f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are added up; "
-            "it follows from the number of selected rows, from the question and the schema and, where groups outnumber "
+            "it follows from the number of selected rows, from the query and the schema and, where groups outnumber "
             f"the places in a ciphertext ({packing.placement.capacity:,}), from the number and sizes of the groups",
             "neither the groups nor their sizes, nor any name, nor the SQL",
             "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.ask.config import usual
 from cleave.ask.options import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
 from cleave.text.quantities import size_of
-from cleave_shared.errors import InputError, KeyFileError
+from cleave_shared.errors import InputError, KeyFileError, UsageError
 
 if TYPE_CHECKING:
     from botocore.session import Session as AwsSession
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars
 
-_STORED_ONLY = {"contributor": None, "analyst": None, "scan": True, "memory": None, "machine": None}
+_STORED_ONLY = {
+    "contributor": ("--contributor", None),
+    "analyst": ("--analyst", None),
+    "scan": ("--no-scan", True),
+    "memory": ("--memory", None),
+    "machine": ("--job", None),
+}
 _NOT_OF_RELEASES = {"key": None, "contributor": None, "machine": None, "others": None}
 
 
@@ -114,9 +120,9 @@ def open_session(
     access = access_of(asking)
     given: dict[str, Any] = {**asking, "machine": machine}
     if table is not None and not isinstance(table, str):
-        for name, default in _STORED_ONLY.items():
+        for name, (option, default) in _STORED_ONLY.items():
             if given[name] != default:
-                raise InputError(f"{name} goes with a stored table", hint="name its store")
+                raise UsageError(f"{option} goes with a stored table", hint="name its store with --store")
         from cleave.ask.here import HereSource  # noqa: PLC0415
 
         return Session(HereSource(table, access, embedded, others), bars)
@@ -134,8 +140,8 @@ def open_session(
     from cleave.ask.stored import StoredSource  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
-    fetch_limit = _size("fetch_limit", asking["fetch_limit"])
-    memory_limit = None if asking["memory"] is None else _size("memory", asking["memory"])
+    fetch_limit = _size("--fetch-limit", asking["fetch_limit"])
+    memory_limit = None if asking["memory"] is None else _size("--memory", asking["memory"])
     describe_key(access.key)  # a missing key is reported before a store is asked
     source = StoredSource(
         *(table, open_place(asking), access, others),
@@ -216,7 +222,7 @@ def open_place(place: Place) -> Stores:
 
     store = place["store"] or usual("store")
     if store is None:
-        raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
+        raise UsageError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
     return open_stores(store, lambda: _aws(place))
 
 
@@ -251,4 +257,4 @@ def _size(name: str, given: str | int) -> int:
     try:
         return size_of(given)
     except InputError as error:
-        raise InputError(f"{name} {given}: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{name} {given}: {error.message}", hint=error.hint) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar,
 
 from cleave.text.nearest import did_you_mean
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +181,13 @@ class Rotating(Place, total=False):
 
     new_passphrase: Annotated[
         "PassphraseLike | None",
-        Flag(None, "--new-passphrase-fd N", "The same for the passphrase of the new key.", int, advanced=True),
+        Flag(
+            None,
+            "--new-passphrase-fd N",
+            "Read the new key's passphrase from there.",
+            int,
+            advanced=True,
+        ),
     ]
 
 
@@ -255,7 +261,7 @@ def stated(options: type) -> Callable[[F], F]:
 def complete(options: type[G], given: G) -> G:
     """`given` with the default of everything left out.
 
-    Raises TypeError for an unknown argument, InputError for a time that is out of range.
+    Raises TypeError for an unknown argument, UsageError for a time that is out of range.
     """
     known = {name: flag.default for name, flag in flags(options).items()}
     for name in cast("dict[str, Any]", given):
@@ -264,12 +270,12 @@ def complete(options: type[G], given: G) -> G:
             raise TypeError(f"there is no argument {name!r}" + (f"; {near}" if near else ""))
     values = known | cast("dict[str, Any]", given)
     if values.get("timeout") is not None and not 0 < values["timeout"] <= LONGEST_TIMEOUT:
-        raise InputError(f"the timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
+        raise UsageError(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
     return cast(G, values)
 
 
 def question_options(asking: Asking) -> "Options":
-    """Raises InputError for what is out of range."""
+    """Raises UsageError for what is out of range."""
     from cleave.ask.source import Options  # noqa: PLC0415 - numpy and all that computes
 
     return Options(asking["pad"], asking["min_group"])

@@ -173,7 +173,7 @@ class ReleaseSource(Source):
         if self.name:
             names.pop(self.name.lower(), None)
         if len(names) + bool(self.name) != 1:
-            raise QueryRefused("a question over releases names one table", hint="ask for aggregates over that one")
+            raise QueryRefused("a query over releases names one table", hint="ask for aggregates over that one")
         return self.name or next(iter(names.values()))
 
     def _release(self, name: str) -> Released:

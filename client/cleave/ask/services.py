@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cleave.processes.deadline import Deadline
 from cleave.sums.remote import Remote
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Access
@@ -68,5 +68,5 @@ class Services:
 
             return connect(self._access.target or Target(), None)
         if self._embedded is None:
-            raise InputError("there are no services in this process: name them with --endpoint or --lambda")
+            raise UsageError("there are no services in this process: name them with --endpoint or --lambda")
         return self._embedded([self._stores.sensitive.base, self._stores.plain.base])

@@ -27,7 +27,7 @@ from cleave.table.progress import Bars, no_bars
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave_shared import duckdb
-from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided
+from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided, UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -77,7 +77,7 @@ class Session:
         what reading a stored table's list of cells may.
         """
         if not isinstance(sql, str):
-            raise InputError(f"a question is text, not {type(sql).__name__}", hint="one SELECT over the table")
+            raise InputError(f"a query is text, not {type(sql).__name__}", hint="one SELECT over the table")
         try:
             return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
         except QueryRefused as error:
@@ -108,7 +108,7 @@ class Session:
         anything is sent. `strict`: Undecided where the error bounds leave a decision open.
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
-            raise InputError(f"a question may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
+            raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         guarded = self._guarded(plan, options)
         self.source.prepare(plan, self._bars)
         answer = self._run(lambda deadline: self._answer(plan, guarded, deadline), seconds)
@@ -221,7 +221,7 @@ def require_no_min_group(plan: LocalPlan, min_group: int) -> None:
     """Raises QueryRefused for a least size of groups where whole rows are asked for."""
     if min_group > 1:  # of one row every group is
         raise QueryRefused(
-            f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the question as a whole",
+            f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the query as a whole",
             hint=plan.hint or "ask for aggregates over groups",
         )
 

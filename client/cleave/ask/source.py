@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -131,7 +131,7 @@ class Source(Protocol):
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
-        raise InputError("a job answers questions over stored tables", hint="leave --job out")
+        raise UsageError("a job answers queries over stored tables", hint="leave --job out")
 
     def stop(self) -> None:
         """Make what another thread does here fail soon. To be said again until it has."""
@@ -152,9 +152,9 @@ class Options:
     min_group: int = 0
 
     def __post_init__(self) -> None:
-        """Raises InputError."""
+        """Raises UsageError."""
         if self.min_group < 0:
-            raise InputError("the least rows of a group cannot be negative")
+            raise UsageError("--min-group takes a number of rows, 0 or more")
 
 
 DEFAULTS = Options()

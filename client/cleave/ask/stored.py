@@ -201,7 +201,7 @@ class StoredSource(Source):
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",
                 )
         if not found:
-            raise QueryRefused("the question names no stored table", hint="leave --store out to ask files alone")
+            raise QueryRefused("the query names no stored table", hint="leave --store out to query files alone")
         return found
 
     def _find(self, name: str) -> Stored | None:
@@ -225,7 +225,7 @@ class StoredSource(Source):
         from cleave.sums.job import job_of  # noqa: PLC0415 - botocore takes 100 ms
 
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
-            raise InputError("the question is not answered by a scan, and a job is one", hint="leave --job out")
+            raise InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
         folder = self._tables.folder(plan.table)
         return job_of(self._stores.sensitive, folder, self._held[plan.table.lower()], self._machine, plan.sql)
 

@@ -20,12 +20,12 @@ from cleave.text.quantities import counted
 
 SCANNED = (
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "
-    "in one group together, of this question and of others: sets of positions intersect (--no-scan has rows fetched "
+    "in one group together, of this query and of others: sets of positions intersect (--no-scan has rows fetched "
     "instead)"
 )
 SELECTED = "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group"
 _SQL = "WHERE, GROUP BY and the plain aggregates as SQL"
-_SILENT = "neither the question nor any name or value; when it was read, and under whose credentials"
+_SILENT = "neither the query nor any name or value; when it was read, and under whose credentials"
 _WHEN = "when it was asked, and under whose credentials"
 _FETCHED = "fetched, and read here"
 

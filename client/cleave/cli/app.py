@@ -44,7 +44,7 @@ HELP = "Query tables whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
     "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set what is usual. Results go to stdout, "
     "everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, 1 unexpected error, "
-    "2 usage, 3 bad input, 4 a question that cannot be answered, 5 key or passphrase, 6 a service or the way to it "
+    "2 usage, 3 bad input, 4 a query that cannot be answered, 5 key or passphrase, 6 a service or the way to it "
     "failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was given, 130 "
     "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
 )
@@ -85,7 +85,7 @@ def create_cli(
     commands = (schema, plan, query, shell, put, ls, show, pull, derive, verify, drop, serve, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (
-            "Make, show, copy, export and rotate keys.",
+            "Create, show, copy, export and rotate keys.",
             {
                 "new": key.new,
                 "show": key.show,
@@ -96,7 +96,7 @@ def create_cli(
                 "rotate": key.rotate,
             },
         ),
-        "scan": ("Store rows of a table for scans, or delete these.", {"add": add_scan, "drop": drop_scan}),
+        "scan": ("Store rows of a table for scans, or delete them.", {"add": add_scan, "drop": drop_scan}),
         "analyst": ("Make an identity that totals are released to.", {"new": analysts.new_analyst}),
         "release": (
             "Release totals of a stored table to analysts, who have no key.",
@@ -136,7 +136,7 @@ def plan(
     as_json: Json = False,
     verbose: Annotated[bool, flag("--verbose", "Show everything, not six lines.")] = False,
 ) -> None:
-    """Show what a question would send where.
+    """Show what a query would send, and to whom.
 
     Six lines: what leaves, to whom, how much, what each party learns, which way, and a sentence to sign. Nothing is
     sent. Only stored tables need a key.
@@ -171,9 +171,9 @@ def query(
     job: Annotated[
         str | None, flag("--job ARN", "State machine that makes the calls of a scan.", advanced=True)
     ] = None,
-    stop_job: Annotated[bool, flag("--stop-job", "End the job that answers this question.", advanced=True)] = False,
+    stop_job: Annotated[bool, flag("--stop-job", "End the job that answers this query.", advanced=True)] = False,
 ) -> None:
-    """Answer a question over a table.
+    """Run a query over a table.
 
     Sensitive columns leave this machine only encrypted. Answers are checked before they are shown. Rows and values
     that error bounds leave open are marked undecided.
@@ -194,7 +194,7 @@ def query(
     with session_over(tables, asking, settings, machine=job) as session:
         question = session.plan(sql, cloud_only=asking["cloud_only"])
         if stop_job:
-            console.say("the job is ended" if session.stop_job(question) else "there is no such job")
+            console.say("the job was stopped" if session.stop_job(question) else "there is no such job")
             return
         options = question_options(asking)
         answer = session.ask(question, options, asking["timeout"], strict=asking["strict"])

@@ -29,7 +29,7 @@ def add(
         Path, flag("--contributor-key FILE", "Public half of the contributor's identity: the file that ends in .pub.")
     ],
 ) -> None:
-    """Register a contributor, whose signed rows you can then collect.
+    """Register a contributor, to collect its signed rows.
 
     Export the public key after that, with `cleave key export --table`.
 
@@ -51,7 +51,7 @@ def add(
 
 
 def ls(name: Name, place: Place, as_json: Json = False) -> None:
-    """List the contributors of a table, and their parts that are not collected yet.
+    """List contributors, and what they put that is not collected.
 
     Examples:
       cleave contributor ls stays --store s3://bucket
@@ -82,7 +82,7 @@ def collect(
         list[str] | None, argument("[CONTRIBUTOR]...", "Whose rows to collect. Default: those of all.")
     ] = None,
 ) -> None:
-    """Add the rows that contributors have put, and remove those they replaced.
+    """Add what contributors put, and remove what they replaced.
 
     Every value is checked and sealed again. A contributor that is refused stops no other.
 

@@ -30,7 +30,7 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
 ) -> None:
-    """Make a key for stored tables; questions over files need none.
+    """Create a key for stored tables; queries over files need none.
 
     Only you can read its file. An existing file is never overwritten.
 
@@ -95,9 +95,10 @@ def export(
         str | None, flag("--table NAME", "Invite the contributors of this stored table: the key carries its schema.")
     ] = None,
 ) -> None:
-    """Write the public side of a key, which opens nothing: others seal rows with it.
+    """Export the public half of a key, for contributors.
 
-    Prints its fingerprint. Send that to contributors over another channel than the file.
+    They seal rows with it; it opens nothing. Prints its fingerprint. Send that to contributors over another channel
+    than the file.
 
     Examples:
       cleave key export -o owner.pub.json
@@ -123,9 +124,9 @@ def export(
 
 
 def copy(ctx: typer.Context, output: Output, place: Place) -> None:
-    """Copy a key file for another machine, with the versions of the stored tables.
+    """Copy a key file for another machine.
 
-    The other machine then accepts no older version of these tables, even if it never opened them.
+    It takes the versions of stored tables along: the other machine accepts no older ones, even if it never opened them.
 
     Examples:
       cleave key copy -o laptop.json --store s3://bucket
@@ -150,7 +151,7 @@ def contributor(
         Path, flag("-o, --output FILE", f"Where to write it. Default: {DEFAULT_IDENTITY}.")
     ] = DEFAULT_IDENTITY,
 ) -> None:
-    """Make an identity, which signs what you contribute to tables of others.
+    """Create an identity to contribute to tables of others.
 
     It opens nothing. The owner of a table registers its public half, the file that ends in .pub.
 
@@ -171,9 +172,10 @@ def rotate(
     options: Rotating,
     new_key: Annotated[Path, flag("--new-key FILE", "Key file to move the table to.")],
 ) -> None:
-    """Move a stored table to another key: all of it is sealed again.
+    """Move a stored table to another key.
 
-    Queries use the old key until that is done. The same command continues a rotation that was stopped.
+    All of it is sealed again. Queries use the old key until that is done. The same command continues a rotation that
+    was stopped.
 
     Examples:
       cleave key rotate stays --new-key new.json --store s3://bucket

@@ -42,7 +42,10 @@ Json = Annotated[bool, flag("--json", "Print JSON.")]
 Output = Annotated[Path, flag("-o, --output FILE", "Where to write it.")]
 Files = Annotated[
     list[str],
-    argument("FILE...", "The table: CSV (.gz too) or Parquet, several files, a pattern in quotes, or - for stdin."),
+    argument(
+        "FILE...",
+        "The table: CSV (.gz too), Parquet, JSON or Excel, several files, a pattern in quotes, or - for stdin.",
+    ),
 ]
 
 

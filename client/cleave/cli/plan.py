@@ -84,7 +84,7 @@ def _way_taken(plan: Description) -> str:
     local = "; ".join(reasons_of((each.name, each.reason) for each in plan.local))
     taken = next((f"{way.name}: {way.reason}" for way in plan.ways if way.taken), "")
     if not taken:
-        asked = "sums of ciphertexts that are made for this question" if plan.sensitive.count else "the plain service"
+        asked = "sums of ciphertexts that are made for this query" if plan.sensitive.count else "the plain service"
         taken = "this machine" if plan.profile is None else asked
     return f"{taken}; local: {local}" if local else taken
 

@@ -27,7 +27,7 @@ Words = Annotated[
     list[str] | None,
     argument(
         "[FILE... | NAME] [SQL]",
-        "CSV or Parquet files, or - for stdin; with a store, a stored table or nothing. Last, one SELECT.",
+        "CSV, Parquet, JSON or Excel files, or - for stdin; with a store, a stored table or none. Last, one SELECT.",
     ),
 ]
 # For what should not stand in a shell's history or a list of processes.
@@ -42,10 +42,10 @@ def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[l
     given = list(words or ())
     if sql_file is None:
         if not given or (len(given) == 1 and not _is_sql(given[0])):
-            raise typer.BadParameter("a question is needed: one SELECT as the last word, or --sql-file")
+            raise typer.BadParameter("a query is needed: one SELECT as the last word, or --sql-file")
         return given[:-1], given[-1]
     if given and _is_sql(given[-1]):
-        raise typer.BadParameter("one question is needed: either SQL or --sql-file")
+        raise typer.BadParameter("one query is needed: either SQL or --sql-file")
     if "-" in given and str(sql_file) == "-":
         raise typer.BadParameter("standard input cannot hold both the table and the SQL")
     return given, read_sql(sql_file)

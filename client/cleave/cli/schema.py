@@ -41,10 +41,10 @@ def schema(
     plain: Annotated[list[str] | None, flag("--plain COLUMN,...", "Columns the plain service may see.")] = None,
     encrypted: Annotated[list[str] | None, flag("--encrypted COLUMN,...", "Numbers to add up encrypted.")] = None,
     sealed: Annotated[
-        list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted, computed on here only.")
+        list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted and never added up.")
     ] = None,
     local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave.")] = None,
-    accept: Annotated[bool, flag("--accept", "Settle all unsure columns: each keeps its safe kind.")] = False,
+    accept: Annotated[bool, flag("--accept", "Accept the safe kind proposed for each unsure column.")] = False,
     yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
     force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
     check: Annotated[bool, flag("--check", "Only check that the schema covers the file.")] = False,
@@ -123,7 +123,7 @@ def schema(
         console.out(shown)
     if not ctx.obj.quiet:
         changes = f"changed {counted(len(changed), 'column')} of" if there else "wrote"
-        console.say(f"{changes} {printable(str(target))}: review it before the first question")
+        console.say(f"{changes} {printable(str(target))}: review it before the first query")
         if unsure := _unsure(schema):
             console.say(
                 f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "

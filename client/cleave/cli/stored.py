@@ -96,7 +96,7 @@ def show(name: Name, place: Place, as_json: Json = False) -> None:
 
 
 def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:
-    """Decrypt a stored table into a CSV or Parquet file.
+    """Decrypt a stored table into a file: CSV or Parquet, by its ending.
 
     Rows have the order in which they were put.
 
@@ -117,7 +117,7 @@ def derive(
     place: Place,
     alias: Annotated[str, flag("--as NAME", "Name of the derived column.")],
 ) -> None:
-    """Store totals of an expression too.
+    """Also store totals of an expression.
 
     Questions over it then need no rows.
 

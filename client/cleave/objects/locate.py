@@ -15,7 +15,7 @@ from cleave.objects.folder import Folder
 from cleave.objects.storage import Storage, StoreError
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from botocore.session import Session
@@ -93,20 +93,20 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix; a path is one folder, whatever its name holds.
     `endpoint`: an S3 that is not AWS's.
 
-    Raises InputError for what names no store, ServiceError where there are no credentials.
+    Raises UsageError for what names no store, ServiceError where there are no credentials.
     """
     if isinstance(where, Path):
         if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
-            raise InputError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+            raise UsageError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
         store = Bounded(Folder(where.expanduser()))
         return Stores(store, store)
     if not isinstance(where, str):
-        raise InputError(
+        raise UsageError(
             f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
         )
     places = where.split(",")
     if len(places) > 2 or not all(place.strip() for place in places):
-        raise InputError(
+        raise UsageError(
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
             hint="each is a folder or s3://bucket/prefix",
         )
@@ -120,9 +120,9 @@ def open_store(place: str, session: Callable[[], Session], endpoint: str | None 
         return Folder(Path(place).expanduser())
     bucket, _, prefix = place.removeprefix(_S3).partition("/")
     if not place.startswith(_S3) or not bucket:
-        raise InputError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
+        raise UsageError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
     if "results" in prefix.split("/"):
-        raise InputError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
+        raise UsageError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
     opened = session()  # first: it says so where botocore is not installed
     from cleave.objects.s3 import Bucket  # noqa: PLC0415 - botocore takes 100 ms, and a folder needs none of it
 

@@ -100,18 +100,18 @@ def _statement(answer: Result, facts: Facts, description: Description | None) ->
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} ({sized(usage.bytes_read or 0)})"
         return (
-            f"To answer this question, {read} were read from the stores; "
+            f"To answer this query, {read} were read from the stores; "
             "no key and no sensitive value left this machine unencrypted."
         )
     if description is None or not usage.requests:
-        return "Nothing was sent to answer this question: no row, no column and no key left this machine."
+        return "Nothing was sent to answer this query: no row, no column and no key left this machine."
     sent = [
         f"{_names(names)} of {facts.table} left this machine {how}"
         for destination, how in (("plain", "in the clear"), ("sensitive", "encrypted"))
         if (names := [each.name for each in description.columns if each.destination == destination])
     ]
     what = " and ".join(sent) or "only numbers of rows left this machine"
-    return f"To answer this question, {what}; no other column and no key did."
+    return f"To answer this query, {what}; no other column and no key did."
 
 
 def _names(names: Sequence[str]) -> str:

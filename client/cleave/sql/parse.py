@@ -221,7 +221,7 @@ def _alias(source: Tree, table: str) -> str | None:
     if source["type"] == "EMPTY":
         raise Uncut("the query has no FROM", hint=f"FROM {_spelled(table)}")
     if source["type"] == "SUBQUERY":
-        raise no_service("a subquery", "ask the inner question first and write its answer as a literal")
+        raise no_service("a subquery", "run the inner query first and write its result as a literal")
     if source["type"] != "BASE_TABLE":
         raise Uncut("FROM must name the table", hint=f"FROM {_spelled(table)}")
     is_main = str(source["schema_name"]).lower() in ("", MAIN)

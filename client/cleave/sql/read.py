@@ -39,7 +39,7 @@ _OPERATIONS = {
 }
 _WINDOW = "GROUP BY gives one answer a group; single rows stay where they are"
 _NO_SERVICE = {
-    "SUBQUERY": ("a subquery", "ask the inner question first and write its answer as a literal"),
+    "SUBQUERY": ("a subquery", "run the inner query first and write its result as a literal"),
     "WINDOW": ("a window function", _WINDOW),
     "PARAMETER": ("a parameter", "write the value itself"),
     "POSITIONAL_REFERENCE": ("a column by its number", "write the column's name"),

@@ -89,7 +89,7 @@ def put(
             chosen = check_by(plain, schema)
             if more:
                 say(
-                    f"by is proposed of plain columns; {', '.join(more)} have few values too: questions that group by "
+                    f"by is proposed of plain columns; {', '.join(more)} have few values too: queries that group by "
                     f"them need no rows with --by {','.join([*chosen, *more])}"
                 )
         found = count_cells(stream, chosen)

@@ -192,7 +192,7 @@ class Job:
                     batches.append(_Batch(calls=calls_of, results=results, mark=mark))
                     shapes.append(shape)
         if not batches:
-            raise InputError("the question selects no rows", hint="ask it without --job")
+            raise InputError("the query selects no rows", hint="run it without --job")
         if len(batches) > limits.MAX_REDUCED:
             raise InputError(
                 f"the job has {len(batches)} batches of calls, at most {limits.MAX_REDUCED:,} are possible"

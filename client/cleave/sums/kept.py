@@ -147,7 +147,7 @@ def too_much(manifest: Manifest) -> str:
     if not held or len(held) != len(manifest.segments):
         return "the table has no plain half"
     if len(held) > limits.MAX_PLAIN_OBJECTS or sum(each.bytes for each in held) > limits.MAX_LINKED_BYTES:
-        return "the plain half is larger than the plain service reads for one question"
+        return "the plain half is larger than the plain service reads for one query"
     return ""
 
 

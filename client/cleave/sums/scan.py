@@ -253,7 +253,7 @@ def too_large(answer: AnswerSize) -> str:
     """What of an answer is too large; "" where nothing is."""
     most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
     if answer.results > most:
-        return f"{answer.results:,} sums, at most {most:,} are asked for in one question"
+        return f"{answer.results:,} sums, a query may have at most {most:,}"
     if answer.largest > limits.MAX_RESULT_BYTES:
         return f"{answer.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
     return ""
@@ -263,9 +263,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
     """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
     if reason := too_large(answer_of_scan(stored, plan, max(1, groups))):
         most = most_groups(stored, plan)
-        coarser = (
-            f"a scan of this question answers up to {most:,} groups: group by something coarser, or " if most else ""
-        )
+        coarser = f"a scan of this query answers up to {most:,} groups: group by something coarser, or " if most else ""
         many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")
         raise ManyGroupsError(
             f"{many} are too many for a scan: {reason}",

@@ -53,7 +53,7 @@ class Engine:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None, memory: int | None = None) -> None:
         if memory is not None and memory < LEAST_MEMORY:
-            raise InputError(f"a question cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
+            raise InputError(f"a query cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
         self.connection = connection or connect_reading()
         self.memory = memory
         self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from cleave.transport.base import Transport
@@ -36,19 +36,19 @@ class Target:
 
 
 def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transport:
-    """Raises InputError for options that contradict each other, ServiceError where AWS credentials are missing."""
+    """Raises UsageError for options that contradict each other, ServiceError where AWS credentials are missing."""
     if target.endpoint is not None and target.functions is not None:
-        raise InputError("--endpoint and --lambda exclude each other")
+        raise UsageError("--endpoint and --lambda exclude each other")
     if target.functions is not None:
         return _lambda(target, target.functions)
     if target.endpoint is not None:
         return _http(target, target.endpoint)
     if target.profile or target.region or target.sign:
-        raise InputError(
+        raise UsageError(
             "--profile, --region and --sign are about a remote service: name it with --endpoint or --lambda"
         )
     if embedded is None:
-        raise InputError("there are no services in this process: name them with --endpoint or --lambda")
+        raise UsageError("there are no services in this process: name them with --endpoint or --lambda")
     return embedded()
 
 

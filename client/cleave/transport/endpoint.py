@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from cleave.transport.base import Service
-from cleave_shared.errors import InputError
+from cleave_shared.errors import UsageError
 
 _EXECUTE_API = re.compile(r"(?:^|\.)execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 
@@ -16,11 +16,11 @@ _EXECUTE_API = re.compile(r"(?:^|\.)execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:
 def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
     """Base URL of each service from `BASE` or `SENSITIVE_BASE,PLAIN_BASE`.
 
-    Raises InputError: not a base URL, or plain http to another machine.
+    Raises UsageError: not a base URL, or plain http to another machine.
     """
     bases = [_checked(part.strip(), insecure_http=insecure_http) for part in text.split(",")]
     if len(bases) > 2:
-        raise InputError("--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's")
+        raise UsageError("--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's")
     return {Service.SENSITIVE: bases[0], Service.PLAIN: bases[-1]}
 
 
@@ -44,13 +44,13 @@ def _checked(base: str, *, insecure_http: bool) -> str:
         parts = urlsplit(base)
         parts.port  # noqa: B018 - reading it checks it
     except ValueError:
-        raise InputError("the endpoint is not a URL", hint=wanted) from None
+        raise UsageError("the endpoint is not a URL", hint=wanted) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError("the endpoint is not an http or https URL", hint=wanted)
+        raise UsageError("the endpoint is not an http or https URL", hint=wanted)
     if parts.username is not None or parts.query or parts.fragment:
-        raise InputError("the endpoint carries a user name, a query or a fragment", hint=wanted)
+        raise UsageError("the endpoint carries a user name, a query or a fragment", hint=wanted)
     if parts.scheme == "http" and not is_loopback(base) and not insecure_http:
-        raise InputError(
+        raise UsageError(
             "the endpoint is plain http to another machine: anyone on the way could read the plain half",
             hint="use https, or say --insecure-http if the network itself is private",
         )

@@ -25,7 +25,7 @@ from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
 from cleave.transport.proxy_event import proxy_event
 from cleave.transport.responses import Response, excerpt
-from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.errors import ServiceError, UsageError
 from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE
 
 _HINTS = {
@@ -40,10 +40,10 @@ _HINTS = {
 
 
 def read_functions(text: str) -> Mapping[Service, str]:
-    """Function names or ARNs from `SENSITIVE,PLAIN`. Raises InputError."""
+    """Function names or ARNs from `SENSITIVE,PLAIN`. Raises UsageError."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
-        raise InputError("--lambda takes two function names or ARNs with a comma between: SENSITIVE,PLAIN")
+        raise UsageError("--lambda takes two function names or ARNs with a comma between: SENSITIVE,PLAIN")
     return {Service.SENSITIVE: names[0], Service.PLAIN: names[1]}
 
 

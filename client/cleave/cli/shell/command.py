@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 NoHistory = Annotated[
     bool,
-    flag("--no-history", "Keep no history of questions, which may hold values.", envvar="CLEAVE_NO_HISTORY"),
+    flag("--no-history", "Keep no history of queries, which may hold values.", envvar="CLEAVE_NO_HISTORY"),
 ]
 Tables = Annotated[
-    list[str] | None, argument("[FILE... | NAME]", "CSV or Parquet files; with a store, a stored table or nothing.")
+    list[str] | None,
+    argument("[FILE... | NAME]", "Files as in `cleave query`; with a store, a table of it or nothing."),
 ]
 
 
 def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: NoHistory = False) -> None:
-    """Ask one question after another.
+    """Run one query after another.
 
     Files are read once, and the key is opened once.
 
@@ -43,7 +44,7 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
       cleave shell --store s3://bucket/prefix
     """
     if "-" in (files or ()):
-        raise typer.BadParameter("standard input cannot hold both the table and the questions")
+        raise typer.BadParameter("standard input cannot hold both the table and the queries")
     from cleave.cli.shell.cancel import ClearedBars  # noqa: PLC0415 - what --help does without
 
     settings: Settings = ctx.obj

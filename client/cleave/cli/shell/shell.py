@@ -115,7 +115,7 @@ class Shell:
     def _report(self, path: Path) -> None:
         last = self._last
         if last is None:
-            raise InputError("there is no answer yet to report on", hint="ask a question first")
+            raise InputError("there is no answer yet to report on", hint="run a query first")
         description = self._do(lambda: self._session.describe(last.plan, self._options))
         from cleave.report.page import Facts  # noqa: PLC0415 - templates
 
