@@ -1,4 +1,4 @@
-"""What both services need around their one job: reading and answering envelopes, errors, logs, the Lambda handler.
+"""Code that both services need around their work: reading and answering envelopes, errors, logs, the Lambda handler.
 
 What becomes of a body is `cleave_services.bodies`; here it is measured while it arrives. Every request leaves one line
 of log (`cleave_services.log`).

@@ -134,7 +134,7 @@ def _body(answer: http.client.HTTPResponse, size: int) -> bytes:
 
 
 class _Passing(Broken):
-    """What another attempt may mend."""
+    """Failure that another attempt may mend."""
 
 
 def _refused(status: int) -> Broken:

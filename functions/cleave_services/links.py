@@ -151,7 +151,7 @@ class Links:
         if base is None or not _PRINTABLE.fullmatch(link) or "#" in link:
             raise WireError(
                 f"{what}: its link leads to no store of this service",
-                hint=f"{VARIABLE} tells a service which buckets it reads, `cleave serve --store` which folder",
+                hint=f"{VARIABLE} names the buckets a service reads, `cleave serve --store` the folder",
             )
         rest = link[len(base) :]
         parts = rest.partition("?")[0].split("/")
@@ -170,7 +170,7 @@ _own: Links | None = None
 
 
 def own() -> Links:
-    """What this process's service was given: by `allow` and by the environment. Raises WireError (500)."""
+    """Return the links this process's service may read: by `allow` and by the environment. Raises WireError (500)."""
     global _own  # noqa: PLW0603 - the configuration of the process, read once
     if _own is None:
         text = os.environ.get(VARIABLE, "")
@@ -209,7 +209,7 @@ def _folder(base: str) -> str:
 
 
 def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
-    """What is there, if it is what is wanted. Raises Broken."""
+    """Return the content, if it is the expected one. Raises Broken."""
     if place.base.startswith("file:"):
         folder = _folder(place.base)
         return _read_twice(lambda: link_files.read(folder, place.rest, wanted.bytes), wanted.sha256)
@@ -229,7 +229,9 @@ def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
 
 
 def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
-    """What `read` gives; once more where its digest is another: a bit may have flipped on the way. Raises Broken."""
+    """Return the result of `read`; once more where its digest is another: a bit may have flipped on the way. Raises
+    Broken.
+    """
     for _ in range(2):
         content = read()
         if hashlib.sha256(content).hexdigest() == sha256:

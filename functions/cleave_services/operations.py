@@ -1,4 +1,4 @@
-"""What a service does, by path: one table for Lambda, `cleave serve` and a client with the service in it."""
+"""Operations of a service, by path: one table for Lambda, `cleave serve` and a client with the service in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """What is done with POSTs to `path`, which may hold {set}, a stored table's.
+    """Handling of POSTs to `path`, which may hold {set}, a stored table's.
 
     `target` is module:function, imported when it is first asked, for a client with this service in it asks few of its
     operations: work(asked, note) or, of a stored table, work(asked, note, table_set, links). Its annotations say

@@ -1,1 +1,1 @@
-"""What both sides of the wire agree on, and how both fork: no network, no files, no secret key."""
+"""Code of both sides of the wire, and how both fork: no network, no files, no secret key."""

@@ -50,7 +50,7 @@ _DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signa
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a child may use; None: no bound.
+    """Limits of a child; None: no bound.
 
     `seconds` by the clock and `cpu_seconds` of all its threads (the kernel ends it), `memory` bytes of address space
     beyond what it inherits (allocations fail).
@@ -264,7 +264,7 @@ def answer_calls(channel: Channel) -> None:
 
 
 def _is_gone(pid: int, seconds: float) -> bool:
-    """Whether the child ends within `seconds`. True at once where the kernel (before 5.3) cannot say."""
+    """Return whether the child ends within `seconds`. True at once where the kernel (before 5.3) cannot say."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -17,8 +17,8 @@ They say what was got and what was expected, and name file, column and row where
 
 from __future__ import annotations
 
-DISTRUST = "nothing of this answer can be trusted: ask again, and if it happens again do not use this service"
-DAMAGED = "restore the store from a backup or an older version; `cleave verify` tells what else is damaged"
+DISTRUST = "do not use this answer: run the query again; if it happens again, do not use this service"
+DAMAGED = "restore the store from a backup or an older version; `cleave verify` lists what else is damaged"
 _HINTS = {"stored": DAMAGED}  # by check, where it is not a service that failed
 
 

@@ -169,7 +169,7 @@ class _Child(Child):
 
 
 def threads() -> int:
-    """Of this process, by the kernel's count: those of libraries are among them."""
+    """Return the number of threads of this process, by the kernel's count: those of libraries are among them."""
     return len(os.listdir("/proc/self/task"))
 
 

@@ -24,7 +24,7 @@ Number = Annotated[int, Field(ge=0, lt=limits.MAX_REDUCED, strict=True)]
 
 
 class Answered(Part):
-    """What a step tells the state machine: where its answer is, by number of the step and of the link."""
+    """Answer of a step to the state machine: where its answer is, by number of the step and of the link."""
 
     number: Number
     attempt: Annotated[int, Field(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]

@@ -51,7 +51,7 @@ class ScanRequest(Envelope):
 
     @property
     def results(self) -> int:
-        """Of one lane."""
+        """Return the results of one lane."""
         return 1 + sum(map(len, self.cuts))
 
     @model_validator(mode="after")

@@ -129,7 +129,7 @@ def restore(thing: T, context: Any, blob: bytes | bytearray | memoryview) -> T:
 
 
 def _unwrap(blob: bytes | memoryview, size_inside: int = 0) -> bytes:
-    """What a SEAL file holds; `size_inside`, where known, lets zstd write it in one piece."""
+    """Return the content of a SEAL file; `size_inside`, where known, lets zstd write it in one piece."""
     magic, _, _, _, compression, _, size = _HEADER.unpack_from(blob)
     if magic != _MAGIC or size > len(blob):
         raise ValueError("not a SEAL file")
@@ -142,7 +142,9 @@ def _unwrap(blob: bytes | memoryview, size_inside: int = 0) -> bytes:
 
 
 def inside(blob: bytes | memoryview, most: int) -> bytes:
-    """What a SEAL file holds, of `most` bytes. Raises ValueError or zstandard.ZstdError for anything else."""
+    """Return the content of a SEAL file, of `most` bytes. Raises ValueError or zstandard.ZstdError for anything
+    else.
+    """
     if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
         raise ValueError("not a whole SEAL file")
     body = memoryview(blob)[_HEADER.size :]

@@ -249,7 +249,7 @@ def _head_and_blobs(model: BaseModel) -> tuple[bytes, list[Bytes]]:
 
 
 def mark(body: Body, content_type: str) -> bytes:
-    """What the answer to a request with this body names it by."""
+    """Return the name of a request with this body in its answer."""
     if isinstance(body, Loose):
         return body.mark
     return body[4:_DIGESTED] if media_type(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
@@ -324,7 +324,7 @@ def validate(model: type[Model], value: Any, blobs: Sequence[Bytes] | None = Non
 
 
 def describe(error: ValidationError) -> str:
-    """What is wrong with an envelope, by field and rule, without its values."""
+    """Describe the fault of an envelope, by field and rule, without its values."""
     problems = []
     for item in error.errors(include_input=False, include_url=False, include_context=False)[:5]:
         place = ".".join(str(part) for part in item["loc"]) or "body"

@@ -23,11 +23,11 @@ class Answers(Protocol):
     def __len__(self) -> int: ...  # groups
 
     def column(self, number: int) -> Sequence[Figure]:
-        """Of every group."""
+        """Return the column of every group."""
         ...
 
     def exact(self, number: int) -> ExactColumn | None:
-        """Of every group; None where they are not all exact, or nobody knows without making them."""
+        """Return the exact of every group; None where they are not all exact, or nobody knows without making them."""
         ...
 
 

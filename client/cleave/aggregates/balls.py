@@ -62,12 +62,12 @@ def null() -> Figure:
 
 
 def nan() -> Figure:
-    """What DuckDB says where a formula divides by a deviation of 0."""
+    """Return DuckDB's result of a formula that divides by a deviation of 0."""
     return Figure(math.nan, 0.0, exact=True)
 
 
 def undecided() -> Figure:
-    """Whether a deviation is 0 is not known, and with it whether there is a number at all."""
+    """Return the ball of a statistic whose deviation may be 0, so that it may not exist."""
     return Figure(math.nan, math.inf, exact=False)
 
 

@@ -94,7 +94,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a formula needs to know of an argument."""
+    """Facts of an argument that a formula needs."""
 
     domain: Domain
     centre: Fraction  # c of the moments about it

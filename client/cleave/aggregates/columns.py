@@ -1,4 +1,4 @@
-"""What encrypted columns hold, known before a value is read: a layout is planned from these types alone.
+"""Types of encrypted columns, known before a value is read: a layout is planned from these types alone.
 
 An exact column holds integers from 0 to a limit that may exceed 64 bits, a real one float64. Their values follow as
 arrays: 64-bit words (words, rows), least significant first, or doubles (rows,).
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]  # (rows,)
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What an argument's values may be. The values of an exact one (integer, decimal, boolean) are counted in units of
+    """Range of an argument's values. The values of an exact one (integer, decimal, boolean) are counted in units of
     its last decimal and lie within `lower`..`upper`; doubles within `low`..`high`, infinite where nothing is declared.
     """
 

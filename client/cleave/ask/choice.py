@@ -240,7 +240,7 @@ class Chooser:
         return f"the rows are more than the limit of {sized(self.fetch_limit)} (--fetch-limit)"
 
     def _bound(self, scan: StoredPlan) -> str:
-        """What a scan may answer at most, and what of it is too large."""
+        """Return the most that a scan may answer, and which part of it is too large."""
         groups = groups_of(self.stored, scan)
         if groups is None:
             most = most_groups(self.stored, scan)

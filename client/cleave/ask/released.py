@@ -82,7 +82,7 @@ class Released:
         return {(measure, part): np.array(found[part][measure], object) for measure, part in parts}
 
     def warnings(self, plan: StoredPlan, selection: Selection) -> list[str]:
-        """What may be missing of an answer."""
+        """Return what may be missing of an answer."""
         found = []
         if self.totals.hides:
             found.append(

@@ -58,7 +58,7 @@ class Session:
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Of every table a question may name; that of `name` comes first."""
+        """Return the schemas of every table a question may name; that of `name` comes first."""
         return self._run(lambda _: self.source.schemas)
 
     @property
@@ -90,7 +90,9 @@ class Session:
         return self._run(lambda _: self.source.ways(sql))
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
-        """What asking would send and read, where, and what it would reveal. Raises InputError, QueryRefused."""
+        """Describe what the query would send and read, where, and what it would reveal. Raises InputError,
+        QueryRefused.
+        """
         with self._bars() as progress:
             return self._run(lambda _: self.source.describe(plan, self._guarded(plan, options), progress))
 

@@ -1,4 +1,4 @@
-"""What a session needs of a source: what it has, what of a question it can sum, at how many bytes, and the sums.
+"""Interface of a source: its tables, the sums it can give of a query and at how many bytes, and the sums.
 
 cleave.ask.here     rows of a file or frame, grouped and encrypted for each question
 cleave.ask.stored   tables in a store: totals, sealed rows, scans
@@ -47,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """What a source gives for a plan that was cut.
+    """Sums and groups that a source gives for a plan that was cut.
 
     `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
     service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
@@ -96,7 +96,7 @@ class Source(Protocol):
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Of every table a question may name; that of `name` comes first."""
+        """Return the schemas of every table a question may name; that of `name` comes first."""
         ...
 
     def min_group(self, plan: QueryPlan | LocalPlan) -> int:  # noqa: ARG002 - no group is small
@@ -118,7 +118,7 @@ class Source(Protocol):
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description: ...
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
-        """What is done before a question's time begins."""
+        """Do the work that is not part of a query's time."""
         ...
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - files are not waited for
@@ -162,7 +162,8 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one query took. None where a minimum group size hides it, since with the counts that are shown it could
+    """Counts of one query's work. None where a minimum group size hides it, since with the counts that are shown it
+    could
     tell the size of a suppressed group; the last three of these are None where none was asked for. `withheld_groups`
     are large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in
     stores; None where rows came from files.

@@ -99,9 +99,9 @@ class StoredSource(Source):
         `cache`: keep on this machine what is read of a store elsewhere.
         """
         if access is None:
-            raise KeyFileError("a stored table is asked under its key, and none was named")
+            raise KeyFileError("a stored table needs its key, and none was named")
         if contributor is not None and name is None:
-            raise InputError("rows of a contributor are asked of one table", hint="name the table")
+            raise InputError("--contributor is about one table", hint="name the table")
         self.name = name or ""
         self.seconds = seconds or QUERY_SECONDS
         self._contributor = contributor
@@ -130,7 +130,7 @@ class StoredSource(Source):
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Of all tables in the store where none was named; this reads the manifest of each."""
+        """Return the schemas of all tables in the store where none was named; this reads the manifest of each."""
         if not self.name:
             for opened in self._tables.all():
                 if opened.manifest.table.lower() not in self._held:
@@ -240,7 +240,7 @@ class StoredSource(Source):
         self._asked = True
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
-        """What `work` comes to, over newer versions where they have taken the place of those that are asked, whose
+        """Return the result of `work`, over newer versions where they have replaced those in use, whose
         objects are gone.
         """
         self._stores.limit(deadline)
@@ -363,7 +363,7 @@ class StoredSource(Source):
         return self.chooser([plan.table, *joined])
 
     def _at_work(self, table: Table | None) -> None:
-        """What `stop` interrupts."""
+        """Return the work that `stop` interrupts."""
         self._table = table
 
     def stop(self) -> None:
@@ -376,7 +376,7 @@ class StoredSource(Source):
         self._open.close()
 
     def _let_go(self) -> None:
-        """Of whichever versions are asked by then."""
+        """Let go of the versions that are in use by then."""
         for each in self._held.values():
             each.close()
 

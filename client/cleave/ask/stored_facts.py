@@ -118,14 +118,14 @@ def _summed(stored: Stored, plan: StoredPlan) -> set[str]:
 
 
 def _totals(stored: Stored, plan: StoredPlan) -> list[Object]:
-    """What is read here for sums."""
+    """Return the bytes that are read here for sums."""
     orders = [segment.scan.order for segment in stored.manifest.segments if segment.scan is not None]
     needed = orders if plan.scans else stored.kept.objects(plan.parts)
     return [*needed, *stored.secret_to_read] if needed else []
 
 
 def _lessons_of_sums(stored: Stored, plan: StoredPlan, *, services: bool) -> list[str]:
-    """What the sensitive store or service learns of sums."""
+    """List what the sensitive store or service learns from sums."""
     if plan.scans:
         return [SCANNED]
     lessons = []
@@ -140,7 +140,7 @@ def _lessons_of_sums(stored: Stored, plan: StoredPlan, *, services: bool) -> lis
 
 
 def _lessons(fetched: Sequence[Fetch]) -> list[str]:
-    """What the stores learn of rows that are fetched."""
+    """List what the stores learn from rows that are fetched."""
     if not fetched:
         return []
     which = "which of the stored columns are fetched"

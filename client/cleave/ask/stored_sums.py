@@ -32,7 +32,7 @@ AskScan = Callable[[StoredPlan], ScanAnswer]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What the rows that a question selects tell: their groups, and what is computed here of each."""
+    """Groups of the rows that a query selects, and local results of each."""
 
     keys: list[Texts]
     counts: list[int]
@@ -89,7 +89,7 @@ def stored_sums(
 
 
 def usage_of(stored: Stored) -> Usage:
-    """What was read and asked so far."""
+    """Return the counts of reads and requests so far."""
     asked = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
     return Usage(
         profile=stored.manifest.profile,
@@ -121,7 +121,7 @@ def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sum
 def _asked(
     stored: Stored, plan: StoredPlan, ask_plain: AskPlain
 ) -> tuple[Sequence[PlainResponse], Mapping[Part, Integers]]:
-    """What the plain service says, and beside it the totals: of both halves at once, and both in before one is judged.
+    """Return the plain service's answer, and the totals: of both halves at once, and both in before one is judged.
 
     Nothing forks meanwhile: rows were fetched before.
     """

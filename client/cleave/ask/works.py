@@ -1,4 +1,4 @@
-"""What each way to answer a question over stored tables reads: exact bytes and requests, before anything is read.
+"""Bytes that each way to answer a query over stored tables reads: exact bytes and requests, before anything is read.
 
 Lists of cells are read, and where rows of some cells would be fetched the indexes that say where they are stored.
 """
@@ -74,7 +74,7 @@ def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
 
 
 def work_of(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool, services: bool) -> Work:
-    """What answering `plan` reads. `services`: there are some."""
+    """Return the work of answering `plan`. `services`: there are some."""
     work = rows_work(tables, plan, pad=pad)
     if isinstance(plan, LocalPlan):
         return sum((work_of(tables, each, pad=pad, services=services) for each in answers_of(plan)), work)
@@ -95,7 +95,7 @@ def answers_of(plan: StoredPlan | LocalPlan) -> list[StoredPlan]:
 
 
 def rows_work(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool) -> Work:
-    """What `plan` reads of rows."""
+    """Return the rows' part of the work of `plan`."""
     return Work([read.bytes for each in fetches(tables, plan, pad=pad) for read in each.reads()])
 
 
@@ -147,7 +147,7 @@ CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a way takes. `reads`: bytes of each object, or range of one, that is read here. Services read `linked` bytes
+    """Work of a way. `reads`: bytes of each object, or range of one, that is read here. Services read `linked` bytes
     of `objects` objects in `calls` calls, and answer `answered` bytes at most.
     """
 

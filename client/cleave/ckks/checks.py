@@ -28,7 +28,7 @@ def check_envelope(request: MomentsRequest, response: MomentsResponse) -> None:
         if getattr(request, name) != getattr(response, name):
             raise CheckFailed("envelope", f"the answer is to another request: {name} differs")
     if len(response.totals) != len(request.blocks):
-        raise CheckFailed("envelope", f"the answer has {len(response.totals)} totals, {len(request.blocks)} asked")
+        raise CheckFailed("envelope", f"the answer has {len(response.totals)} totals, expected {len(request.blocks)}")
 
 
 def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:
@@ -64,7 +64,7 @@ def require_weighted_sum(
     if min(off, modulus - off) > noise(SENTINELS * chunks):
         raise CheckFailed(
             "scan",
-            "the sums of a scan do not agree with each other or with the ciphertexts that were asked about",
+            "the sums of a scan do not agree with each other or with the ciphertexts of the request",
             hint="a chunk was lost, doubled or exchanged, or a sum is another's: ask again, and if it happens "
             "again do not use this service",
         )

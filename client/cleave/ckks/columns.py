@@ -27,7 +27,7 @@ Places = tuple[int, ...]  # the arguments of an aggregate, by number
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What an encrypted column is of, for `cleave plan`."""
+    """Name of an encrypted column, for `cleave plan`."""
 
     arguments: Places
     moment: str
@@ -35,7 +35,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What makes two moments one column: the moment, what it is of, and the arguments whose NULLs leave a row out."""
+    """Key of moments that share a column: the moment, its arguments, and the arguments whose NULLs leave a row out."""
 
     moment: str
     arguments: Places
@@ -44,7 +44,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What the totals of some rows say: how many rows count, and the moments over them."""
+    """Moments of some rows from their totals, and how many rows count."""
 
     rows: int
     counts: Mapping[frozenset[int], int]

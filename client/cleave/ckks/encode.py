@@ -99,7 +99,7 @@ def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterato
 def _parts(
     place: ExactPlace | NarrowPlace, column: Words | Doubles, scale: Scale, guard: int
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """What a column adds to each of its lanes."""
+    """Return the part of a column in each of its lanes."""
     if isinstance(place, NarrowPlace):
         integers = carried(column, scale.exponent) + scale.shift
         _require_within(integers.view(np.uint64)[None], place.field.largest)

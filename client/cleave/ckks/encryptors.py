@@ -37,7 +37,7 @@ _ROOM = 1 << 32  # bytes of the memory file for the ciphertexts of one part; wha
 
 
 class Deadline(Protocol):
-    """What is known of a query's (cleave.processes.deadline)."""
+    """Interface of a query's deadline (cleave.processes.deadline)."""
 
     def left(self) -> float: ...  # seconds
 
@@ -59,7 +59,7 @@ Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
 class Encrypting(Protocol[Taken_contra]):
-    """What has the plaintexts and the key."""
+    """Holder of the plaintexts and the key."""
 
     def encrypt(self, part: Taken_contra, /) -> Iterable[bytes]: ...
 

@@ -35,7 +35,7 @@ class _Sums:
 
 
 class Figures:
-    """Of groups each made of `members` among the job's, which have `sizes` rows. No job: nothing was encrypted.
+    """Figures of groups each made of `members` among the job's, which have `sizes` rows. No job: nothing was encrypted.
 
     Raises CheckFailed unless the job has been answered.
     """
@@ -161,7 +161,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Snap:
-    """What `snapped` does to totals of one bound, counted in 2^-exponent."""
+    """Rounding that `snapped` applies to totals of one bound, counted in 2^-exponent."""
 
     unit: Fraction
     bound: Fraction

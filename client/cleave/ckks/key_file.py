@@ -41,7 +41,7 @@ Passphrase = bytes | Callable[[], bytes] | None
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """What a key file shows without its passphrase."""
+    """Facts that a key file shows without its passphrase."""
 
     path: Path
     key_id: str

@@ -62,7 +62,7 @@ class KeyFile:
 
     @property
     def associated(self) -> bytes:
-        """What the wrapping authenticates besides: the members that could be exchanged, as JSON."""
+        """Return the data that the wrapping authenticates besides: the members that could be exchanged, as JSON."""
         return json.dumps([VERSION, self.key_id, self.created, sorted(self.floors.items())]).encode()
 
     def dump(self) -> str:

@@ -96,7 +96,7 @@ def fields_of(place: Place) -> tuple[Field, ...]:
 
 
 def noise(terms: int) -> float:
-    """What the error of `terms` fresh ciphertexts added up stays below with probability 1 - 2^-128."""
+    """Return a bound that the error of `terms` added fresh ciphertexts stays below with probability 1 - 2^-128."""
     return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 

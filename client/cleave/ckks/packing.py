@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one request holds: chunks `start`..`stop` of the job."""
+    """Content of one request: chunks `start`..`stop` of the job."""
 
     pieces: tuple[Piece, ...]
 

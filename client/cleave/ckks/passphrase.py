@@ -32,7 +32,7 @@ def refuse_trivial(passphrase: bytes) -> None:
     if reason := _trivial(text):
         raise KeyFileError(
             f"the passphrase {reason}",
-            hint="take four or more words that nobody would put together; a password manager makes good ones",
+            hint="take four or more unrelated words; a password manager makes good ones",
         )
 
 

@@ -53,7 +53,7 @@ class Placement:
         return self.blocks[-1].stop if self.blocks else 0
 
     def places(self, degree: int) -> NDArray[np.int64]:
-        """Of every row, sorted by group: chunk * degree + position."""
+        """Return the places of every row, sorted by group: chunk * degree + position."""
         first, positions, start = (np.zeros(len(self.counts), np.int64) for _ in range(3))
         for block in self.blocks:
             first[block.groups], positions[block.groups], start[block.groups] = (

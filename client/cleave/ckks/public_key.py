@@ -150,7 +150,7 @@ def _parse(content: dict[str, Any]) -> PublicKey:
 
 
 def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
-    """What was sealed to the owner as the object `name`, at most `most` bytes of it. Raises CheckFailed."""
+    """Open the object `name`, sealed to the owner, at most `most` bytes of it. Raises CheckFailed."""
     mlkem, x25519 = box_keys(key)
     failed = CheckFailed("stored", "an object that was sealed for this key is damaged or another's")
     try:

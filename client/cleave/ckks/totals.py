@@ -92,7 +92,7 @@ def unit_of(scale: Scale) -> Fraction:
 
 
 def wide_bound(terms: int, scale: Scale) -> Fraction:
-    """Of the total of a real column with a lane of its own."""
+    """Return the wide bound of the total of a real column with a lane of its own."""
     return (Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * terms)) + ROUNDING_UNITS) * unit_of(scale)
 
 

@@ -21,7 +21,7 @@ def evaluated(plan: QueryPlan) -> frozenset[int]:
 
 
 def cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> list[Cell]:
-    """Of the groups in `rows`."""
+    """Return the cells of the groups in `rows`."""
     exact = answers.exact(number)
     values = None if exact is None else _of_type(exact, type_)
     if values is not None:

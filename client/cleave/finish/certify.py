@@ -1,4 +1,4 @@
-"""What a figure of an encrypted aggregate is worth: what its exact value may be, and the value that may be shown."""
+"""Range of the exact value of an encrypted figure, and the value that may be shown."""
 
 from __future__ import annotations
 

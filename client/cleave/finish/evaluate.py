@@ -27,7 +27,7 @@ _MOST_DIGITS = 400  # to round to
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is known of the columns of the table of groups; a column that is in neither is DuckDB's own value.
+    """Facts of the columns of the table of groups; a column that is in neither is DuckDB's own value.
 
     `certified`: of every group, its certified value. `exact`: of every group, whether DuckDB holds that very value.
     """
@@ -44,7 +44,9 @@ class Evaluator:
         self._known: dict[str, dict[int, Value]] = {}
 
     def values(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        """Of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps from it."""
+        """Return the values of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps
+        from it.
+        """
         known = self._known.setdefault(write(node), {})
         missing = [row for row in rows if row not in known]
         if missing:
@@ -89,7 +91,7 @@ class Evaluator:
         return [Value((atom_of(value),), guessed=guessed) for value in found]
 
     def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        """Of a function that is not known here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
+        """Evaluate a function unknown here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
         names = self._shapes.columns(node)
         if self._shapes.type(node) in FLOATS and names:
             return [UNKNOWN] * len(rows)
@@ -215,7 +217,7 @@ class Evaluator:
 
 
 def _may_be(condition: Value, *, holds: bool) -> bool:
-    """Whether a branch may be taken, or left out, on this condition."""
+    """Return whether a branch may be taken, or left out, on this condition."""
     if Special.UNKNOWN in condition.atoms:
         return True
     return True in condition.atoms if holds else False in condition.atoms or Special.NULL in condition.atoms

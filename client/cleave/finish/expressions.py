@@ -1,4 +1,4 @@
-"""What a query makes of the groups' figures: arithmetic, HAVING and ORDER BY, evaluated on certified numbers."""
+"""Expressions over the groups' figures: arithmetic, HAVING and ORDER BY, evaluated on certified numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from cleave.sql.write import write, write_ordered
 
 
 class Expressions:
-    """Of `plan`, over a table of groups in which the encrypted aggregates that are `evaluated` have been published."""
+    """Expressions of `plan`, over a table of groups in which the encrypted aggregates that are `evaluated` have been
+    published.
+    """
 
     def __init__(self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable) -> None:
         self._plan = plan
@@ -96,7 +98,7 @@ class Expressions:
         return all(all(self._exact.get(name, ())) for name in columns)
 
     def cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
-        """Of the output of that number."""
+        """Return the cells of the output of that number."""
         return self._cells(self._finals[number], rows)
 
     def _cells(self, node: Node, rows: Sequence[int]) -> list[Cell]:

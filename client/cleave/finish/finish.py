@@ -106,7 +106,7 @@ class _Finisher:
         return self._expressions.term(number, rows)
 
     def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
-        """Of one output, in the rows chosen."""
+        """Return the cells of one output, in the rows chosen."""
         final = self._plan.finals[number]
         if final.is_bare:
             return bare.cells(self._answers, final.encrypted[0], final.type, rows)

@@ -187,7 +187,7 @@ def angle(one: Atom, other: Atom) -> Result:
 
 
 def is_special(*specials: Special, negated: bool = False) -> Callable[..., Result]:
-    """Whether a value is one of these, as a DOUBLE holds it."""
+    """Return whether a value is one of these, as a DOUBLE holds it."""
 
     @strict
     def found(atom: Atom) -> Result:

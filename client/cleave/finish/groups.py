@@ -115,7 +115,7 @@ class GroupTable:
             return None
 
     def ranks(self, terms: Sequence[str]) -> list[int]:
-        """Of every group, its rank among the others when ordered by `terms`, equal ones ranked alike."""
+        """Return the rank of every group among the others when ordered by `terms`, equal ones ranked alike."""
         if not terms:
             return [0] * self.size
         ranked = self._execute(f"SELECT dense_rank() OVER (ORDER BY {', '.join(terms)}) FROM groups ORDER BY place")

@@ -95,7 +95,7 @@ def nearest_single(value: float) -> float:
 
 
 def held(value: fmpq) -> Number:
-    """What a DOUBLE that should hold `value` may be taken for: the value, or the double nearest to it."""
+    """Return the values a DOUBLE that should hold `value` may have: the value, or the double nearest to it."""
     double = nearest(value)
     return value if math.isinf(double) else between(*sorted((value, rational(double))))
 
@@ -110,7 +110,7 @@ def as_double(value: Number) -> Number:
 
 
 def stepped(value: Number, step: Callable[[fmpq], int], unit: fmpq = ONE) -> tuple[Number, ...]:
-    """What a rising function that jumps from one multiple of `unit` to the next can make of `value`.
+    """Return the possible results, for `value`, of a rising function that jumps between multiples of `unit`.
 
     Several numbers where the value lies across a jump that is wider than its own uncertainty; where jumps are narrower
     than that they do not matter, and one ball holds all of them.

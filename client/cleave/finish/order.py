@@ -22,7 +22,7 @@ _FAR = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Of every group: the rank of the value shown, and the lowest and highest it may have."""
+    """Ranks of every group: that of the value shown, and the lowest and highest it may have."""
 
     shown: Sequence[int]
     low: Sequence[int]

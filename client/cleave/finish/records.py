@@ -80,7 +80,7 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
 
 
 def _marks(result: ResultTable, row: int) -> str:
-    """What is undecided of a row: the clauses that may not let it in, the columns whose values may be others."""
+    """List what is undecided in a row: the clauses that may not let it in, the columns whose values may be others."""
     cells = [column.name for place, column in enumerate(result.columns) if result.is_undecided(row, place)]
     return ", ".join([*result.doubts_of(row), *cells])
 
@@ -101,7 +101,9 @@ def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def copied(held: Records, options: str, form: Form) -> bytes:
-    """What DuckDB's COPY writes with `options`. CSV takes every value as text, so that decimals keep their digits."""
+    """Return the bytes that DuckDB's COPY writes with `options`. CSV takes every value as text, so that decimals keep
+    their digits.
+    """
     memory = os.memfd_create("answer")
     try:
         with loaded(held, form) as connection:

@@ -1,4 +1,4 @@
-"""What an expression is made of: which parts of it are known here, their types, and the columns they read."""
+"""Parts of an expression: which parts of it are known here, their types, and the columns they read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SAME_CLASS = ("if", "coalesce", "greatest", "least", "nullif")
 
 
 def name_of(node: Node) -> str:
-    """What a node does, "" where that is not known here."""
+    """Return the operation of a node, "" where that is not known here."""
     match node:
         case Operation(name):
             return _OPERATIONS.get(name, "")
@@ -107,7 +107,7 @@ class Shapes:
         return {column.name for column in node.find(Column)}
 
     def is_known(self, node: Node) -> bool:
-        """Whether it is evaluated here, given that its parts are."""
+        """Return whether it is evaluated here, given that its parts are."""
         if isinstance(node, Constant):
             return node.kind in ("BOOLEAN", "NULL_LITERAL") or self.is_number(node)
         name = "if" if isinstance(node, Case) else name_of(node)
@@ -181,7 +181,7 @@ class Shapes:
         return all(self.is_exactly_typed(child) and (is_text or self.type(child) not in FLOATS) for child in children)
 
     def is_plus_zero(self, node: Node) -> bool:
-        """Whether it is never -0.0, which turns the sign of an infinity around."""
+        """Return whether it is never -0.0, which turns the sign of an infinity around."""
         if self.type(node) not in FLOATS or isinstance(node, Constant):
             return True
         if isinstance(node, Column):

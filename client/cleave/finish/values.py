@@ -1,4 +1,4 @@
-"""What an expression may come to for one group: the alternatives that the data's bounds leave open."""
+"""Possible values of an expression for one group: the alternatives that the data's bounds leave open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Atom = fmpq | arb | bool | Text | Special
 
 
 def atom_of(value: Any) -> Atom:
-    """Of a Python value, as DuckDB hands it out."""
+    """Return the atom of a Python value, as DuckDB hands it out."""
     if value is None:
         return Special.NULL
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What `cleave serve` shows a person: `/` and `/docs` as pages that load nothing, `/health` of both halves as JSON."""
+"""Pages of `cleave serve` for people: `/` and `/docs` as pages that load nothing, `/health` of both halves as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether everything a stored table stands on is there and is what was written."""
+"""Check that all objects of a stored table are present and as they were written."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Cache:
             folder_store.delete(self._root, names)
 
     def _usable(self) -> bool:
-        """Whether there is a cache, in a folder that is this user's alone. It is made where there is none."""
+        """Return whether there is a cache, in a folder that is this user's alone. It is made where there is none."""
         if self._used and self._is_private is None:
             try:
                 folder_store.make(self._root, _FOLDER)

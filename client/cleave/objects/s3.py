@@ -216,7 +216,7 @@ class Bucket:
         return StoreError(f"{self.location}: {known.message}", hint=known.hint)
 
     def key(self, name: str) -> str:
-        """Of an object in the bucket."""
+        """Return the key of an object in the bucket."""
         return self._prefix + checked(name)
 
     def _object(self, name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a store must be able to do; `folder` and `s3` do it.
+"""Interface of a store; `folder` and `s3` implement it.
 
     read      whole objects of a known size, or a range of one
     write     a new object: one that is there is never written over
@@ -71,7 +71,7 @@ class Storage(Protocol):
 
     @property
     def base(self) -> str:
-        """What every link begins with, up to a slash."""
+        """Return the beginning of every link, up to a slash."""
         ...
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
@@ -145,7 +145,7 @@ def replaced(store: Storage, place: str, content: bytes, expected: str | None) -
                 raise failure from None
             raise StoreError(
                 failure.message,
-                hint="whether the table was changed is not known: `cleave show` tells, before it is tried again",
+                hint="the table may have changed: see `cleave show` before you try again",
                 status=failure.status,
             ) from None
         if found is None or found[0] != content:

@@ -60,7 +60,9 @@ class Deadline:
             wait.cancel()
 
     def result(self, future: Future[T]) -> T:
-        """What `future` comes to, or its error. It is cancelled where the wait ends before. Raises as `check` does."""
+        """Return the result of `future`, or raise its error. It is cancelled where the wait ends before. Raises as
+        `check` does.
+        """
         self._watch(future)
         try:
             return future.result(self.left())

@@ -1,1 +1,1 @@
-"""What `cleave schema` alone needs: how a file is written, its types, and which columns are sensitive."""
+"""Proposals of `cleave schema`: how a file is written, its types, and which columns are sensitive."""

@@ -34,7 +34,7 @@ _LONGEST_NUMBER = 1 << 14  # larger ones are written as powers of two
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """What numbers of a name or unit may be, in whole units."""
+    """Bounds of numbers with a name or unit, in whole units."""
 
     label: str
     lower: int
@@ -123,7 +123,7 @@ def _meaning(column: Column) -> _Meaning | None:
 
 
 def _is_precise(column: Column, meaning: _Meaning, largest: Fraction) -> bool:
-    """Whether totals of floats keep their digits under bounds so wide."""
+    """Return whether totals of floats keep their digits under bounds so wide."""
     return column.decimals is not None or not largest or meaning.upper <= largest * 2**_WIDEST
 
 

@@ -26,7 +26,7 @@ _MOSTLY = 0.9
 
 
 class Draft(Protocol):
-    """What is known of a column; `type`, `format` and `note` are set here."""
+    """Draft of a column; `type`, `format` and `note` are set here."""
 
     name: str
     sample: tuple[str, ...]

@@ -33,7 +33,7 @@ _LIFETIME = 40  # years that only birth dates span
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
+    """Facts of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
     `sample`: fields as written, without NULLs. `values`: every different one, where they are at most MANY. `note`: what
     reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written.
@@ -53,7 +53,7 @@ class Facts:
 
     @property
     def repeats(self) -> bool:
-        """Whether no value, on average, singles out a row."""
+        """Return whether no value, on average, singles out a row."""
         return self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
 
     @property
@@ -95,7 +95,7 @@ def _by_values(facts: Facts) -> Proposal | None:
 
 
 def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
-    """What a name says that is sensitive, and what free text is."""
+    """Classify a sensitive name, or free text."""
     if words.names_a_person(facts.name):
         return Proposal(Kind.SEALED, "name says: a name of a person")
     is_text = facts.type == "VARCHAR"
@@ -137,7 +137,7 @@ def _harmless(facts: Facts) -> Proposal | None:
 
 
 def _doubt(facts: Facts) -> str:
-    """What speaks against a harmless name."""
+    """Return the reason against a harmless name."""
     if facts.type != "BOOLEAN" and harmless.contradicts(facts.sample):
         return "half of its values or more are figures or answers about someone"
     if _spans_a_lifetime(facts):
@@ -150,7 +150,7 @@ def _doubt(facts: Facts) -> str:
 
 
 def _may_be_plain(facts: Facts) -> bool:
-    """Whether a column with a harmless name is of a type, and has as few values, as such a column has."""
+    """Return whether a column with a harmless name is of a type, and has as few values, as such a column has."""
     if facts.distinct > MANY and harmless.of_people_too(facts.name):
         return False
     if facts.type in ("BOOLEAN", "TIMESTAMP", ZONED):
@@ -199,7 +199,7 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
 
 
 def _spans_a_lifetime(facts: Facts) -> bool:
-    """Whether dates, or numbers that may be years, lie as far apart as people's years of birth."""
+    """Return whether dates, or numbers that may be years, lie as far apart as people's years of birth."""
     if facts.type not in ("DATE", "TIMESTAMP", ZONED, "BIGINT"):
         return False
     found = [_year(value) for value in facts.sample]

@@ -1,4 +1,4 @@
-"""What a sample of values looks like. Check digits are python-stdnum's; no value leaves this module."""
+"""Patterns in a sample of values. Check digits are python-stdnum's; no value leaves this module."""
 
 from __future__ import annotations
 

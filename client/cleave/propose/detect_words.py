@@ -1,4 +1,5 @@
-"""What column names say that is sensitive: words in English, German, French and Spanish, some in other languages.
+"""Words in column names that say something sensitive: words in English, German, French and Spanish, some in other
+languages.
 
 They give a reason, and the kind that serves a column best; nothing becomes plain for want of a word here (see
 `harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of

@@ -1,4 +1,4 @@
-"""What may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
+"""Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
 A name is harmless if *all* of its words are known and one at least names something harmless: `ward_name` is, while
 `ward_reason` and `birth month` are not, for the rest of them may say anything. Values can only take that back, save
@@ -107,7 +107,7 @@ _ANSWERS = words(
 
 
 def harmless_name(name: str, different: int) -> str | None:
-    """What a name speaks of, where all of it is known to be harmless; its column has `different` values."""
+    """Return the subject of a name, where all of it is known to be harmless; its column has `different` values."""
     found = _words(name)
     if not found or not is_legible(name) or _is_numbered_itself(name):
         return None
@@ -124,7 +124,8 @@ def harmless_name(name: str, different: int) -> str | None:
 
 
 def numbered(name: str) -> bool:
-    """Whether a harmless name may be one of numbers: a code, a part of a date, a count of goods, a system's figure.
+    """Return whether a harmless name may be one of numbers: a code, a part of a date, a count of goods, a system's
+    figure.
 
     `hospital` 0 or 1 is about someone.
     """
@@ -132,7 +133,8 @@ def numbered(name: str) -> bool:
 
 
 def of_system(name: str) -> bool:
-    """Whether a harmless name may be one of a truth value, a moment or any number: `is_deleted`, `loaded_at`, `stock`.
+    """Return whether a harmless name may be one of a truth value, a moment or any number: `is_deleted`, `loaded_at`,
+    `stock`.
 
     A system is not known by one word: `api` and `cpu` are short for other things, too.
     """
@@ -152,12 +154,12 @@ def tell_a_condition(values: Sequence[str]) -> bool:
 
 
 def of_people_too(name: str) -> bool:
-    """Whether many different values under a harmless name may tell rows apart: the few in a small town."""
+    """Return whether many different values under a harmless name may tell rows apart: the few in a small town."""
     return not PLACE.isdisjoint(_words(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
-    """What the values are, where every one is of a closed list that tells nothing about anybody."""
+    """Classify the values, where every one is of a closed list that tells nothing about anybody."""
     found = {fold(value.strip()) for value in values}
     if not found:
         return None
@@ -172,13 +174,13 @@ def harmless_values(name: str, values: Sequence[str]) -> str | None:
 
 
 def are_currencies(values: Sequence[str]) -> bool:
-    """Whether an amount's column holds but the currencies of amounts."""
+    """Return whether an amount's column holds but the currencies of amounts."""
     found = {fold(value.strip()) for value in values}
     return bool(found) and _CURRENCIES.cover(found)
 
 
 def contradicts(sample: Sequence[str]) -> bool:
-    """Whether most values are such as no harmless column has: figures or answers about someone."""
+    """Return whether most values are such as no harmless column has: figures or answers about someone."""
     values = [value.strip() for value in sample]
     told = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _ANSWERS for value in values)
     return 2 * told >= len(values)

@@ -45,7 +45,7 @@ Shape = tuple[int, int, bool]  # how many fields, the first row, any with leadin
 
 @dataclass(slots=True)
 class _Draft:
-    """What is known of a column so far.
+    """Draft of a column.
 
     `shapes`: its fields with every digit turned to 9, without their unit -> (how many, first row, any with leading
     zeros).

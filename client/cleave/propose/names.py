@@ -26,7 +26,7 @@ def parts(name: str) -> list[str]:
 
 
 def is_legible(name: str) -> bool:
-    """Whether `parts` are all there is to a name: no sign, symbol or hidden character stands in it."""
+    """Return whether `parts` are all there is to a name: no sign, symbol or hidden character stands in it."""
     text = unicodedata.normalize("NFKC", name)
     return all(char in _BETWEEN or _class(char) != " " for char in text)
 

@@ -80,7 +80,7 @@ def propose_frame(
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What a person decided beforehand, as `settled` takes it."""
+    """Decisions of a person, as `settled` takes them."""
 
     kinds: Mapping[str, Kind]
     accept: bool
@@ -103,7 +103,7 @@ def _proposed(
 
 
 def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
-    """What a Parquet file says of a column's type counts; text in one is looked into like a CSV's."""
+    """Take a column's type from a Parquet file; its text is examined as a CSV's is."""
     if type_ == "VARCHAR":
         return facts
     return replace(facts, type=typed.schema_type(type_, source, facts.name), note="", unit="", format=None)

@@ -1,4 +1,4 @@
-"""What a person decides about the columns of a schema: kinds by name or pattern, or all proposals accepted."""
+"""Decisions of a person about the columns of a schema: kinds by name or pattern, or all proposals accepted."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _fit(source: Input, dialect: CsvDialect) -> tuple[float, int]:
 
 
 def _single_quoted(records: Sequence[Sequence[str]]) -> bool:
-    """Whether apostrophes enclose fields: in every record after the header, and no double quote anywhere."""
+    """Return whether apostrophes enclose fields: in every record after the header, and no double quote anywhere."""
     if any('"' in field for fields in records for field in fields):
         return False
     return len(records) > 1 and all(

@@ -65,7 +65,7 @@ class Chart:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it takes the page's whole width."""
+        """Return whether it takes the page's whole width."""
         return len(self.points) > (_MOST_BARS if self.kind == "columns" else 2 * _MOST_BARS)
 
 
@@ -93,7 +93,7 @@ def charts_of(result: ResultTable) -> list[Chart]:
 
 
 def is_numeric(type_: str) -> bool:
-    """Of DuckDB's names of types."""
+    """Return whether DuckDB's name of a type is numeric."""
     return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
 
 
@@ -221,7 +221,7 @@ def _notes(
     groups: _Groups,
     count: int,
 ) -> list[str]:
-    """What one cannot see: what error bars mean here, and what is not drawn."""
+    """List what cannot be seen: the meaning of error bars, and what is not drawn."""
     notes = []
     bars = [point for point in points if point.low is not None and point.high is not None]
     exact = [row[column] for row in result.exact[:count]]
@@ -262,7 +262,7 @@ def _notes(
 
 
 def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
-    """What a person who does not see the chart is told; the table holds every figure."""
+    """Return the text for people who do not see the chart; the table holds every figure."""
     shape = "Line chart" if kind == "line" else "Bar chart"
     least = min(points, key=lambda point: point.value, default=None)
     largest = max(points, key=lambda point: point.value, default=None)

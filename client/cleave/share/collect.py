@@ -42,7 +42,7 @@ from cleave_shared.errors import CheckFailed, InputError
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a contributor's head has that the table has not: parts to take in, and parts that it took back.
+    """News in a contributor's head: parts to take in, and parts that it took back.
 
     `head` None: nothing was put since, or ever.
     """

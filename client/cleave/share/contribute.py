@@ -70,7 +70,7 @@ class Invited:
 
     @property
     def consent(self) -> str:
-        """Who can read the rows, and the kinds of their columns."""
+        """Say who can read the rows, and the kinds of their columns."""
         kinds: dict[str, list[str]] = {}
         for each in self.schema.columns:
             kinds.setdefault(str(each.kind), []).append(each.name)
@@ -138,7 +138,7 @@ def contribution_drafts(stores: Stores, folder: str, identity: Identity) -> Draf
 
 
 class Contributions:
-    """What one contributor has in `stores` for one table."""
+    """Contributions of one contributor in `stores` for one table."""
 
     def __init__(
         self,

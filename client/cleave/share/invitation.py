@@ -1,4 +1,4 @@
-"""What the owner of a table states to its contributors: how their rows must be so that they fit the owner's.
+"""Statement of a table's owner to its contributors: how their rows must be so that they fit the owner's.
 
 It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema, the by columns,
 and for each registered contributor a random number, so that one who was removed and added again is somebody new, and

@@ -150,7 +150,7 @@ def seal_totals(key: bytes, head: Head, totals: Totals) -> bytes:
 
 
 def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: bytes) -> Totals:
-    """What a release has, for the analyst it is sealed to. Raises CheckFailed."""
+    """Return what a release has, for the analyst it is sealed to. Raises CheckFailed."""
     failed = CheckFailed(
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"
     )

@@ -75,7 +75,7 @@ class Ledger:
 
 
 def load_ledger(content: bytes) -> Ledger:
-    """Of what `dump` made; it was sealed by the owner."""
+    """Return the load ledger of what `dump` made; it was sealed by the owner."""
     found = json.loads(content)
     values = {
         tuple(key): Value(cell, rows, gone, tuple(Sums(*of) if of else None for of in sums), number, steps, way)
@@ -364,7 +364,7 @@ def _newest(content: bytes, analyst: PublicKey, table: str, mine: Head) -> int:
 
 
 def described(release: Release | None) -> str:
-    """What a release is, in words."""
+    """Return what a release is, in words."""
     if release is None:
         return "no releases"
     names = ", ".join(each.name for each in release.analysts) or "no one"

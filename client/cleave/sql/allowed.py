@@ -1,4 +1,4 @@
-"""What a question that DuckDB answers as a whole may name: the tables it was given, and functions of their rows.
+"""Names allowed in a query that DuckDB answers as a whole: the tables it was given, and functions of their rows.
 
 A walk over DuckDB's own tree of the statement. What is not known here is refused, so that a newer DuckDB's grammar
 opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.asked).
@@ -39,7 +39,7 @@ _ONLY = "only SELECT is supported"
 
 @dataclass
 class Named:
-    """What a statement names: tables in lower case, columns likewise; all columns are read of the tables `whole`."""
+    """Names in a statement: tables in lower case, columns likewise; all columns are read of the tables `whole`."""
 
     tables: set[str] = field(default_factory=set)
     columns: set[str] = field(default_factory=set)
@@ -47,7 +47,8 @@ class Named:
 
 
 def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Named:
-    """What the statement of `tree`, as json_serialize_sql has it, names; `tables`: those there are, and their columns.
+    """Return the names in the statement of `tree` (of json_serialize_sql); `tables`: those there are, and their
+    columns.
 
     Raises QueryRefused for other tables, for functions that read files, tell of this machine or differ from call to
     call, for parameters, and for what is not one SELECT.
@@ -117,7 +118,7 @@ class _Walk:
                 self.node(value, scope)
 
     def _relation(self, node: Mapping[str, Any], scope: frozenset[str]) -> bool:
-        """Whether its children have been seen to."""
+        """Return whether its children have been seen to."""
         kind = node["type"]
         if kind in _QUERIES:
             self._query(node, scope)
@@ -233,4 +234,4 @@ def _refuse_function(name: str) -> None:
     if name in UNSTEADY and name not in CLOCK:
         raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
     if name in ABOUT_DATABASE:
-        raise QueryRefused(f"{name}() tells of the database, not of the table")
+        raise QueryRefused(f"{name}() is about the database, not the table")

@@ -1,4 +1,4 @@
-"""What the schema's declarations say of an expression: the range of its values, and whether it can be NULL.
+"""Facts of an expression that follow from the schema: the range of its values, and whether it can be NULL.
 
 An expression is read from the leaves up. Of what is not known here the type's own range holds, and NULL may occur:
 saying too little costs width in a ciphertext, saying too much would be an overflow. The values are checked against what
@@ -24,7 +24,7 @@ _MAX_EXPONENT = 8
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Of an expression's values but NULL: `range` None is unknown, and `is_null` where there are none."""
+    """Facts of an expression's values except NULL: `range` None is unknown, and `is_null` where there are none."""
 
     range: Range | None
     nullable: bool
@@ -41,7 +41,7 @@ Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL e
 
 
 def known_of(node: Node, type_: str, schema: Schema, types: Types) -> Known:
-    """What is known of a resolved expression of DuckDB's type `type_`."""
+    """Return the facts of a resolved expression of DuckDB's type `type_`."""
     reader = _Reader(schema)
     nodes = reader.nodes(node)
     if len(nodes) > _MAX_NODES:
@@ -123,7 +123,7 @@ class _Reader:
         return UNKNOWN
 
     def _first(self, node: Call | Operation) -> Known:
-        """Of COALESCE, GREATEST and LEAST, which are NULL where all of their operands are."""
+        """Return the facts of COALESCE, GREATEST and LEAST, which are NULL where all of their operands are."""
         known = [self._as_type(each, node) for each in node.operands]
         never_null = not all(each.nullable for each in known)
         return Known(_hull(known), not never_null, all(each.is_null for each in known))
@@ -150,7 +150,7 @@ class _Reader:
         return self._rounded(Range(exact, exact), node)
 
     def _as_type(self, operand: Node, whole: Node) -> Known:
-        """What is known of `operand` once it is cast to the type of `whole`."""
+        """Return the facts of `operand` once it is cast to the type of `whole`."""
         known = self.read(operand)
         source, target = self.types[id(operand)], self.types[id(whole)]
         return Known(cast(known.range, source, target) if known.range else None, known.nullable, known.is_null)

@@ -22,7 +22,7 @@ def spellings(texts: Sequence[str]) -> dict[str, int]:
 
 
 def canonical(node: Node) -> str:
-    """Of an expression whose names are resolved."""
+    """Return the canonical spelling of an expression whose names are resolved."""
     return write(_canonical(node))
 
 

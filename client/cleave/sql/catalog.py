@@ -1,4 +1,4 @@
-"""What DuckDB itself says of names and types, asked of empty tables in a private database."""
+"""Names and types as DuckDB resolves them, over empty tables in a private database."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Catalog:
         }
 
     def settle(self, name: str) -> Node:
-        """What current_date or the like is now, the same however often it is asked."""
+        """Return the value of current_date or the like, the same on each call."""
         if name not in self._settled:
             row = self._connection.execute(f"SELECT CAST({name} AS VARCHAR), typeof({name})").fetchone()
             text, type_ = row or ("", "")

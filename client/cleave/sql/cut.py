@@ -158,7 +158,7 @@ class Cutter:
         return Output(name, source, reason)
 
     def _asked_over_stored(self, sent: list[Node], local: tuple[LocalAggregate, ...]) -> tuple[list[Node], Source]:
-        """What the plain service reads of a stored table, and where numbers of rows come from.
+        """Return the plain service's part of a stored table, and the source of numbers of rows.
 
         Raises OnlyHere where rows are needed and must not be fetched.
         """
@@ -223,7 +223,7 @@ class Cutter:
                 yield from self._aggregates(each)
 
     def _place(self, node: Node) -> Node | None:
-        """What stands for a key or an aggregate in the table of groups; None for an expression over such."""
+        """Return the column of a key or an aggregate in the table of groups; None for an expression over such."""
         place = self._keys.get(write(node))
         if place is None and isinstance(node, Call) and is_aggregate(node):
             place = self._asked(node)
@@ -244,7 +244,7 @@ class Cutter:
         return f"e{self._encrypted.setdefault(asked, len(self._encrypted))}"
 
     def _mean_of_times(self, call: Node) -> Node | None:
-        """What an encrypted AVG of dates or times is made of; None for everything else."""
+        """Return the sums behind an encrypted AVG of dates or times; None for everything else."""
         if not isinstance(call, Call) or call.name not in ("avg", "mean") or len(call.arguments) != 1:
             return None
         if call.distinct or call.order or (self._judge.hidden is None and self._judge.encrypted_in(call) is None):

@@ -1,4 +1,4 @@
-"""What the planner must know of DuckDB's functions by name (a test compares with DuckDB's own catalogue)."""
+"""Facts of DuckDB's functions that the planner needs, by name (a test compares with DuckDB's own catalogue)."""
 
 from __future__ import annotations
 

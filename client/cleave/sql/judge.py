@@ -79,7 +79,7 @@ class Judge:
         return self.hidden is not None or self._unseen_in(call) is not None or self._counts_cells(call)
 
     def _counts_cells(self, call: Call) -> bool:
-        """Whether it is the number of rows of some cells of a stored table, which needs no service."""
+        """Return whether it is the number of rows of some cells of a stored table, which needs no service."""
         kept = self._kept
         if kept is None or self.groups_from_rows or call.name != "count" or call.distinct or call.order:
             return False
@@ -160,7 +160,7 @@ class Judge:
 
 
 def arguments_of(call: Call) -> list[Node]:
-    """What an encrypted aggregate is of: where its FILTER does not hold, of NULL."""
+    """Return the arguments of an encrypted aggregate: where its FILTER does not hold, of NULL."""
     given = call.arguments or (integer(1),)  # COUNT(*)
     return [each if call.filter is None else Case(((call.filter, each),), NULL) for each in given]
 

@@ -1,4 +1,4 @@
-"""What a stored table keeps beside its rows, as the cutter of a question asks for it (cleave.sums.kept knows it)."""
+"""Interface of the sums a stored table has besides its rows, for cutting a query (see cleave.sums.kept)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ class Kept(Protocol):
         ...
 
     def groups(self, selecting: Sequence[str]) -> str:
-        """Of which groups there are and how many rows they have, where WHERE and the keys read `selecting`."""
+        """Return the source of groups and their numbers of rows, where WHERE and the keys read `selecting`."""
         ...
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
-        """Of an aggregate over such groups. Arguments stand for all columns that are not plain, sealed ones too."""
+        """Return the source of an aggregate over such groups. Arguments stand for all columns that are not plain,
+        sealed ones too.
+        """
         ...
 
     def plain(self, selecting: Sequence[str]) -> str:
-        """Of an aggregate over plain columns in groups that plain columns make."""
+        """Return the source of an aggregate over plain columns in groups that plain columns make."""
         ...
 
     def is_kept(self, column: str) -> bool:
-        """Whether single values of a column are known without its rows."""
+        """Return whether single values of a column are known without its rows."""
         ...

@@ -85,7 +85,7 @@ class Constant(Node):
 
     @property
     def place(self) -> int | None:
-        """What an ordinal or a LIMIT counts; None for what is no whole number."""
+        """Return the number of an ordinal or a LIMIT; None for what is no whole number."""
         return int(self.text) if self.kind == "INTEGER" and self.text.isdigit() else None
 
 
@@ -133,7 +133,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Node):
-    """What DuckDB knows as an operator of its own: comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, COALESCE, GROUPING.
+    """Operator of DuckDB's syntax: comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, COALESCE, GROUPING.
 
     `name` is the word or sign; AND and OR may have more than two operands.
     """
@@ -181,7 +181,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Other(Node):
-    """What planning knows nothing of: DuckDB's text of it between its operands, so one piece more than operands."""
+    """Expression unknown to planning: DuckDB's text of it between its operands, so one piece more than operands."""
 
     pieces: tuple[str, ...]
     terms: tuple[Node, ...]

@@ -217,7 +217,7 @@ def unsteady(name: str) -> QueryRefused:
 
 
 def _alias(source: Tree, table: str) -> str | None:
-    """What the table is called in the statement, None for its own name."""
+    """Return the table's name in the statement, None for its own name."""
     if source["type"] == "EMPTY":
         raise Uncut("the query has no FROM", hint=f"FROM {_spelled(table)}")
     if source["type"] == "SUBQUERY":

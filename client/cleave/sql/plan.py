@@ -47,7 +47,7 @@ class Argument:
 
     @property
     def domain(self) -> Domain:
-        """What its values may be, whatever they are."""
+        """Return the range of its values."""
         if self.counted or self.decimals is None:
             low = -math.inf if self.lower is None else float(self.lower)
             high = math.inf if self.upper is None else float(self.upper)
@@ -172,17 +172,17 @@ class QueryPlan:
 
     @property
     def domains(self) -> list[Domain]:
-        """Of `arguments`."""
+        """Return the domains of `arguments`."""
         return [each.domain for each in self.arguments]
 
     @property
     def asks_plain(self) -> bool:
-        """Whether the plain service has anything to answer."""
+        """Return whether the plain service has anything to answer."""
         return bool(self.plain_columns or self.plain)
 
     @property
     def sends_nothing(self) -> bool:
-        """Whether no service is asked: then neither key nor transport is needed."""
+        """Return whether no service is asked: then neither key nor transport is needed."""
         return not self.asks_plain and not self.encrypted
 
 
@@ -207,7 +207,7 @@ class LocalPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of `table`."""
+        """Return the columns of `table`."""
         return self.reads[self.table]
 
     @property

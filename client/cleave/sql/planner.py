@@ -59,7 +59,8 @@ class Planner:
         self._catalog.close()
 
     def plan(self, kept: Kept | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """What the services cannot answer is answered here, unless `cloud_only`. `kept`: the table is stored, and that
+        """Plan a query; what the services cannot answer is answered here, unless `cloud_only`. `kept`: the table is
+        stored, and that
         is what its services have of it. Raises QueryRefused, with the reason and what to do instead, for what is not to
         be answered at all.
         """
@@ -156,7 +157,7 @@ class Planner:
 
     @cached_property
     def _named(self) -> tuple[Named, Described] | QueryRefused:
-        """What the question names, and its outputs; or why DuckDB does not answer it here."""
+        """Return the names in the query, and its outputs; or why DuckDB does not answer it here."""
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)

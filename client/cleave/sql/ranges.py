@@ -58,7 +58,7 @@ class Range:
         return self * Range(1 / divisor.upper, 1 / divisor.lower)
 
     def remainder(self, divisor: Range) -> Range:
-        """Of division rounded towards zero: no larger than either, with the sign of this one."""
+        """Return the remainder of division rounded towards zero: no larger than either, with the sign of this one."""
         most = min(self.magnitude, divisor.magnitude)
         return Range(-most if self.lower < 0 else Fraction(0), most if self.upper > 0 else Fraction(0))
 

@@ -58,7 +58,7 @@ def tree_of(sql: str) -> Tree:
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:
-    """Of SQL that `write` made, or that stands in the source."""
+    """Parse SQL that `write` made, or that is in the source."""
     statement = f"SELECT {', '.join(texts)}"
     select = tree_of(statement)["statements"][0]["node"]["select_list"] if texts else []
     return [Reader(statement).node(each) for each in select]
@@ -69,7 +69,7 @@ def expression_of(text: str) -> Node:
 
 
 def orderings_of(terms: Sequence[str]) -> list[Ordered]:
-    """Of terms of ORDER BY."""
+    """Parse terms of ORDER BY."""
     if not terms:
         return []
     statement = f"SELECT 1 ORDER BY {', '.join(terms)}"
@@ -109,7 +109,7 @@ def _plain(node: Any, *, top: bool = False) -> Any:
 
 
 class Reader:
-    """Of the statement `sql`, for whose names it is looked up whether they stand in quotes."""
+    """Reader of the statement `sql`; it looks up whether names are in quotes."""
 
     def __init__(self, sql: str) -> None:
         self._text = sql.encode()

@@ -16,7 +16,7 @@ class Uncut(QueryRefused):
 
 
 class OnlyHere(Uncut):
-    """Of an aggregate: the output, HAVING or ORDER BY term it stands in is computed here, beside the others."""
+    """Refusal of an aggregate: the output, HAVING or ORDER BY term with it is computed here, beside the others."""
 
 
 def no_service(what: str, hint: str | None = None) -> Uncut:

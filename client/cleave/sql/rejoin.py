@@ -108,14 +108,16 @@ def part_types_of(plan: QueryPlan) -> tuple[str, ...]:
 def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: PlainResponse) -> None:
     for what, columns, types in (("keys", response.keys, key_types), ("aggregates", response.aggregates, part_types)):
         if len(columns) != len(types):
-            raise ServiceError(f"the plain service answered {len(columns)} {what}, {len(types)} asked", hint=_ANOTHER)
+            raise ServiceError(
+                f"the plain service answered {len(columns)} {what}, expected {len(types)}", hint=_ANOTHER
+            )
         for number, (column, type_) in enumerate(zip(columns, types, strict=True)):
             if column.type != type_:
                 raise ServiceError(f"the plain service's {what}[{number}] is not {type_}", hint=_ANOTHER)
         if any(len(column.values) != len(response.counts) for column in columns):
             raise ServiceError(f"the plain service's {what} are not one per group", hint=_ANOTHER)
     if not key_types and len(response.counts) != 1:
-        raise ServiceError(f"the plain service answered {len(response.counts)} groups, one was asked", hint=_ANOTHER)
+        raise ServiceError(f"the plain service answered {len(response.counts)} groups, expected one", hint=_ANOTHER)
     if key_types and not all(response.counts):
         raise ServiceError("the plain service answered a group without rows", hint=_ANOTHER)
     if key_types and len(set(_rows(response.keys, 0))) != len(response.counts):

@@ -152,7 +152,7 @@ class _Resolver:
         return Column((known.name,))
 
     def _derived(self, name: str) -> Node | None:
-        """What a derived column stands for, None where there is none of that name. Raises QueryRefused."""
+        """Return the expression of a derived column, None where there is none of that name. Raises QueryRefused."""
         derived = next((each for each in self._schema.derived if each.name.lower() == name.lower()), None)
         if derived is None:
             return None
@@ -189,6 +189,6 @@ class _Resolver:
 
 
 def _weighted_mean(value: Node, weight: Node) -> Node:
-    """What DuckDB's macro stands for, so that each of its sums goes where its columns are."""
+    """Expand DuckDB's macro, so that each of its sums goes where its columns are."""
     weights = Case(((Operation("IS NOT NULL", (value,)), weight),), integer(0))
     return Call("/", (Call("sum", (Call("*", (value, weight)),)), Call("sum", (weights,))))

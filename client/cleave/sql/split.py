@@ -122,7 +122,7 @@ class Halves:
         return [row for each in ((every,) if plan.sets is None else plan.sets) for row in self._of_set(each)]
 
     def _of_set(self, kept: Sequence[int]) -> list[Texts]:
-        """Of the groups by the keys `kept`, in the order of the finest groups they are made of."""
+        """Return the of set of the groups by the keys `kept`, in the order of the finest groups they are made of."""
         texts = ", ".join(f"CAST(l{i} AS VARCHAR)" for i in range(len(self._plan.local)))
         mask = sum(1 << place for place, i in enumerate(reversed(range(len(self._keys)))) if i not in kept)
         if not kept:  # one group, even of no rows
@@ -172,7 +172,7 @@ class Halves:
 
     @property
     def divides_groups(self) -> bool:
-        """Whether rows of one group lie in several parts of the plain half."""
+        """Return whether rows of one group lie in several parts of the plain half."""
         ends = np.cumsum([part.rows for part in self.plain_parts])[:-1]  # of all parts but the last
         return bool(np.any((ends < self.counts.sum()) & ~np.isin(ends, np.cumsum(self.counts))))
 

@@ -42,7 +42,7 @@ _TYPES: dict[str, tuple[Mapping[str, str], str]] = {
 
 
 def mean(call: Call, type_: str) -> Node | None:
-    """What AVG of an argument of `type_` is in sums and a count, with the same FILTER; None for other types."""
+    """Return AVG of an argument of `type_` as sums and a count, with the same FILTER; None for other types."""
     if type_ not in _TYPES:
         return None
     parts, whole = _TYPES[type_]

@@ -141,7 +141,7 @@ class Cells:
 
 
 def load_cells(content: bytes) -> Cells:
-    """Of what `dump` made; it was sealed, so nobody else made it."""
+    """Read what `dump` wrote; it was sealed, so no one else wrote it."""
     found = json.loads(content)
     gone = {int(number): rows for number, rows in found.get("gone", {}).items()}
     return Cells([tuple(key) for key in found["keys"]], found["rows"], gone)

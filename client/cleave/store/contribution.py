@@ -1,4 +1,4 @@
-"""What a contributor has in the store: a folder of its own, and a head in it that it signs.
+"""Contributor's part of the store: a folder of its own, and a head in it that it signs.
 
     head        in the clear, signed: the parts that are valid, in the order they were put
     part        sealed to the owner: its segments, and the key of their columns; made by one `cleave put --public-key`
@@ -82,12 +82,14 @@ class PartManifest(Part):
 
     @property
     def place(self) -> tuple[str, str, str, str, str]:
-        """What `context_of` takes of it, besides its owner and its name."""
+        """Return its arguments of `context_of`, except owner and name."""
         return self.table_id, self.contributor, self.registration, self.terms, self.id
 
 
 def context_of(owner: str, table_id: str, contributor: str, registration: str, terms: str, part: str, name: str) -> str:
-    """What the sealing of a part's manifest is bound to: the owner's fingerprint and the rest of its place, as text."""
+    """Return the context that binds a sealed part's manifest: the owner's fingerprint and the rest of its place, as
+    text.
+    """
     return json.dumps(["cleave part 2", owner, table_id, contributor, registration, terms, part, name])
 
 

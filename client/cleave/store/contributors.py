@@ -62,7 +62,7 @@ def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest
 
 
 def contributed(manifest: Manifest) -> str:
-    """What a table has of others, in words; empty where there is nothing."""
+    """Describe what contributors put into a table; empty where there is nothing."""
     of = {each.name: 0 for each in manifest.contributors}
     for segment in manifest.segments:
         if segment.contributor is not None:

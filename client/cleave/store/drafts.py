@@ -60,7 +60,7 @@ class Draft(Part):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has segments, and they are in no head yet."""
+        """Return whether it has segments, and they are in no head yet."""
         return bool(self.steps) and all(each.segment is not None for each in self.steps)
 
     @property

@@ -46,7 +46,7 @@ def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane
 
 
 def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
-    """What stands in the last coefficients of ciphertext `number` of a lane."""
+    """Return the last coefficients of ciphertext `number` of a lane."""
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
 

@@ -79,7 +79,7 @@ def fill(
 
 
 def are_those(slices: Slices, steps: Sequence[Step]) -> bool:
-    """Whether the next rows are those of the segments of `steps`, by their digests."""
+    """Return whether the next rows are those of the segments of `steps`, by their digests."""
     for step in steps:
         found = slices.next(step.rows, sys.maxsize)
         if found is None or found.rows != step.rows or digest_of(slices.table(found)) != step.digest:

@@ -100,7 +100,7 @@ def read_contributor_key(path: Path) -> str:
 
 
 def is_signed(public: str, signature: str, content: bytes) -> bool:
-    """Whether `signature` is that of the holder of `public` under `content`."""
+    """Return whether `signature` is that of the holder of `public` under `content`."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), content)
     except (InvalidSignature, ValueError):

@@ -76,7 +76,7 @@ class Lanes:
         return self.combine(column, fields, terms)
 
     def fields(self, lane: int, coefficients: NDArray[np.int64], terms: int) -> list[tuple[int, NDArray[np.int64]]]:
-        """What `combine` takes: the fields that lie in `lane`, each with its number. Raises as `decode` does."""
+        """Return the arguments of `combine`: the fields in `lane`, each with its number. Raises as `decode` does."""
         return fields_of_lane(self.layout, lane, coefficients, terms)
 
     def combine(self, column: int, fields: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:

@@ -143,7 +143,7 @@ class Taken(Part):
 
 
 class Contributor(Part):
-    """Who may add rows without the owner's key. `version` and `digest`: of the head that was last taken in.
+    """Party that may add rows without the owner's key. `version` and `digest`: of the head that was last taken in.
 
     `registration`: random, so that one who was removed and added again is somebody new.
     """
@@ -223,7 +223,7 @@ class Manifest(Part):
 
     @property
     def bytes(self) -> int:
-        """Of everything it stands on, in either store."""
+        """Return the bytes of all its objects, in either store."""
         return sum(each.bytes for each in self._parts())
 
     def next(self, what: str, rows: int) -> Manifest:

@@ -1,4 +1,4 @@
-"""What is kept of a measure: how many of its values there are in each cell, their sum, and that of their squares.
+"""Totals of a measure: how many of its values there are in each cell, their sum, and that of their squares.
 
 All of them are integers, so that no noise is in a stored figure. Exact values are counted in units of their last
 decimal from their lower bound, and squared about the middle of their bounds, as in a query over a file. A double x is
@@ -100,7 +100,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a column of totals adds up: `terms`, and `constant` for each value."""
+    """Terms of a column of totals: `terms`, and `constant` for each value."""
 
     terms: tuple[Term, ...]
     constant: int = 0
@@ -139,7 +139,9 @@ def value_of(measure: Measure) -> str:
 
 
 def terms_of(column: Column, measure: Measure, value: str) -> Terms:
-    """What `column` adds up, where `value` is the SQL name of what `value_of` gives. Exact for values within bounds."""
+    """Return the terms of `column`, where `value` is the SQL name of what `value_of` gives. Exact for values within
+    bounds.
+    """
     if column.part == "count":
         return Terms((), 1)
     domain = domain_of(measure)
@@ -214,7 +216,7 @@ def require_within(measure: Measure, rows: int, count: int, least: float | None,
     if not domain.is_exact and (np.abs(moved) > 2.0**BITS).any():
         raise InputError(
             f"column {measure.name!r}: a value lies farther out than the table was made for",
-            hint="declare lower and upper in the schema, and put the table anew with --replace",
+            hint="declare lower and upper in the schema, and put the table again with --replace",
         )
 
 

@@ -36,7 +36,7 @@ class _UnwritableError(InputError):
 
 
 class Memory:
-    """Of one user on one machine. Holds tags, ids and numbers, nothing of a table."""
+    """Memory of one user on one machine. Holds tags, ids and numbers, nothing of a table."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or memory_path()

@@ -121,7 +121,7 @@ def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: 
     if there is not None and not replace:
         raise InputError(
             f"{tables.places[0]}: table {name!r} is there already",
-            hint="--append adds rows to it, --replace puts it anew",
+            hint="--append adds rows to it, --replace replaces it",
         )
     if there is not None and there.manifest.release is not None:
         raise InputError(

@@ -98,7 +98,7 @@ class Objects:
             self.cache.close()
 
     def count_anew(self) -> None:
-        """What is read from here on is counted from nothing."""
+        """Count what is read from zero again."""
         with self._counting:
             self.objects_read = self.bytes_read = 0
 
@@ -107,7 +107,7 @@ class Objects:
         return f"tables/{self.tag(name)}"
 
     def vault(self, table_id: str) -> Vault:
-        """What seals the objects of a table."""
+        """Return the sealer of a table's objects."""
         return Vault(self.key, table_id)
 
     def cells(self, opened: Opened) -> Cells:

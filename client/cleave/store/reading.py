@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What has to be read for some columns."""
+    """Objects that have to be read for some columns."""
 
     sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
     plain: tuple[Column, ...]

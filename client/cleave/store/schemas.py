@@ -21,7 +21,7 @@ from cleave_shared.errors import InputError, QueryRefused
 
 
 def stored_schema(schema: Schema, name: str) -> Schema:
-    """What is stored of a schema: columns of kind local stay here and are not part of the stored table.
+    """Return the stored part of a schema: columns of kind local stay here and are not part of the stored table.
 
     Raises InputError for one that cannot be stored.
     """
@@ -128,5 +128,5 @@ def check_fits(mine: Schema, stored: Schema, name: str) -> None:
         if below or above or (other.nullable and not column.nullable):
             raise InputError(
                 f"column {column.name!r}: its bounds are wider than those of stored table {name!r}",
-                hint="declare them as they were when it was put, or put it anew with --replace",
+                hint="declare them as they were when it was put, or put it again with --replace",
             )

@@ -83,7 +83,7 @@ class Block:
     lengths: NDArray[np.uint32] | None
 
     def content(self, *, nullable: bool) -> bytes:
-        """What is sealed of it, but for compression."""
+        """Return its content before compression."""
         valid = self.bitmap or np.packbits(np.ones(self.rows, np.bool_), bitorder="little").data
         return b"".join(
             [valid if nullable else b"", b"" if self.lengths is None else self.lengths.tobytes(), self.data]

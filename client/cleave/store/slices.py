@@ -76,7 +76,7 @@ def sort(table: Table, by: Sequence[Column]) -> None:
 
 
 def digest_of(table: Table) -> str:
-    """Of the rows and their order: what tells whether a file is still the one that was read.
+    """Return a digest of the rows and their order, by which a changed file is recognised.
 
     DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges.
     """

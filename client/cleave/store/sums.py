@@ -83,7 +83,7 @@ class Summing:
         return Sums(keys, held["size"].astype(np.int64), self._combined(held, limits))
 
     def rows(self) -> Rows:
-        """What the totals add up, of every row."""
+        """Return the terms that the totals add up, for every row."""
         cell = f"dense_rank() OVER (ORDER BY {', '.join(self._keys)}) - 1" if self._keys else "0"
         values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
         values += [f"coalesce({each.sql}, 0) AS {name}" for name, each in self._named()]

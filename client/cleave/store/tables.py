@@ -34,7 +34,7 @@ _TRIES = 4  # to read a table that others change meanwhile
 
 
 class Tables(Objects):
-    """What `key` owns in `stores`."""
+    """Tables of `key` in `stores`."""
 
     def __init__(self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None) -> None:
         """`cache`: see Objects."""
@@ -78,7 +78,7 @@ class Tables(Objects):
         return read_twice(lambda: self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
 
     def _believed(self, tag: str, head: dict[str, Any], version: str, seen: tuple[str, int] | None) -> Opened:
-        """What a head shows, unless a newer version or another table was seen here in its place."""
+        """Return the facts of a head, unless a newer version or another table was seen here in its place."""
         self._require_not_moved(head)
         if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
             raise CheckFailed(
@@ -94,7 +94,7 @@ class Tables(Objects):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
-                hint="if it was dropped and put anew elsewhere, `cleave drop NAME --forget` here, and ask again",
+                hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
             )
         self._memory.remember(self.seen(tag), head["table_id"], head["version"])
         if not known:
@@ -172,13 +172,13 @@ class Tables(Objects):
             self._memory.remember(self._forgotten(tag), *self.key.floors[tag])
 
     def replaced(self, opened: Opened) -> bool:
-        """Whether the table has another head by now."""
+        """Return whether the table has another head by now."""
         found = self.stores.sensitive.read_versioned(f"tables/{self.tag(opened.manifest.table)}/{_HEAD}")
         return found is None or found[1] != opened.head
 
     @contextlib.contextmanager
     def changing(self, opened: Opened) -> Iterator[None]:
-        """What is lost to a writer because another came first, and deleted it, is a ConflictError."""
+        """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
         try:
             yield
         except LostError:

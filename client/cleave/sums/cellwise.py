@@ -43,12 +43,12 @@ class StoredPlan(QueryPlan):
 
     @property
     def fetches(self) -> bool:
-        """Whether rows are read and decrypted here."""
+        """Return whether rows are read and decrypted here."""
         return bool(self.local) or not (self.over_cells or self.asks_plain or self.scans)
 
     @property
     def fetched_columns(self) -> tuple[str, ...]:
-        """Of the rows that are fetched."""
+        """Return the fetched columns of the rows that are fetched."""
         return tuple(dict.fromkeys([*self.selecting, *(name for each in self.local for name in each.columns)]))
 
     @property
@@ -66,12 +66,12 @@ class StoredPlan(QueryPlan):
 
     @property
     def tells_cells_apart(self) -> bool:
-        """Whether, of a question over cells, anything but their totals is asked: all are in one group otherwise."""
+        """Return whether a query over cells needs anything but their totals; else all are in one group."""
         return bool(self.where or self.keys or self.filters)
 
     @property
     def cell_columns(self) -> frozenset[str]:
-        """What WHERE, the keys and the filters read, and may be by columns."""
+        """Return the columns that WHERE, the keys and the filters read, and may be by columns."""
         filtered = zip(self.arguments, self.sources, strict=True)
         return frozenset(
             (
@@ -107,7 +107,9 @@ Sums = dict[Part | None, list[int]]  # of one argument: each part's total by gro
 def figures_of(
     plan: StoredPlan, sums: Sequence[Sums], measures: Sequence[Measure], members: Sequence[Members]
 ) -> list[list[Figure]]:
-    """Of all that `members` says which groups it is made of, the encrypted aggregates; `sums` by argument."""
+    """Return the figures of all that `members` says which groups it is made of, the encrypted aggregates; `sums` by
+    argument.
+    """
     figures = [_figure(plan, each, sums[each.arguments[0]], measures) for each in plan.encrypted]
     return [[figure(of) for figure in figures] for of in members]
 
@@ -165,7 +167,9 @@ class Selection:
     def figures(
         self, totals: Mapping[Part, Integers], measures: Sequence[Measure], members: Sequence[Members]
     ) -> list[list[Figure]]:
-        """Of all that `members` says which groups it is made of, from the cells' totals of what is needed."""
+        """Return the figures of all that `members` says which groups it is made of, from the cells' totals of what is
+        needed.
+        """
         sums: list[Sums] = []
         for source in self._plan.sources:
             of = {number for number, _ in source.terms}
@@ -176,7 +180,7 @@ class Selection:
         return figures_of(self._plan, sums, measures, members)
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
-        """Of `entries` (cells,) over every group's cells."""
+        """Return the sums of `entries` (cells,) over every group's cells."""
         taken = entries[self.cells] if len(self.cells) else np.zeros(0, entries.dtype)
         if filter_ is not None:
             taken = np.where(self._kept[filter_], taken, 0)

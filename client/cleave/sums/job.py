@@ -135,7 +135,7 @@ class Job:
             self._forget(state)
             raise ServiceError(
                 f"the job ended as {over.status}" + (f": {over.error}" if over.error and over.error.isalnum() else ""),
-                hint="Step Functions shows which step failed, and its function's log why; ask again to start it anew",
+                hint="Step Functions shows which step failed, and its function's log why; then run the query again",
             )
         answers = list(self._collect(state, over.output))
         self._forget(state)
@@ -318,7 +318,7 @@ class _Calling:
 
     @property
     def bytes(self) -> int:
-        """Of a state: the step, and what it answers with."""
+        """Return the bytes of a state: the step, and what it answers with."""
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
 
 

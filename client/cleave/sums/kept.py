@@ -1,4 +1,4 @@
-"""What a stored table answers without its rows: groups, and aggregates that follow from sums of its measures.
+"""Decide what a stored table can answer without its rows: groups, and aggregates that follow from sums of its measures.
 
 `KeptTotals` has totals of every cell. `SummedRows` has sums of rows that plain columns select, which services make of
 the rows of `put --scan`: the plain service knows the groups, and the sensitive one adds up the positions it is given.
@@ -111,7 +111,7 @@ class KeptTotals(_SumsOf):
 
 
 class SummedRows(_SumsOf):
-    """Of the table of `manifest`."""
+    """Summed rows of the table of `manifest`."""
 
     counts: Final = "plain"
     words = (

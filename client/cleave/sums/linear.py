@@ -59,7 +59,7 @@ def linear(node: Node, known: dict[str, int], measures: Sequence[Measure], types
 
 
 def _operations(node: Node, known: dict[str, int]) -> Iterator[Node]:
-    """What DuckDB computes step by step."""
+    """Return the operations that DuckDB computes step by step."""
     if canonical(node) not in known and isinstance(node, Call) and node.name in ("+", "-", "*"):
         yield node
         for each in node.arguments:

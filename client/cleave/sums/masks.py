@@ -24,7 +24,7 @@ Pieces = dict[int, list[tuple[int, int]]]  # of each group its partial sums: chu
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What one call is asked about one segment.
+    """Part of one call that is about one segment.
 
     `groups`: numbers of the question's groups. `chunks`: numbers of the chunks that hold rows of them. `numbers`: the
     groups of their rows, chunk after chunk (cleave_shared.rowsets), by place in `groups`. `cuts`: of each group the

@@ -94,7 +94,7 @@ def _conjuncts(node: Node) -> Iterator[Node]:
 
 
 def _is_of_cells(node: Node, by: Collection[str], qualifiers: Collection[str]) -> bool:
-    """Whether it is the same for all rows of a cell."""
+    """Return whether it is the same for all rows of a cell."""
     if node.has(Other) or any(call.name in _UNSTEADY for call in node.find(Call)):
         return False
     columns = list(node.find(Column))

@@ -46,7 +46,7 @@ _Request = StoredPlainRequest | SumsRequest
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What is asked for: of each object of `objects` ciphertexts `start`..`stop`, added up by number."""
+    """Sum to compute: of each object of `objects` ciphertexts `start`..`stop`, added up by number."""
 
     objects: tuple[Object, ...]
     start: int
@@ -72,7 +72,7 @@ def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> l
 
 
 class Remote:
-    """Of one table, for one question. A failure of one request ends all."""
+    """Remote sums of one table, for one query. A failure of one request ends all."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Remote:
             return [lane for lanes in pool.map(self._sums, requests) for lane in lanes]
 
     def aggregate(self, plan: QueryPlan) -> list[PlainResponse]:
-        """What the plain service says of all rows. Raises ServiceError, StoreError, CheckFailed."""
+        """Return the plain service's aggregates over all rows. Raises ServiceError, StoreError, CheckFailed."""
         segments = self._manifest.segments
         objects = [each.plain for each in segments]
         linked = [self.linked(each, plain=True) for each in objects if each is not None]
@@ -194,7 +194,7 @@ class Remote:
 
 
 def groups_of(found: StoredPlainResponse, schema_hash: str) -> PlainResponse:
-    """What an answer over stored rows says of groups, as over a file's."""
+    """Return the groups in an answer over stored rows, as over a file's."""
     return PlainResponse(
         schema_hash=schema_hash,
         rows=found.rows,

@@ -65,7 +65,7 @@ class _RowSets:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What the plain service answers. `keys` and `counts`: of all groups; `responses`: by request."""
+    """Answer of the plain service. `keys` and `counts`: of all groups; `responses`: by request."""
 
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
@@ -73,7 +73,7 @@ class Selected:
     sets: tuple[_RowSets, ...]  # by segment
 
     def rows_of(self, filter_: str | None) -> list[int]:
-        """Of each group, where the filter holds."""
+        """Return the rows of each group, where the filter holds."""
         return self.counts if filter_ is None else _counted(self.sets, len(self.counts), filter_)
 
 
@@ -250,7 +250,7 @@ def most_groups(stored: Stored, plan: StoredPlan) -> int:
 
 
 def too_large(answer: AnswerSize) -> str:
-    """What of an answer is too large; "" where nothing is."""
+    """Name the part of an answer that is too large; "" where nothing is."""
     most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
     if answer.results > most:
         return f"{answer.results:,} sums, a query may have at most {most:,}"
@@ -284,7 +284,7 @@ def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
 
 
 class Scan:
-    """Of the rows that `selected` tells. Groups are numbered filter after filter, as in `wanted`."""
+    """Scan of the rows that `selected` tells. Groups are numbered filter after filter, as in `wanted`."""
 
     def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
         self._stored = stored

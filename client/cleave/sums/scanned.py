@@ -34,7 +34,7 @@ Piece = tuple[int, int]  # a group, and how many rows the sum is of
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an answer consists of: of each lane a check result, then sums."""
+    """Parts of an answer: of each lane a check result, then sums."""
 
     lanes: dict[int, tuple[Piece, ...]]
 
@@ -53,7 +53,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What makes one call its own. `weights`: of each group in the check, no two alike."""
+    """Identity of one call. `weights`: of each group in the check, no two alike."""
 
     cut: Cut
     label: str
@@ -78,7 +78,9 @@ def question(cut: Cut, weights: Sequence[int] | None = None) -> Question:
 
 
 def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
-    """What the answers of steps become, and the terms of each of its ciphertexts. `window`: rows a sum may have."""
+    """Return the sum of the answers of steps, and the terms of each of its ciphertexts. `window`: rows a sum may
+    have.
+    """
     lanes = sorted({lane for shape in shapes for lane in shape.lanes})
     places = [shape.places() for shape in shapes]
     made: dict[int, tuple[Piece, ...]] = {}
@@ -114,7 +116,7 @@ class Scanned:
         Raises CheckFailed.
         """
         if len(files) != shape.results:
-            raise CheckFailed("envelope", "the answer to a scan has not the results that were asked for")
+            raise CheckFailed("envelope", "the answer to a scan lacks requested results")
         try:
             values = self._cipher.constants(files).tolist()
         except WireError as error:
@@ -138,7 +140,9 @@ class Scanned:
                 self._sums.setdefault((lane, group), []).append((rows, value))
 
     def total(self, column: int, group: int, rows: int) -> int:
-        """Of `column` of the lanes over all `rows` rows of a group. Raises CheckFailed for what is no sum of these."""
+        """Return the total of `column` of the lanes over all `rows` rows of a group. Raises CheckFailed for what is no
+        sum of these.
+        """
         parts = self._lanes.of(column)
         if not parts:
             return 0

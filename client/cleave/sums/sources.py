@@ -1,4 +1,4 @@
-"""What an argument of a question is made of, where the totals of cells give its sums: measures times numbers."""
+"""Arguments of a query whose sums the totals of cells give: measures times numbers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Of one moment: totals, how each is read and what it is multiplied with; `constant`, `rounded` of each value."""
+    """Reading of one moment: totals, how each is read and what it is multiplied with; `constant`, `rounded` of each
+    value.
+    """
 
     terms: tuple[tuple[Part, Reading, Fraction], ...]
     constant: Fraction

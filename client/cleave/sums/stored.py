@@ -133,7 +133,7 @@ class Stored:
         return row_lanes(self.manifest, self.profile)
 
     def scanned(self) -> Scanned:
-        """What takes in the sums that a service makes of the rows for scans."""
+        """Return the receiver of a service's sums over the rows for scans."""
         return Scanned(self.row_lanes, self._cipher)
 
     def stop(self) -> None:
@@ -142,8 +142,8 @@ class Stored:
             self.remote.stop()
 
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
-        """Of every cell (cells,), over all segments: added up by the sensitive service where `remote` is there to ask
-        it, else all read here.
+        """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where
+        `remote` is there to ask it, else all read here.
         """
         if unknown := [part for part in parts if part not in self._known]:
             read = self.kept.read(unknown, len(self.cells), self.remote)

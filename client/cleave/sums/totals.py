@@ -51,7 +51,7 @@ class _Run:
         return max(segment.cells for segment, _ in self.kept)
 
     def sums(self) -> Iterator[Sum]:
-        """What the service is asked for, lane after lane."""
+        """Return the sums to request, lane after lane."""
         chunks = self.lanes.chunks(self.cells)
         step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
         for lane in self.needed:
@@ -61,7 +61,7 @@ class _Run:
 
 
 class TotalsReader:
-    """Of one version of one table."""
+    """Totals reader of one version of one table."""
 
     def __init__(self, tables: Tables, opened: Opened, cipher: Callable[[], Cipher]) -> None:
         """`cipher`: opens the table's CKKS secret when it is first needed."""
@@ -71,7 +71,7 @@ class TotalsReader:
         self._manifest = opened.manifest
 
     def read(self, parts: Sequence[Part], cells: int, remote: Remote | None = None) -> dict[Part, Integers]:
-        """Of every cell (cells,), over all segments; without `remote` every segment's are read here.
+        """Read the totals of every cell (cells,), over all segments; without `remote` every segment's are read here.
 
         Raises CheckFailed for what is not as it was written or added up, ServiceError, StoreError.
         """

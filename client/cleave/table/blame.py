@@ -145,7 +145,7 @@ def _unreadable(
 
 
 def _describe(text: str, column: Column, dialect: CsvDialect) -> tuple[str, str]:
-    """What is wrong with a field (message and hint, both without the field)."""
+    """Describe the fault of a field (message and hint, both without the field)."""
     general = "correct it, add its spelling to null_tokens under [csv] if it means NULL, or change the column's type"
     if _INFINITE.fullmatch(text):
         return (

@@ -40,7 +40,7 @@ def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[in
 
 
 def _twice(name: str, places: Mapping[str, int]) -> str:
-    """What DuckDB calls the second of two columns of one name, NAME_1, is in no schema."""
+    """Rename the second of two columns of one name: DuckDB's NAME_1 is in no schema."""
     first, _, number = name.lower().rpartition("_")
     if not (number.isdecimal() and first in places and places[first] < places[name.lower()]):
         return ""

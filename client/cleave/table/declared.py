@@ -1,4 +1,4 @@
-"""What the schema rules out: a value outside stated bounds, a NULL where there may be none."""
+"""Values that the schema excludes: a value outside stated bounds, a NULL where there may be none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cleave_shared.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What is wrong with a column, and SQL of the row (over `field` and `place`) where it is."""
+    """Fault of a column, and SQL of the row (over `field` and `place`) where it is."""
 
     problem: str
     which: str
@@ -38,7 +38,7 @@ def figures_of(column: Column) -> str:
 
 
 def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Broken | None:
-    """What of the column does not keep to the schema, None where everything does."""
+    """Return the fault of the column under the schema, None where there is none."""
     if nulls and not column.nullable:
         return Broken("is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)", null=True)
     as_stored = float if isinstance(least, float) else lambda bound: bound

@@ -1,4 +1,4 @@
-"""What is behind a table: files (CSV, JSON, Excel or Parquet) by name or pattern, standard input, or a frame."""
+"""Sources of a table: files (CSV, JSON, Excel or Parquet) by name or pattern, standard input, or a frame."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def check_there(names: Sequence[str | Path]) -> None:
 
 
 def table_name(names: Names) -> str:
-    """What a table of these files is called: like its file without endings; of several, what their names begin with."""
+    """Return the name of a table of these files: like its file without endings; of several, what their names begin
+    with.
+    """
     stems = []
     for name in _several(names):
         if isinstance(name, Input):
@@ -117,7 +119,7 @@ def unreadable(shown: object, error: Exception) -> InputError:
     """The error for a file that the system, or gzip, cannot read."""
     if isinstance(error, OSError) and error.strerror:
         return InputError(f"{shown}: cannot be read ({error.strerror})")
-    return InputError(f"{shown}: is damaged: it cannot be unpacked", hint="is it complete? `gzip -t` tells")
+    return InputError(f"{shown}: is damaged: it cannot be unpacked", hint="is it complete? `gzip -t` checks")
 
 
 def _several(names: Names) -> Sequence[Name]:

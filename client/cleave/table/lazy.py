@@ -90,6 +90,6 @@ def begun(table: LazyTable) -> LazyTable:
 
 
 def _bytes(names: Sequence[str | Path]) -> float:
-    """Of all files together; infinite where one is none, as a pipe is, or is packed."""
+    """Return the bytes of all files together; infinite where one is none, as a pipe is, or is packed."""
     paths = [path for name in names for path in expand(name)]
     return sum(path.stat().st_size if path.is_file() and path.suffix != ".gz" else math.inf for path in paths)

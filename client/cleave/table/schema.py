@@ -84,7 +84,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column is declared to be.
+    """Declaration of a column.
 
     `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
     `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
@@ -150,11 +150,11 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all that a question may name."""
+        """Return all names that a query may use."""
         return (*(column.name for column in self.columns), *(each.name for each in self.derived))
 
     def only(self, names: Collection[str]) -> Schema:
-        """Of the columns `names` alone, and of what is derived from nothing else."""
+        """Return the schema of the columns `names` alone, and of what is derived from nothing else."""
         columns = tuple(column for column in self.columns if column.name in names)
         derived = tuple(each for each in self.derived if set(each.columns) <= set(names))
         return Schema(columns, self.dialect, self.table, derived)
@@ -278,7 +278,7 @@ def _dump_column(column: Column) -> TomlTable:
 
 
 def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
-    """What the TOML of a schema holds. Raises InputError naming `shown` and the key of the first mistake."""
+    """Read the TOML of a schema. Raises InputError naming `shown` and the key of the first mistake."""
     try:
         return _parse(document)
     except ValueError as error:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of a column of floats: its least, largest and about its median value. None: it has no value."""
+    """Extent of a column of floats: its least, largest and about its median value. None: it has no value."""
 
     least: float
     middle: float
@@ -58,7 +58,7 @@ class Survey:
 
 
 class TooLargeError(InputError):
-    """What was asked of the rows does not fit in the memory that is set aside for it."""
+    """Error of work over rows that does not fit in its memory."""
 
 
 class Stream:
@@ -243,11 +243,11 @@ def _too_large(source: object) -> TooLargeError:
 
 
 def changed(source: object) -> InputError:
-    return InputError(f"{source}: changed while it was read", hint="try again once nobody writes it")
+    return InputError(f"{source}: changed while it was read", hint="try again when no one writes to it")
 
 
 def _mark(source: Input | Frame) -> object:
-    """What changes when a file is written."""
+    """Return a mark that changes when a file is written."""
     if isinstance(source, Frame):
         return None
     try:

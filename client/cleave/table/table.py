@@ -237,7 +237,7 @@ class Table:
             yield Table(self.name, self.schema, connection, self.rows, self.engine)
 
     def parquet(self, select: str) -> bytes:
-        """What `select` gives, in its order, as a Parquet file that never was on a disk.
+        """Return the rows of `select`, in its order, as a Parquet file that never was on a disk.
 
         Of some rows of a table by their rowid: DuckDB takes ten times as long for LIMIT and OFFSET.
         """

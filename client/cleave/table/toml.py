@@ -1,4 +1,4 @@
-"""What a TOML table holds, taken out with errors that name the place of a mistake."""
+"""Reader of a TOML table, with errors that name the place of a mistake."""
 
 from __future__ import annotations
 

@@ -72,10 +72,12 @@ def is_number(type_: str) -> bool:
 
 
 def can_be_encrypted(type_: str) -> bool:
-    """Whether CKKS columns hold it: numbers, booleans as 0 and 1, dates and times as days and microseconds."""
+    """Return whether CKKS columns hold it: numbers, booleans as 0 and 1, dates and times as days and microseconds."""
     return type_ == "BOOLEAN" or type_ in TIMES or is_number(type_)
 
 
 def is_shown_as_it_is(type_: str) -> bool:
-    """Whether an answer holds Python's value of it, as of numbers and booleans; everything else is DuckDB's text."""
+    """Return whether an answer holds Python's value of it, as of numbers and booleans; everything else is DuckDB's
+    text.
+    """
     return decimals_of(type_) is not None or type_ in FLOATS

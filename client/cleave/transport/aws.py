@@ -1,4 +1,4 @@
-"""Who asks, on AWS: the credentials chain and SigV4 signatures, by botocore.
+"""Identity of the caller on AWS: the credentials chain and SigV4 signatures, by botocore.
 
 Everything botocore can raise while it looks for credentials leaves here as a ServiceError without their values.
 """
@@ -89,7 +89,9 @@ def sigv4_signer(session: Session, url: str, name: str = "execute-api") -> Sign:
 
 
 def credentials_error(error: BotoCoreError) -> ServiceError:
-    """What was wrong with profile, configuration or credentials, without botocore's own text, which may quote them."""
+    """Describe the fault of profile, configuration or credentials, without botocore's own text, which may quote
+    them.
+    """
     if isinstance(error, ProfileNotFound):
         return ServiceError("no AWS profile of that name is configured", hint="aws configure list-profiles shows them")
     if isinstance(error, PartialCredentialsError):

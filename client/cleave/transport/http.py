@@ -121,7 +121,7 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
         if response.status_code != 200:
             return b""  # a proxy's page; its status says enough
         raise ServiceError(
-            f"{label} sent a compressed answer, which was not asked for",
+            f"{label} sent a compressed answer, which is not accepted",
             hint="does a proxy on the way compress? Cleave's services never do",
             status=response.status_code,
         )
@@ -144,7 +144,7 @@ def _translated(label: str, url: str, error: httpx.HTTPError) -> ServiceError:
     cause = _root(error)
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
         # what was too slow once would be too slow again
-        return ServiceError(f"{place} did not answer in time", hint="its log tells whether it is still at work")
+        return ServiceError(f"{place} did not answer in time", hint="see in its log whether it is still at work")
     if isinstance(error, httpx.TimeoutException):
         return retry.Interrupted(f"{place} cannot be reached in time", hint="check the URL, the network and the proxy")
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -165,7 +165,7 @@ def _translated(label: str, url: str, error: httpx.HTTPError) -> ServiceError:
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
         return retry.Interrupted(f"{place} cannot be reached", hint="check the URL, the network and the proxy")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
-        return retry.Interrupted(f"{place} cut the connection", hint="its log tells; a proxy may cap the size")
+        return retry.Interrupted(f"{place} cut the connection", hint="see its log; a proxy may limit the size")
     return ServiceError(f"the exchange with {place} failed ({type(error).__name__})")
 
 

@@ -118,7 +118,7 @@ def _failure(service: Service, reply: Response) -> ServiceError:
     told = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
     return ServiceError(
         reply.named(f"the function behind {service.label} failed{told}"),
-        hint="its log tells; most often it needs more memory or time",
+        hint="see its log; most often it needs more memory or time",
     )
 
 

@@ -1,4 +1,4 @@
-"""What an answer that is no envelope means: our own Problem, API Gateway's message, a proxy's page, anything else."""
+"""Meaning of an answer that is no envelope: our own Problem, API Gateway's message, a proxy's page, anything else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_STATUS = {
     415: "client and service must be of the same release",
     422: "client and service must be of the same release",
     429: "the service is throttling; ask again later, or raise the API's limits",
-    502: "the function failed or its answer was over 6 MB; its log tells",
+    502: "the function failed or its answer was over 6 MB; see its log",
     503: "the service is not available at the moment; ask again later",
     504: "the service took longer than 29 s; give the function more memory",
 }
@@ -52,7 +52,7 @@ _BY_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back from a service or from whatever stands before it."""
+    """Response of a service or of a proxy before it."""
 
     status: int
     content_type: str
@@ -92,7 +92,7 @@ def problem(service: str, answer: Response) -> ServiceError:
 
 
 def damaged_on_the_way(answer: Response) -> bool:
-    """Whether the service says that the request did not arrive as it was sent."""
+    """Return whether the service says that the request did not arrive as it was sent."""
     return answer.status == 422 and _read(answer.body)[0] == excerpt(wire.DAMAGED)
 
 
@@ -108,7 +108,7 @@ def refuse_stray_error(service: str, answer: Response) -> None:
     if said or hint or body.startswith(b"<"):
         raise ServiceError(
             answer.named(f"{service} answered 200 with an error: {said or 'a page, no envelope'}"),
-            hint=hint or "its answer may have been over 6 MB; its log tells",
+            hint=hint or "its answer may have been over 6 MB; see its log",
             status=200,
         )
 
@@ -145,6 +145,4 @@ def _advice(said: str, status: int) -> str:
     for fragment, hint in _BY_MESSAGE:
         if fragment in lowered:
             return hint
-    return _BY_STATUS.get(
-        status, "its log tells" if status >= 500 else "client and service must be of the same release"
-    )
+    return _BY_STATUS.get(status, "see its log" if status >= 500 else "client and service must be of the same release")

@@ -48,7 +48,7 @@ REMOTE = Policy(attempts=5)
 
 
 class Budget:
-    """What is left of a query's repetitions. Thread-safe."""
+    """Repetitions that a query has left. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most

@@ -1,4 +1,4 @@
-"""What the plain service does with a request that brings its rows, in a child of its own."""
+"""Answer requests to the plain service that bring their rows, in a child of its own."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Stored:
 
 
 class Asked(Protocol):
-    """What is asked of a table."""
+    """Query over a table."""
 
     @property
     def where(self) -> str | None: ...

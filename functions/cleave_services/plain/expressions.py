@@ -1,4 +1,4 @@
-"""Whether a text is one SQL expression over the table and nothing else, as DuckDB's own parser sees it.
+"""Check that a text is one SQL expression over the table and nothing else, by DuckDB's own parser.
 
 Two parses must agree: the bare text and the text in parentheses. `1) UNION (SELECT 2`, `a; DROP ...`, `a, b`,
 `a FROM t` or an open comment survive at most one of them, so a text that passes is safe to put into `(text\n)`.

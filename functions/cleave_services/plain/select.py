@@ -51,7 +51,7 @@ def select(asked: engine.Stored) -> StoredPlainResponse:
 
 
 def _may_be_left(asked: engine.Stored) -> bool:
-    """Whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
+    """Return whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
 
     What is computed of a row beside its keys, aggregates and filters, takes a table.
     """

@@ -1,4 +1,4 @@
-"""What the plain service does with questions about stored tables, in a child of its own."""
+"""Answer requests to the plain service about stored tables, in a child of its own."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from cleave_shared.moments import Polynomial
 
 
 class Evaluator(Protocol):
-    """What evaluation needs of a scheme; `cleave_shared.seal` has it on CKKS, the tests have it on integers.
+    """Interface of a scheme for evaluation; `cleave_shared.seal` has it on CKKS, the tests have it on integers.
 
     Ciphertexts are consumed: `add` may change its first argument.
     """

@@ -83,7 +83,7 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
     found: dict[tuple[int, int], bytes] = {}
     for number, blobs in zip(needed, _answers(own, step.set, asked, [wanted[each] for each in needed]), strict=True):
         if (last := max(needed[number])) >= len(blobs):
-            raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, and number {last} is asked for")
+            raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, number {last} is needed")
         found |= {(number, place): blobs[place] for place in needed[number]}
     chunks = [Chunk(at, found[term]) for at, terms in enumerate(asked.sums) for term in terms]
     with workers.fair_share() as share:
@@ -99,7 +99,7 @@ def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
     """By step's number. Raises WireError unless every step answered, and once."""
     there = {part.number: part for part in parts if part is not None}
     if len(parts) != count or set(there) != set(range(count)):
-        raise WireError(f"parts: {len(there)} of {count} steps answered, of {len(parts)} that are told of")
+        raise WireError(f"parts: {len(there)} of {count} steps answered, {len(parts)} are named")
     return [there[number] for number in range(count)]
 
 

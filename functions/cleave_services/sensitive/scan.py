@@ -50,7 +50,7 @@ class Wanted:
 
     @property
     def results(self) -> int:
-        """Of one lane."""
+        """Return the results of one lane."""
         return 1 + sum(map(len, self.cuts))
 
     def result(self, group: int, place: int) -> int:

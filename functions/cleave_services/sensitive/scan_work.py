@@ -1,4 +1,4 @@
-"""What a process needs for its part of a scan: where the lanes' ciphertexts are, and which rows are wanted.
+"""Work of one process in a scan: where the lanes' ciphertexts are, and which rows are wanted.
 
 Objects are opened by whoever adds them up, so that no ciphertext of a folder passes through another process.
 """

@@ -53,7 +53,9 @@ def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) ->
 
 
 def _chunks(number: int, lane: Lane, first: int, contents: list[bytes]) -> Iterator[Chunk]:
-    """What is added up for a lane, sums numbered from `first`, those of one sum together. Raises WireError."""
+    """Return the chunks to add up for a lane, sums numbered from `first`, those of one sum together. Raises
+    WireError.
+    """
     files = []
     for content in contents:
         try:
