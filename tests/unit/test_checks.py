@@ -21,6 +21,7 @@ from cleave.ckks.checks import (
     check_sentinels,
     check_totals,
     fields_of_lanes,
+    require_weighted_sum,
 )
 from cleave.ckks.encode import Scale
 from cleave.ckks.layout import (
@@ -270,6 +271,24 @@ def test_bounds_follow_the_chunks() -> None:
     failed("range", lambda: fields_of_lanes(LAYOUT, exact(8, 31), 1))
     with pytest.raises(CheckFailed, match=r"^a decrypted total is beyond its column's bounds$"):
         fields_of_lanes(LAYOUT, exact(7, 32), 1)
+
+
+def test_a_weighted_sum_agrees_to_within_its_noise_and_no_further() -> None:
+    sums, weights, known, chunks, modulus = [5, -7, 11], [3, 10**6, 2**30], 123, 4, 2**50 - 27
+    right, limit = 5 * 3 - 7 * 10**6 + 11 * 2**30 + 123, int(noise(SENTINELS * chunks))
+
+    def check(off: int) -> None:
+        require_weighted_sum((right + off) % modulus, sums, weights, known, chunks, modulus)
+
+    for off in (0, limit, -limit):
+        check(off)
+    for off in (limit + 1, -limit - 1, modulus // 2):
+        with pytest.raises(CheckFailed) as caught:
+            check(off)
+        assert (caught.value.check, "ask again" in str(caught.value.hint)) == ("scan", True)
+    for further in ([*sums, 0], sums[:2]):
+        with pytest.raises(ValueError, match="zip"):
+            require_weighted_sum(right, further, weights, known, chunks, modulus)
 
 
 def test_lanes_that_are_missing_are_no_totals() -> None:
