@@ -81,6 +81,7 @@ def test_lock_files_hold_what_each_installation_needs() -> None:
         ("botocore", "aws", ["query", "{file}", DEMO, "--lambda", "a,b", "--key", "{key}"]),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_missing_extra_is_named(package: str, extra: str, options: list[str], tmp_path: Path, key_file: Path) -> None:
     places = {"file": ROOT / "tests" / "samples" / "patients.csv", "folder": tmp_path, "key": key_file}
     words = [option.format(**places) for option in options]

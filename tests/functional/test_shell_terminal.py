@@ -277,6 +277,7 @@ def test_a_killed_shell_leaves_no_process(start: Callable[..., Terminal]) -> Non
     assert have_ended(*children)
 
 
+@pytest.mark.slow
 def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., Terminal]) -> None:
     """One vector of DuckDB's, which no interrupt reaches."""
     terminal = start()

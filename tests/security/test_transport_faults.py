@@ -77,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("fault", CASES, ids=lambda fault: f"{fault['name']}-{fault['service']}")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_fault(
     fault: dict[str, Any],
     cli: Cli,

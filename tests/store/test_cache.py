@@ -184,6 +184,7 @@ def exchange(entry: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip, cut, grow, link, pipe, exchange], ids=lambda harm: harm.__name__)
+@pytest.mark.sampled(3)
 def test_an_entry_that_is_harmed_is_as_good_as_none(world: World, harm: Callable[[Path], None]) -> None:
     first, read = world.ask()
     for entry in world.entries():

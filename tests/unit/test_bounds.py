@@ -56,6 +56,7 @@ ROOMY = [
 
 
 @pytest.mark.parametrize(("type_", "content", "bound"), ROOMY)
+@pytest.mark.sampled(3)
 def test_a_bound_without_a_meaning_leaves_room(type_: str, content: str, bound: str | None, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("n\n" + "\n".join(content.split()) + "\n")
@@ -87,6 +88,7 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("name", "unit", "type_", "one", "other", "bounds", "width", "outlier"), MEANT)
+@pytest.mark.sampled(2)
 def test_two_files_of_one_meaning_get_the_same_bounds(
     name: str,
     unit: str,

@@ -63,6 +63,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         "SELECT sum(p.age) FROM MAIN.Patients AS p",
     ],
 )
+@pytest.mark.sampled(2)
 def test_is_answered_as_duckdb_answers_it(query: str, patients: Schema, connection: duckdb.DuckDBPyConnection) -> None:
     result = simulate(query, patients, connection, "patients")
     expected = connection.execute(query)
