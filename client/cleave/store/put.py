@@ -51,6 +51,8 @@ from cleave.table.table import Table
 from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
 
+_NAMED = 8  # bounds that `put` lists
+
 
 def _silent(_: str) -> None:
     """Print nothing."""
@@ -110,6 +112,13 @@ def put(
         )
         if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
             say(f"not stored: {', '.join(local)} (kind local)")
+        if bounds := [
+            f"{each.name} {each.lower} to {each.upper}"
+            for each in schema.columns
+            if each.kind is Kind.ENCRYPTED and each.lower is not None and each.upper is not None
+        ]:
+            rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
+            say(f"these bounds now hold for all rows, until --replace: {', '.join(bounds[:_NAMED])}{rest}")
         say(describe(manifest, survey.rows, found, profile))
         putting = _Putting(tables, manifest, Cells(), there, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
