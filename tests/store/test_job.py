@@ -35,7 +35,7 @@ from cleave.store.memory import Memory
 from cleave.store.put import put
 from cleave.store.vault import Vault
 from cleave.sums import job
-from cleave.sums.job import Answer, Asked, Job
+from cleave.sums.job import Answer, Job, ScanCall
 from cleave.sums.machine import Execution, Machine
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
@@ -88,7 +88,7 @@ class Cloud:
         self.events.append(event)
         return self.step(event)
 
-    def calls(self) -> Iterator[Asked]:
+    def calls(self) -> Iterator[ScanCall]:
         for rows, question in self.segments.asked:
 
             def request(rows: Rows = rows, question: Any = question) -> ScanRequest:
@@ -104,13 +104,13 @@ class Cloud:
                     weights=list(question.weights),
                 )
 
-            yield Asked(f"{self.segments.segments.index(rows):032x}", question, request)
+            yield ScanCall(f"{self.segments.segments.index(rows):032x}", question, request)
 
     def job(self) -> Job:
         return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage.key)
 
     def run(
-        self, seconds: float = 60, calls: Callable[[], Iterator[Asked]] | None = None, window: int = WINDOW
+        self, seconds: float = 60, calls: Callable[[], Iterator[ScanCall]] | None = None, window: int = WINDOW
     ) -> list[Answer]:
         return self.job().run(
             calls or self.calls,
@@ -323,7 +323,7 @@ def test_a_job_is_left_and_taken_up_and_runs_once(cloud: Cloud) -> None:
         cloud.run(0.5)
     going.set()
 
-    def never() -> Iterator[Asked]:
+    def never() -> Iterator[ScanCall]:
         raise AssertionError("the calls are made already")
 
     assert cloud.totals(cloud.run(calls=never)) == cloud.segments.truth
@@ -513,7 +513,7 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
     run = Job.run
     owners = contributed.open().manifest.segments[0]
 
-    def less(self: Job, calls: Callable[[], Iterable[Asked]], *how: Any) -> list[Answer]:
+    def less(self: Job, calls: Callable[[], Iterable[ScanCall]], *how: Any) -> list[Answer]:
         return run(self, lambda: [each for each in calls() if each.segment != owners.id], *how)
 
     monkeypatch.setattr(Job, "run", less)

@@ -18,7 +18,7 @@ from cleave.sql.rejoin import Groups
 from cleave.sql.sets import Members, Regrouped
 from cleave_shared.dataclass import dataclass
 
-Kept = TypeVar("Kept")
+Figure = TypeVar("Figure")
 _ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
 
 
@@ -31,8 +31,8 @@ class Suppressed:
 
 
 def suppress_small(
-    answered: Regrouped, figures: Sequence[Kept], sizes: Sequence[int], min_group: int
-) -> tuple[Groups, list[Kept], Suppressed]:
+    answered: Regrouped, figures: Sequence[Figure], sizes: Sequence[int], min_group: int
+) -> tuple[Groups, list[Figure], Suppressed]:
     """The groups that may be shown, their `figures` (or what those are made of), and the others.
 
     `sizes` are the finest groups'.

@@ -14,7 +14,7 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import Judge, arguments_of
-from cleave.sql.kept import Kept
+from cleave.sql.kept import HasSums
 from cleave.sql.nodes import Call, Column, Node, Ordered, Place
 from cleave.sql.parse import Question
 from cleave.sql.plain import is_exact, witnesses
@@ -61,7 +61,7 @@ class Cutter:
         *,
         cloud_only: bool = False,
         divided: bool = False,
-        kept: Kept | None = None,
+        kept: HasSums | None = None,
     ) -> None:
         """`question`: with its names question."""
         self._question = question

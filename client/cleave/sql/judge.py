@@ -10,7 +10,7 @@ from cleave.aggregates import AGGREGATES
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
-from cleave.sql.kept import Kept
+from cleave.sql.kept import HasSums
 from cleave.sql.nodes import NULL, Call, Case, Node, integer
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose
@@ -31,7 +31,13 @@ class Judge:
     """
 
     def __init__(
-        self, question: Question, schema: Schema, catalog: Catalog, kept: Kept | None = None, *, divided: bool = False
+        self,
+        question: Question,
+        schema: Schema,
+        catalog: Catalog,
+        kept: HasSums | None = None,
+        *,
+        divided: bool = False,
     ) -> None:
         self._schema = schema
         self._catalog = catalog

@@ -11,7 +11,7 @@ from cleave.sql.plan import Argument, Source
 Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
 
 
-class Kept(Protocol):
+class HasSums(Protocol):
     """Each of its answers is "" where no row has to be fetched, and else the reason why rows have to be."""
 
     @property

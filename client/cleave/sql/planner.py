@@ -22,7 +22,7 @@ from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:
-    from cleave.sql.kept import Kept
+    from cleave.sql.kept import HasSums
 
 
 def plan_query(
@@ -32,7 +32,7 @@ def plan_query(
     *,
     cloud_only: bool = False,
     others: Mapping[str, Schema] | None = None,
-    kept: Kept | None = None,
+    kept: HasSums | None = None,
 ) -> QueryPlan | LocalPlan:
     """`Planner.plan` of a question that is asked of one source."""
     with closing(Planner(sql, schema, table, others or {})) as planner:
@@ -58,7 +58,7 @@ class Planner:
     def close(self) -> None:
         self._catalog.close()
 
-    def plan(self, kept: Kept | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
+    def plan(self, kept: HasSums | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Plan a query; what the services cannot answer is answered here, unless `cloud_only`. `kept`: the table is
         stored, and that
         is what its services have of it. Raises QueryRefused, with the reason and what to do instead, for what is not to
@@ -75,7 +75,7 @@ class Planner:
         except RecursionError:
             raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 
-    def cut(self, kept: Kept | None, *, cloud_only: bool) -> QueryPlan:
+    def cut(self, kept: HasSums | None, *, cloud_only: bool) -> QueryPlan:
         """`plan` where services answer a part at least. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read

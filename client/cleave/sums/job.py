@@ -51,7 +51,7 @@ _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScanCall:
     """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored."""
 
     segment: str
@@ -114,7 +114,7 @@ class Job:
 
     def run(
         self,
-        calls: Callable[[], Iterable[Asked]],
+        calls: Callable[[], Iterable[ScanCall]],
         counts: Sequence[int],
         window: int,
         key: tuple[str, str],
@@ -160,7 +160,7 @@ class Job:
         except ValidationError:
             raise InputError("the job was started by another release", hint="end it with --stop-job") from None
 
-    def _begin(self, calls: Iterable[Asked], counts: Sequence[int], window: int, key: tuple[str, str]) -> _State:
+    def _begin(self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str]) -> _State:
         written: list[str] = []
         try:
             state = self._written(calls, counts, window, key, written)
@@ -175,7 +175,7 @@ class Job:
         return state
 
     def _written(
-        self, calls: Iterable[Asked], counts: Sequence[int], window: int, key: tuple[str, str], written: list[str]
+        self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str], written: list[str]
     ) -> _State:
         batches: list[_Batch] = []
         listed, shapes = [], []
@@ -213,7 +213,7 @@ class Job:
             objects=tuple(written),
         )
 
-    def _call(self, asked: Asked, written: list[str]) -> _Calling:
+    def _call(self, asked: ScanCall, written: list[str]) -> _Calling:
         results = self._room()
         step = Call(
             step="call",
@@ -312,7 +312,7 @@ class Job:
 class _Calling:
     """A call, its step and where its answer may be. The step gets its number in its batch later."""
 
-    asked: Asked
+    asked: ScanCall
     step: dict[str, Any]
     results: tuple[str, ...]
 
@@ -326,9 +326,9 @@ def _unmasked(question: Question) -> Question:
     return replace(question, cut=replace(question.cut, numbers=b""))
 
 
-def _batched(calls: Iterable[Asked], window: int) -> Iterator[list[Asked]]:
+def _batched(calls: Iterable[ScanCall], window: int) -> Iterator[list[ScanCall]]:
     """Calls whose answers one step adds up: so many at most, and so many ciphertexts that are left of them."""
-    batch: list[Asked] = []
+    batch: list[ScanCall] = []
     for call in calls:
         longer = [*batch, call]
         fits = reduced([each.question.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
@@ -380,9 +380,9 @@ def scan_by_job(
     found, scanned = Scan(stored, plan, selected), stored.scanned()
     linked = partial(remote.linked, seconds=LINK_SECONDS)  # for as long as a job may take
 
-    def calls() -> Iterator[Asked]:
+    def calls() -> Iterator[ScanCall]:
         for call in found.calls(weights_of(len(found.rows))):
-            yield Asked(call.segment.id, call.question, partial(request_of, call, linked, stored))
+            yield ScanCall(call.segment.id, call.question, partial(request_of, call, linked, stored))
 
     key = (stored.manifest.profile, stored.manifest.table_id)
     advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0

@@ -31,7 +31,7 @@ from cleave_shared.moments import SENTINELS
 from cleave_shared.params import PROFILES
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
-Kept = tuple[Segment, Totals]
+SegmentTotals = tuple[Segment, Totals]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Run:
     columns: list[of_measures.Column]
     lanes: Lanes
     needed: list[int]
-    kept: list[Kept]
+    kept: list[SegmentTotals]
 
     @property
     def cells(self) -> int:
@@ -104,7 +104,7 @@ class TotalsReader:
         return sum(each.stop - each.start for run in runs for each in run.sums())
 
     def _runs(self, parts: Sequence[Part], *, together: bool) -> Iterator[_Run]:
-        alike: dict[tuple[int, int], list[Kept]] = {}
+        alike: dict[tuple[int, int], list[SegmentTotals]] = {}
         for segment in self._manifest.segments:
             for totals in segment.totals:
                 alike.setdefault((totals.first, totals.stop), []).append((segment, totals))

@@ -11,7 +11,7 @@ from cleave_services.bodies import Note
 from cleave_services.plain import contained, engine
 from cleave_shared.wire import PlainRequest, PlainResponse
 
-Asked = TypeVar("Asked", bound=BaseModel)
+Request = TypeVar("Request", bound=BaseModel)
 Answered = TypeVar("Answered", bound=BaseModel)
 
 
@@ -22,7 +22,7 @@ def aggregate(asked: PlainRequest, note: Note) -> PlainResponse:
     return answer
 
 
-def answered(work: Callable[[Asked], Answered], asked: Asked, kind: type[Answered], note: Note) -> Answered:
+def answered(work: Callable[[Request], Answered], asked: Request, kind: type[Answered], note: Note) -> Answered:
     """`work`, in a child."""
     try:
         return contained.run(work, asked, kind)

@@ -50,7 +50,7 @@ class Stored:
     most: int
 
 
-class Asked(Protocol):
+class TableRequest(Protocol):
     """Query over a table."""
 
     @property
@@ -103,7 +103,7 @@ def aggregate_stored(asked: Stored) -> StoredPlainResponse:
     )
 
 
-def _answered(load: Callable[[Database], None], asked: Asked, most: int) -> tuple[Grouping, dict[str, float]]:
+def _answered(load: Callable[[Database], None], asked: TableRequest, most: int) -> tuple[Grouping, dict[str, float]]:
     """The groups of the table that `load` makes, and seconds by stage."""
     started = time.perf_counter()
     with Database() as database:
@@ -114,7 +114,7 @@ def _answered(load: Callable[[Database], None], asked: Asked, most: int) -> tupl
         return grouping, {"load": loaded - started, "group": time.perf_counter() - loaded}
 
 
-def verify(database: Database, request: Asked, filters: Sequence[str] = ()) -> None:
+def verify(database: Database, request: TableRequest, filters: Sequence[str] = ()) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
     scalars = {} if request.where is None else {"where": request.where}
     scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}
