@@ -146,11 +146,13 @@ def test_usage(parties: Parties) -> None:
     parties.play("cleave contributor collect")
     west = parties.at("west")
     assert west.run("put", "rows.csv", "--table", "t", "--fingerprint", "x", *WEST.split()).exit_code == 2
-    assert west.run("query", "rows.csv", "SELECT 1", "--contributor", "north").exit_code == 2
     assert west.run("key", "export", "--table", "stays", "--key", "key.json", "-o", "x").exit_code == 2
     assert "no contributor 'east'" in parties.at("west").fails(
-        3, *_query("SELECT COUNT(*) FROM stays", "--contributor", "east")
+        3, *f"pull stays -o east.csv --contributor east {WEST}".split()
     )
+    shown = parties.at("west").run("shell", *WEST.split(), typed="DESCRIBE stays;\n").stdout
+    assert "contributor" in shown
+    assert "contributor" in parties.at("west").run("show", "stays", *WEST.split()).stdout.split("version")[1]
     assert "not a contributor's public key" in parties.at("west").fails(
         5, *f"contributor add stays x --contributor-key ../north/contributor.pem {WEST}".split()
     )

@@ -290,14 +290,13 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
         world.contribute("north", other)
 
 
-def session(world: World, contributor: str | None = None) -> Session:
+def session(world: World) -> Session:
     return Session(
         StoredSource(
             "trial",
             world.stores(),
             Access(world.key_file, no_passphrase),
             memory=Memory(world.root / "owner.json"),
-            contributor=contributor,
         )
     )
 

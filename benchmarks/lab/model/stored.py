@@ -65,13 +65,13 @@ def _groups_known(stored: Stored, plan: StoredPlan) -> int:
 
 def totals_work(stored: Stored, parts: Collection[Part], *, services: bool) -> Work:
     """Of the totals `parts` of every cell; `services`: those of several segments are added up where they rest."""
-    objects = stored.kept.objects(tuple(parts))
+    objects = stored.objects(tuple(parts))
     here = {
         Operation.TOTALS: 1.0 if objects else 0.0,
         Operation.TOTAL: float(len(stored.cells) * len(parts)) if objects else 0.0,
     }
     total, one = sum(each.bytes for each in objects), bytes_of_chunk(stored.profile)
-    sums = stored.kept.sums(tuple(parts)) if services else 0
+    sums = stored.ciphertexts(tuple(parts)) if services else 0
     degree = _scale(stored)
     if not sums:
         return Work(here | {Operation.DECRYPT: degree * (total // one)}, [each.bytes for each in objects])

@@ -51,8 +51,8 @@ class Plan:
 def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
-    With `store`, a place as `cleave put --store` names it, over the stored table of that name: of one `contributor`, or
-    "owner", those rows alone. None in place of a name: over the stored tables that the question names. `scan` False:
+    With `store`, a place as `cleave put --store` names it, over the stored table of that name. None in place of
+    a name: over the stored tables that the question names. `scan` False:
     rows are fetched rather than added up by the sensitive service, which learns then which positions belong together.
     `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number; `memory`: how many a question over rows may
     take, a quarter of the machine's unless it is said. `cache` False: nothing that is read of a bucket is kept on this

@@ -25,6 +25,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
+WHOSE = "the plain half does not say which contributor a row is of"
 FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
 TOTALS_BYTES = 4  # times the bytes of the rows: totals that take more are not read
 FETCH_LIMIT = 1_000_000_000  # bytes of rows that are fetched for one question, where nothing else is said
@@ -149,7 +150,7 @@ class Chooser:
 
     def _planned(self, planner: Planner, *, cloud_only: bool, no_totals: str = "") -> Plan:
         manifest = self.stored.manifest
-        no_plain = too_much(manifest) if self.services else NO_PLAIN
+        no_plain = (WHOSE if self.stored.parties else too_much(manifest)) if self.services else NO_PLAIN
         kept = KeptTotals(manifest.measures, manifest.by, no_plain, no_totals)
         plan = planner.plan(kept, cloud_only=cloud_only)
         return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest.measures)
@@ -182,7 +183,7 @@ class Chooser:
 
     def _scanning(self, planner: Planner, *, cloud_only: bool) -> StoredPlan | None:
         """By sums of rows; None where none are asked for, or may be."""
-        if not (self.scan and self.services):
+        if not (self.scan and self.services) or self.stored.parties:
             return None
         kept = SummedRows(self.stored.manifest, self.stored.schema)
         try:

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from cleave.table.progress import Bars
 
 _STORED_ONLY = {
-    "contributor": ("--contributor", None),
     "analyst": ("--analyst", None),
     "scan": ("--no-scan", True),
     "memory": ("--memory", None),
     "machine": ("--job", None),
 }
-_NOT_OF_RELEASES = {"key": None, "contributor": None, "machine": None, "others": None}
+_NOT_OF_RELEASES = {"key": None, "machine": None, "others": None}
 
 
 def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
@@ -146,7 +145,6 @@ def open_session(
     source = StoredSource(
         *(table, open_place(asking), access, others),
         seconds=asking["timeout"],
-        contributor=asking["contributor"],
         embedded=embedded,
         scan=asking["scan"],
         machine=None if machine is None else _machine(asking, machine),

@@ -111,10 +111,6 @@ class Asking(Place, total=False):
     strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
     cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
     endpoint: Annotated[str | None, Flag(None, "--endpoint URL", "URL of both services, or SENSITIVE_URL,PLAIN_URL.")]
-    contributor: Annotated[
-        str | None,
-        Flag(None, "--contributor NAME", "Use only the rows of this contributor, or of `owner`.", advanced=True),
-    ]
     analyst: Annotated[
         str | Path | None,
         Flag(None, "--analyst FILE", "Identity file of an analyst: query the releases made for it.", advanced=True),

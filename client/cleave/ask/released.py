@@ -26,7 +26,7 @@ from cleave.objects.storage import NotStoredError, read_twice
 from cleave.processes.deadline import Deadline
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, Head, Totals, open_totals, place_of, read_head
 from cleave.sql.plan import LocalPlan
-from cleave.sql.planner import Planner, tables_named
+from cleave.sql.planner import Planner, names_in
 from cleave.sql.refusals import Uncut
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
@@ -165,7 +165,7 @@ class ReleaseSource(Source):
     def _named(self, sql: str) -> str:
         """The table that a question is over. Raises QueryRefused for several."""
         try:
-            names = {each.lower(): each for each in tables_named(sql)}
+            names = {each.lower(): each for each in names_in(sql)[0]}
         except QueryRefused:
             if self.name:
                 return self.name  # planning it reports more

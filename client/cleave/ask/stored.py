@@ -24,8 +24,8 @@ from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.inner import columns_of
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import tables_named
-from cleave.store.contributors import min_group_of
+from cleave.sql.planner import names_in
+from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
@@ -78,7 +78,6 @@ class StoredSource(Source):
         others: Sequence[LazyTable] = (),
         memory: Memory | None = None,
         seconds: float | None = None,
-        contributor: str | None = None,
         embedded: Embedded | None = None,
         *,
         scan: bool = True,
@@ -90,7 +89,6 @@ class StoredSource(Source):
         """`name`: the table that questions are over; None: those that each question names.
 
         `seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
-        `contributor`: whose rows of the table alone are asked.
         `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
@@ -100,11 +98,8 @@ class StoredSource(Source):
         """
         if access is None:
             raise KeyFileError("a stored table needs its key, and none was named")
-        if contributor is not None and name is None:
-            raise InputError("--contributor is about one table", hint="name the table")
         self.name = name or ""
         self.seconds = seconds or QUERY_SECONDS
-        self._contributor = contributor
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
@@ -136,7 +131,9 @@ class StoredSource(Source):
                 if opened.manifest.table.lower() not in self._held:
                     self._hold(opened.manifest.table, opened)
         stored = {
-            self.name if lower == self.name.lower() else each.manifest.table: each.schema
+            self.name if lower == self.name.lower() else each.manifest.table: with_contributor(
+                each.manifest, each.schema
+            )
             for lower, each in self._held.items()
         }
         return stored | {each.name: each.schema for each in self._others}
@@ -153,15 +150,15 @@ class StoredSource(Source):
         """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
         cells may.
         """
-        return self.chooser(self._named(sql)).chosen(sql, cloud_only=cloud_only)
+        return self.chooser(self._named(sql), sql).chosen(sql, cloud_only=cloud_only)
 
     def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
-        return self.chooser(self._named(sql)).plans(sql)
+        return self.chooser(self._named(sql), sql).plans(sql)
 
-    def chooser(self, names: Sequence[str] = ()) -> Chooser:
-        """Over the first of `names`, or the table that was named; the others may be joined."""
+    def chooser(self, names: Sequence[str] = (), sql: str = "") -> Chooser:
+        """Over the first of `names`, or the table that was named; the others may be joined. `sql`: the question."""
         first, *joined = names or [self.name]
-        tables = {name.lower(): self._held[name.lower()] for name in (first, *joined)}
+        tables = {name.lower(): self._at(name, sql) for name in (first, *joined)}
         return Chooser(
             first,
             tables,
@@ -179,7 +176,7 @@ class StoredSource(Source):
         Raises QueryRefused where there are none, InputError for a name that is a file's as well.
         """
         try:
-            named = tables_named(sql)
+            named, _ = names_in(sql)
         except QueryRefused:
             if self.name:
                 return [self.name]  # planning it tells more
@@ -210,12 +207,19 @@ class StoredSource(Source):
         return self._held.get(name.lower())
 
     def _hold(self, name: str, opened: Opened) -> None:
-        whose = self._contributor if name == self.name else None
-        self._held[name.lower()] = Stored(self._tables, opened, whose, self._memory_limit)
+        self._held[name.lower()] = Stored(self._tables, opened, memory=self._memory_limit)
+
+    def _at(self, name: str, sql: str) -> Stored:
+        """A table that is held, as the question `sql` sees it."""
+        held = self._held[name.lower()]
+        if CONTRIBUTOR in sql.lower():
+            with contextlib.suppress(QueryRefused):
+                return held.naming(names_in(sql)[1])
+        return held
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
-        return {name.lower(): self._held[name.lower()] for name in _names_of(plan) if name.lower() in self._held}
+        return {name.lower(): self._at(name, plan.sql) for name in _names_of(plan) if name.lower() in self._held}
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
@@ -227,7 +231,7 @@ class StoredSource(Source):
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
             raise InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
         folder = self._tables.folder(plan.table)
-        return job_of(self._stores.sensitive, folder, self._held[plan.table.lower()], self._machine, plan.sql)
+        return job_of(self._stores.sensitive, folder, self._at(plan.table, plan.sql), self._machine, plan.sql)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
@@ -322,7 +326,7 @@ class StoredSource(Source):
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = self._mine(plan)
         self._require_within(mine, question)
-        stored, deadline = self._held[mine.table.lower()], question.deadline
+        stored, deadline = self._at(mine.table, mine.sql), question.deadline
         job = self._job(mine) if self._machine else None
         stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
 
@@ -360,7 +364,7 @@ class StoredSource(Source):
 
     def _chooser_of(self, plan: StoredPlan | LocalPlan) -> Chooser:
         joined = [name for name in self._of(plan) if name != plan.table.lower()]
-        return self.chooser([plan.table, *joined])
+        return self.chooser([plan.table, *joined], plan.sql)
 
     def _at_work(self, table: Table | None) -> None:
         """Return the work that `stop` interrupts."""

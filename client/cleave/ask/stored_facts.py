@@ -120,7 +120,7 @@ def _summed(stored: Stored, plan: StoredPlan) -> set[str]:
 def _totals(stored: Stored, plan: StoredPlan) -> list[Object]:
     """Return the bytes that are read here for sums."""
     orders = [segment.scan.order for segment in stored.manifest.segments if segment.scan is not None]
-    needed = orders if plan.scans else stored.kept.objects(plan.parts)
+    needed = orders if plan.scans else stored.objects(plan.parts)
     return [*needed, *stored.secret_to_read] if needed else []
 
 
@@ -131,11 +131,13 @@ def _lessons_of_sums(stored: Stored, plan: StoredPlan, *, services: bool) -> lis
     lessons = []
     if plan.parts:
         lessons.append("that totals are read, and which of the expressions that are kept they are of")
-    if services and (sums := stored.kept.sums(plan.parts)):
+    if services and (sums := stored.ciphertexts(plan.parts)):
         lessons.append(
             f"links to the totals of {counted(len(stored.manifest.segments), 'segment')}, of whose ciphertexts it "
             f"makes {sums}: about how many cells there are; the key's id, the profile"
         )
+    if len(stored.parties) > 1:
+        lessons.append("which segments are one contributor's")
     return lessons
 
 

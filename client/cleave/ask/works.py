@@ -106,8 +106,8 @@ def least_of_rows(stored: Stored) -> int:
 
 def totals_work(stored: Stored, parts: Collection[Part], *, services: bool) -> Work:
     """Read the totals `parts` of every cell. `services` add up those of several segments where they are stored."""
-    objects = stored.kept.objects(tuple(parts))
-    sums = stored.kept.sums(tuple(parts)) if services else 0
+    objects = stored.objects(tuple(parts))
+    sums = stored.ciphertexts(tuple(parts)) if services else 0
     if not sums:
         return Work([each.bytes for each in objects])
     return Work((), 1, sum(each.bytes for each in objects), len(objects), sums * limits.RESULT_BYTES)

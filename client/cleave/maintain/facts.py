@@ -123,6 +123,7 @@ def stored_table(manifest: Manifest) -> StoredTable:
 
 def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     """Everything about a stored table but its rows. Reads its schema and its cells."""
+    from cleave.store.contributors import with_contributor  # noqa: PLC0415 - as below
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
 
     manifest = opened.manifest
@@ -132,7 +133,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     measures = {each.name for each in manifest.measures}
     columns = [
         [each.name, str(each.kind), each.type, _stored_as(each.name in manifest.by, each.name in measures)]
-        for each in load_stored_schema(manifest).columns
+        for each in with_contributor(manifest, load_stored_schema(manifest)).columns
     ] + [[each.name, "derived", each.type, each.sql] for each in manifest.measures if each.derived]
     history = [[str(each.version), each.at, each.what, f"{each.rows:,}"] for each in manifest.history]
     sections = [

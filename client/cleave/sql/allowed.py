@@ -6,7 +6,7 @@ opens nothing; the connection the question runs in holds those tables alone and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,11 +65,13 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     return walk.found
 
 
-def tables_of(tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tables that statements name, as they spell them. Raises QueryRefused as `named` does, but for their names."""
+def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
+    """The tables that statements name, as they spell them, and columns, in lower case. Raises QueryRefused as `named`
+    does, but for their names.
+    """
     walk = _Walk(None, {word.lower() for word in _given(tree["statements"])})
     walk.node([each["node"] for each in tree["statements"]], frozenset())
-    return tuple(walk.spelled.values())
+    return tuple(walk.spelled.values()), walk.found.columns
 
 
 def _given(node: Any) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from cleave.sql.allowed import Named, named, tables_of
+from cleave.sql.allowed import Named, named, names_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.cut import Cutter
 from cleave.sql.inner import columns_of as answer_columns
@@ -167,10 +167,12 @@ class Planner:
             return error
 
 
-def tables_named(sql: str) -> tuple[str, ...]:
-    """The tables that a SELECT names, as it spells them. Raises QueryRefused for what is none."""
+def names_in(sql: str) -> tuple[tuple[str, ...], Set[str]]:
+    """The tables that a SELECT names, as it spells them, and columns, in lower case. Raises QueryRefused for what is
+    none.
+    """
     with closing(Catalog(" ", ())) as catalog:
-        return tables_of(catalog.tree(sql))
+        return names_of(catalog.tree(sql))
 
 
 def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:

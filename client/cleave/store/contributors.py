@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cleave.store.cells import Cells
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
+from cleave.table.schema import Column, Kind, Schema
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 OWNER = "owner"  # whose rows are those of no contributor
+CONTRIBUTOR = "contributor"  # a column that a query may name
 MIN_GROUP = 5  # rows that a group of a table with contributors has at least, where nothing else is said
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 
@@ -73,8 +76,27 @@ def contributed(manifest: Manifest) -> str:
 
 def min_group_of(manifest: Manifest) -> int:
     """Rows that every group shown has at least, where nothing else is said: people of others are in it."""
-    shared = manifest.contributors or any(each.contributor for each in manifest.segments)
-    return MIN_GROUP if shared else 0
+    return MIN_GROUP if _is_shared(manifest) else 0
+
+
+def _is_shared(manifest: Manifest) -> bool:
+    return bool(manifest.contributors) or any(each.contributor for each in manifest.segments)
+
+
+def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
+    """`schema` with the column that says whose each row is, unless no row is a contributor's or it has one so named."""
+    if not _is_shared(manifest) or CONTRIBUTOR in map(str.lower, schema.names):
+        return schema
+    return replace(schema, columns=(*schema.columns, Column(CONTRIBUTOR, Kind.PLAIN, "VARCHAR", nullable=False)))
+
+
+def parties(manifest: Manifest) -> list[str]:
+    """Whose rows there are."""
+    return list(dict.fromkeys(map(party_of, manifest.segments))) or [OWNER]
+
+
+def party_of(segment: Segment) -> str:
+    return segment.contributor or OWNER
 
 
 def contributor_of(manifest: Manifest, name: str) -> Contributor:
@@ -95,7 +117,7 @@ def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
     whose = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}
     if name.lower() not in {*whose, OWNER}:
         contributor_of(manifest, name)
-    chosen = tuple(each for each in manifest.segments if (each.contributor or OWNER).lower() == name.lower())
+    chosen = tuple(each for each in manifest.segments if party_of(each).lower() == name.lower())
     cells = tables.cells(opened)
     cells.rows = [0] * len(cells)
     for segment in chosen:

@@ -21,6 +21,7 @@ import numpy as np
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_column, read_columns, value_of
+from cleave.store.contributors import CONTRIBUTOR, party_of
 from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
@@ -51,6 +52,7 @@ class Needed:
 
     sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
     plain: tuple[Column, ...]
+    whose: bool  # whether each row's contributor is a column
     ordered: bool  # whether rows must come as they were put, and are stored otherwise
 
 
@@ -133,7 +135,8 @@ class Reading:
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
-        opened = Batches([*self._plain, *self._sealed()], table.connection, partial(self._batches, table))
+        whose = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.whose else []
+        opened = Batches([*self._plain, *whose, *self._sealed()], table.connection, partial(self._batches, table))
         held = {each.name: each for each in opened.columns}
         values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
@@ -271,6 +274,9 @@ class Reading:
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
         columns = [each.blocks(range(first, stop)) for each in plain]
+        if self._needed.whose:
+            rows = [min(BLOCK_ROWS, run.segment.rows - number * BLOCK_ROWS) for number in range(first, stop)]
+            columns.append([_repeated(party_of(run.segment), each) for each in rows])
         for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
             columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
         if self._needed.ordered:
@@ -333,6 +339,11 @@ def unequal() -> CheckFailed:
 
 def _discarded(work: Callable[[], object]) -> None:
     work()
+
+
+def _repeated(text: str, rows: int) -> Block:
+    content = text.encode()
+    return Block(rows, None, memoryview(content * rows), np.full(rows, len(content), np.uint32))
 
 
 def _numbered(block: Block, before: int) -> Block:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
+from cleave.store.contributors import CONTRIBUTOR, party_of, with_contributor
 from cleave.store.manifest import ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
@@ -43,25 +44,35 @@ class Read:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(self, tables: Tables, opened: Opened, memory: int | None = None) -> None:
-        """`memory`: bytes that a question over them may take; None: as DuckDB decides."""
+    def __init__(self, tables: Tables, opened: Opened, memory: int | None = None, parties: Sequence[str] = ()) -> None:
+        """`memory`: bytes that a question over them may take; None: as DuckDB decides.
+
+        `parties`: whose rows are told apart; `cells` below then has the cells of each, one after the other.
+        """
+        self._parties = parties
         self._tables = tables
         self._version = opened
         self._vault = opened.vault
         self._manifest = opened.manifest
         self._schema = load_stored_schema(opened.manifest)
+        if parties:
+            self._schema = with_contributor(opened.manifest, self._schema)
         self._memory = memory
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
-        wanted = [column for column in self._schema.columns if column.name in names]
+        whose = bool(self._parties) and CONTRIBUTOR in names
+        wanted = [
+            each for each in self._schema.columns if each.name in names and not (whose and each.name == CONTRIBUTOR)
+        ]
         ordered = ordered and ROW in places
         sealed = [places[each.name] for each in wanted if each.kind is not Kind.PLAIN]
         return Needed(
             sealed=(*sealed, *([places[ROW]] if ordered else [])),
             plain=tuple(each for each in wanted if each.kind is Kind.PLAIN),
+            whose=whose,
             ordered=ordered,
         )
 
@@ -171,5 +182,7 @@ class Rows:
     def _blocks(self, segment: Segment, cells: Selected | None) -> list[Blocks]:
         """The blocks that are read of a segment."""
         if cells is not None:
+            if self._parties:
+                cells = cells.reshape(len(self._parties), -1)[self._parties.index(party_of(segment))]
             return self.index(segment).blocks_of(cells)
         return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []

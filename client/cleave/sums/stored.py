@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
-from cleave.store.contributors import only
+from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
 from cleave.store.lanes import Integers, Lanes, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
@@ -75,19 +76,29 @@ class Stored:
         opened: Opened,
         contributor: str | None = None,
         memory: int | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
-        """`memory`: bytes that a question over its rows may take; None: as DuckDB decides."""
+        """`memory`: bytes that a question over its rows may take; None: as DuckDB decides.
+
+        `apart`: as if it were stored by contributor too, which is then one of its columns.
+        """
         self._cells: Cells | None = None
         if contributor is not None:
             opened, self._cells = only(tables, opened, contributor)
         self.opened = opened
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
+        self.parties: Sequence[str] = ()  # whose rows are told apart
+        if apart:
+            self.schema = with_contributor(self.manifest, self.schema)
+            self.manifest = self.manifest.model_copy(update={"by": (*self.manifest.by, CONTRIBUTOR)})
+            self.parties = parties(self.manifest)
         self.tables = tables
         self.vault = opened.vault
         self._memory = memory
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
-        self._cell_table = CellTable(opened.manifest.table, self.schema, opened.manifest.by)
+        self._cell_table = CellTable(opened.manifest.table, self.schema, self.manifest.by)
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
@@ -103,20 +114,56 @@ class Stored:
         """The object of the table's CKKS secret, unless it was read already."""
         return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
 
+    def naming(self, columns: Collection[str]) -> Stored:
+        """The table for a question that names `columns`, in lower case, which may be the contributor of each row."""
+        if CONTRIBUTOR not in columns or with_contributor(self.manifest, self.schema) is self.schema:
+            return self
+        return self._apart
+
     @cached_property
-    def kept(self) -> TotalsReader:
-        """Its totals, as they are stored."""
-        return TotalsReader(self.tables, self.opened, lambda: self._cipher)
+    def _apart(self) -> Stored:
+        return Stored(self.tables, self.opened, memory=self._memory, apart=True)
+
+    @cached_property
+    def kept(self) -> Sequence[TotalsReader]:
+        """Its totals, as they are stored: of all cells, or of those of each party."""
+        every = [self.manifest.segments]
+        if self.parties:
+            every = [tuple(each for each in every[0] if party_of(each) == party) for party in self.parties]
+        of = [replace(self.opened, manifest=self.manifest.model_copy(update={"segments": each})) for each in every]
+        return [TotalsReader(self.tables, each, lambda: self._cipher) for each in of]
+
+    def objects(self, parts: Sequence[Part]) -> list[Object]:
+        """All that stands behind totals."""
+        return [each for reader in self.kept for each in reader.objects(parts)]
+
+    def ciphertexts(self, parts: Sequence[Part]) -> int:
+        """How many the sensitive service is asked for, where there is one."""
+        return sum(reader.sums(parts) for reader in self.kept)
 
     @property
     def cells(self) -> Cells:
         if self._cells is None:
             self._cells = self.tables.cells(self.opened)
+            if self.parties:
+                self._cells = self._of_parties(self._cells)
         return self._cells
+
+    def _of_parties(self, cells: Cells) -> Cells:
+        """The cells of each party, one after the other."""
+        found = Cells([], [])
+        for party in self.parties:
+            mine = Cells([(*key, party) for key in cells.keys], [0] * len(cells))
+            for segment in self.manifest.segments:
+                if party_of(segment) == party:
+                    mine.count(self.rows.index(segment))
+            found.keys += mine.keys
+            found.rows += mine.rows
+        return found
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.tables, self.opened, self._memory)
+        return Rows(self.tables, self.opened, self._memory, self.parties)
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""
@@ -140,14 +187,18 @@ class Stored:
         """End every wait for a service."""
         if self.remote is not None:
             self.remote.stop()
+        if "_apart" in self.__dict__:
+            self._apart.stop()
 
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
         """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where
         `remote` is there to ask it, else all read here.
         """
         if unknown := [part for part in parts if part not in self._known]:
-            read = self.kept.read(unknown, len(self.cells), self.remote)
-            self._known |= {part: _compact(entries) for part, entries in read.items()}
+            cells = len(self.cells) // len(self.kept) if self.kept else 0
+            read = [each.read(unknown, cells, self.remote) for each in self.kept]
+            of = {part: [np.zeros(0, object), *(each[part] for each in read)] for part in unknown}
+            self._known |= {part: _compact(np.concatenate(entries)) for part, entries in of.items()}
         return {part: self._known[part] for part in parts}
 
     def cell_table(self, names: Collection[str]) -> Table:
@@ -158,6 +209,8 @@ class Stored:
         self._cell_table.close()
         if "rows" in self.__dict__:
             self.rows.close()
+        if "_apart" in self.__dict__:
+            self._apart.close()
 
 
 def _compact(totals: Integers) -> Integers:
