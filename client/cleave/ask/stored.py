@@ -26,6 +26,7 @@ from cleave.sql.inner import columns_of
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
+from cleave.store.decoded import Decoded
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 4
+_KEPT = 8  # parts of the memory: one is for plain columns that were decoded, which later queries read again
+_KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
 
 def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False) -> Tables:
@@ -103,7 +106,9 @@ class StoredSource(Source):
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
-        self._memory_limit = quarter_of_memory() if memory_limit is None else memory_limit
+        most = quarter_of_memory() if memory_limit is None else memory_limit
+        kept = most // _KEPT if most >= _KEEPS else 0
+        self._memory_limit = most - kept
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -116,6 +121,7 @@ class StoredSource(Source):
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
+            self._tables.decoded = Decoded(kept)
             self._open.callback(self._let_go)
             if name is not None:
                 self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))

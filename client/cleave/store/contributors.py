@@ -91,7 +91,7 @@ def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
 
 
 def parties(manifest: Manifest) -> list[str]:
-    """Whose rows there are."""
+    """Names of those whose rows there are, in their order."""
     return list(dict.fromkeys(map(party_of, manifest.segments))) or [OWNER]
 
 

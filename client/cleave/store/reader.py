@@ -18,6 +18,7 @@ from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
 from cleave.store.cells import Cells, Index, load_cells, load_index
+from cleave.store.decoded import Decoded
 from cleave.store.manifest import Manifest, Object, Segment, described, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.dataclass import dataclass
@@ -86,6 +87,7 @@ class Objects:
         self._counting = threading.Lock()  # objects are read side by side
         self.objects_read = 0
         self.bytes_read = 0
+        self.decoded = Decoded(0)
 
     @property
     def places(self) -> tuple[str, str]:

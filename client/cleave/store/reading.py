@@ -25,7 +25,7 @@ from cleave.store.contributors import CONTRIBUTOR, party_of
 from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
-from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
@@ -91,7 +91,7 @@ class _Coming:
     run: Run
     ranges: list[Range]
     sealed: list[Future[bytes]]
-    plain: Future[list[Values]] | None
+    plain: Future[list[Sequence[Block]]] | None
 
 
 class Reading:
@@ -226,7 +226,7 @@ class Reading:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
         left, coming, size = deque(self._runs), deque[tuple[_Coming, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
-        values: dict[str, Future[list[Values]]] = {}
+        values: dict[str, Future[list[Sequence[Block]]]] = {}
         while left or coming:
             while left and (not coming or size < most):
                 begun = self._begin(pool, table, left.popleft(), values)
@@ -240,7 +240,7 @@ class Reading:
             size -= taken
 
     def _begin(
-        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Values]]]
+        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Sequence[Block]]]]
     ) -> _Coming:
         """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment, needed = run.segment, self._needed.sealed
@@ -256,14 +256,20 @@ class Reading:
         ]
         return _Coming(run, ranges, sealed, values.get(segment.id))
 
-    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Values]:
-        """Parse the plain half of a segment. Runs in one of the threads."""
-        parquet = content.result()
-        with table.engine.taking, closing(table.connection.cursor()) as cursor:
-            found = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
-        if any(each.rows != segment.rows for each in found):
-            raise unequal()
-        return found
+    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[Block]]:
+        """The blocks of the plain columns of a segment. Runs in one of the threads."""
+        parquet, name = content.result(), plain_of(segment).name
+        known = {each.name: self._tables.decoded.get((name, each.name)) for each in self._plain}
+        missing = [each for each in self._plain if known[each.name] is None]
+        if missing:
+            with table.engine.taking, closing(table.connection.cursor()) as cursor:
+                found = read_columns(cursor, missing, table.source_of(parquet), SEGMENT_ROWS)
+            for column, values in zip(missing, found, strict=True):
+                if values.rows != segment.rows:
+                    raise unequal()
+                known[column.name] = blocks = values.blocks(range(-(-segment.rows // BLOCK_ROWS)))
+                self._tables.decoded.keep((name, column.name), blocks)
+        return [known[each.name] or [] for each in self._plain]
 
     def _fetched(self, segment: Segment, wanted: Range, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object
@@ -273,7 +279,7 @@ class Reading:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
-        columns = [each.blocks(range(first, stop)) for each in plain]
+        columns = [list(each[first:stop]) for each in plain]
         if self._needed.whose:
             rows = [min(BLOCK_ROWS, run.segment.rows - number * BLOCK_ROWS) for number in range(first, stop)]
             columns.append([_repeated(party_of(run.segment), each) for each in rows])
