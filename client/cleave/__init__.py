@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     )
     from cleave.ckks.key_file import create_key, open_key
     from cleave.ckks.simple import Question
-    from cleave.maintain.facts import Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
+    from cleave.maintain.facts import Changed, Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
     from cleave.maintain.operations import (
         append,
         collect,
+        compact,
         contribute,
+        delete,
         derive,
         drop,
         ls,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
         revoke,
         rotate,
         show,
+        update,
         verify,
     )
     from cleave.table.schema import Column, Schema, load_schema
@@ -87,6 +90,7 @@ __all__ = [
     "ROWID",
     "STRING",
     "Binary",
+    "Changed",
     "CheckFailed",
     "CleaveError",
     "CleaveWarning",
@@ -126,9 +130,11 @@ __all__ = [
     "apilevel",
     "append",
     "collect",
+    "compact",
     "connect",
     "contribute",
     "create_key",
+    "delete",
     "derive",
     "drop",
     "load_schema",
@@ -146,6 +152,7 @@ __all__ = [
     "schema",
     "show",
     "threadsafety",
+    "update",
     "verify",
 ]
 
@@ -160,8 +167,9 @@ _HOMES = {
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
-    "cleave.maintain.facts": "Contribution Pulled ReleaseFacts StoredTable TableFacts",
-    "cleave.maintain.operations": "append collect contribute derive drop ls pull put release revoke rotate show verify",
+    "cleave.maintain.facts": "Changed Contribution Pulled ReleaseFacts StoredTable TableFacts",
+    "cleave.maintain.operations": "append collect compact contribute delete derive drop ls pull put release "
+    "revoke rotate show update verify",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

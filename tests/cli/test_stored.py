@@ -241,3 +241,25 @@ def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatc
         assert cursor.fetchone() is not None
     with pytest.raises(cleave.InputError):
         cleave.query(place.root / "patients.csv", SQL, store=place.store, key=place.key)
+
+
+def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:
+    place.stored()
+
+    def said(*words: object, code: int = 0) -> str:
+        result = place.cli.run(*place.words(*words))
+        assert result.exit_code == code, result.output
+        return result.stderr
+
+    where, record = ("trial", "--where", "age > 60"), place.root / "erased.json"
+    assert "confirm with --yes" in said("delete", *where, code=3)
+    assert "would be deleted" in said("delete", *where, "--dry-run")
+    assert "the plain place learns: which rows are deleted" in said("delete", *where, "--yes", "--record", record)
+    assert json.loads(record.read_text())["rows_deleted"] > 0
+    assert "is there already" in said("delete", *where, "--yes", "--record", record, code=3)
+    assert "no row meets the condition; nothing is changed" in said("delete", *where)
+    corrected = ("update", "trial", "--set", "bill = 1", "--where", "age = 50")
+    assert "the plain place learns: nothing" in said(*corrected)
+    assert "made this change; nothing is changed now" in said(*corrected)
+    assert "COLUMN=SQL" in said("update", "trial", "--set", "bill", "--where", "age = 50", code=2)
+    assert "1 segment" in said("compact", "trial")

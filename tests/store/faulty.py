@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from cleave.objects.storage import Storage
+from cleave.objects.storage import Storage, StoreError
 from cleave_shared import limits
 
 
@@ -15,9 +17,13 @@ class KilledError(BaseException):
 
 
 class Failing:
-    """`storage` until it has been changed `left` times; at the next change, made or not, it is over."""
+    """`storage` until it has been changed `left` times; at the next change, made or not, it is over.
 
-    def __init__(self, storage: Storage, left: int, *, made: bool) -> None:
+    `full`: each write from there on fails as on a full disk, and no more.
+    """
+
+    def __init__(self, storage: Storage, left: int, *, made: bool, full: bool = False) -> None:
+        self._full = full
         self.location = storage.location
         self.changes = 0
         self._storage = storage
@@ -42,7 +48,10 @@ class Failing:
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            self._change(lambda each=name: self._storage.delete([each]))  # type: ignore[misc]
+            if self._full:
+                self._storage.delete([name])
+            else:
+                self._change(lambda each=name: self._storage.delete([each]))  # type: ignore[misc]
 
     def link(self, name: str, seconds: int) -> str:
         return self._storage.link(name, seconds)
@@ -64,6 +73,8 @@ class Failing:
         if dead:
             if self._made and last:
                 change()
+            if self._full:
+                raise StoreError(f"{self.location}: {os.strerror(errno.ENOSPC)}")
             raise KilledError
         return change()
 

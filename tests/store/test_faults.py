@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
 from cleave.maintain.verify import verify
 from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError, StoreError
+from cleave.store import compacting, sealed, vault
 from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
@@ -109,6 +115,30 @@ def derive_it(tables: Tables, _table: Table) -> object:
     return derive(tables, "trial", "bill * age", "weighted", Silent())
 
 
+def delete_it(tables: Tables, _table: Table) -> object:
+    return delete(tables, "trial", "name = 'Ada'", Silent(), yes=True)
+
+
+def update_it(tables: Tables, _table: Table) -> object:
+    return update(tables, "trial", {"bill": "bill + 1"}, "name <> 'Cy'", Silent())
+
+
+def compact_it(tables: Tables, _table: Table) -> object:
+    done = compact(tables, "trial", Silent())
+    assert len(done.manifest.segments) == 1
+    return done
+
+
+def merge_it(tables: Tables, table: Table) -> object:
+    """An append that merges two segments in the same step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compacting, "MOST_SMALL", 1)
+        patch.setattr(compacting, "_FEWEST", 2)
+        done = putting.append(tables, table, "trial", Silent(), again=True)
+    assert len(done.manifest.segments) == 2
+    return done
+
+
 def drop_it(tables: Tables, _table: Table) -> object:
     tables.drop("trial")
     return None
@@ -130,6 +160,22 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
     return False
 
 
+CHANGES = [
+    (delete_it, [2 * ROWS, "237.50"], [4, "212.50"]),
+    (update_it, [2 * ROWS, "237.50"], [2 * ROWS, "241.50"]),
+    (compact_it, [2 * ROWS, "237.50"], [2 * ROWS, "237.50"]),
+    (merge_it, [2 * ROWS, "237.50"], [3 * ROWS, "356.25"]),
+]
+
+
+def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
+    """The table where `work` begins: of two segments for what changes rows."""
+    place = put_at(root, key, table)
+    if work in [each for each, _, _ in CHANGES]:
+        append_it(place.tables()[0], table)
+    return place
+
+
 @pytest.mark.parametrize("step", sampled(10, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize(
@@ -140,6 +186,7 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
         (append_it, [ROWS, TOTAL], [2 * ROWS, "237.50"]),
         (derive_it, [ROWS, TOTAL], [ROWS, TOTAL]),
         (drop_it, [ROWS, TOTAL], None),
+        *CHANGES,
     ],
 )
 def test_a_writer_dies_at_every_write(
@@ -149,7 +196,7 @@ def test_a_writer_dies_at_every_write(
     if before is None:
         (tmp_path / "start").mkdir()
     else:
-        start = put_at(tmp_path / "start", key, table)
+        start = start_of(work, tmp_path / "start", key, table)
     at, seen = made % step, set()  # so that each second write is the last in one of both ways
     while True:
         place = start.copy(tmp_path / f"{at}")
@@ -165,7 +212,7 @@ def test_a_writer_dies_at_every_write(
             assert state == after
             break
         # whoever comes next is not in the way of what was left behind
-        if state == before != after and work is not drop_it:
+        if work is not drop_it and (state == before != after or work is compact_it):
             work(place.tables()[0], table)
             (row,) = place.answer(SUM)
             assert [row[0], str(row[1])] == after
@@ -173,6 +220,84 @@ def test_a_writer_dies_at_every_write(
         at += step
     assert seen == {True, False}
     assert at > (1 if work is drop_it else 3)
+
+
+@pytest.mark.parametrize("step", sampled(7, 2, 1))  # writes; CLEAVE_CAMPAIGN
+@pytest.mark.parametrize(("work", "before", "after"), CHANGES)
+def test_a_full_disk_changes_nothing(
+    tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
+) -> None:
+    """It fails with an error at any write; the same command then ends as if nothing had been."""
+    start, at, failed = start_of(work, tmp_path / "start", key, table), 0, True
+    while failed:
+        place = start.copy(tmp_path / f"{at}")
+        failed = False
+        try:
+            work(place.tables(lambda it, at=at: Failing(it, at, made=False, full=True))[0], table)  # type: ignore[misc]
+        except StoreError as error:
+            failed = os.strerror(errno.ENOSPC) in error.message
+        (row,) = place.answer(SUM)
+        assert [row[0], str(row[1])] in (before, after)
+        tables = place.tables()[0]
+        if [row[0], str(row[1])] == before and work is not compact_it:
+            work(tables, table)
+        tables.sweep(compact(tables, "trial", Silent()))
+        (row,) = place.answer(SUM)
+        assert [row[0], str(row[1])] == after
+        assert verify(Stored(tables, tables.open("trial")), Silent()) == []
+        shutil.rmtree(place.root)
+        at += step
+    assert at > 2 * step
+
+
+@pytest.mark.parametrize(("work", "before", "after"), CHANGES)
+def test_of_two_writers_the_second_changes_nothing(
+    tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object
+) -> None:
+    """Another one appends before the commit, and deletes what the table no longer stands on."""
+    place = start_of(work, tmp_path / "place", key, table)
+    tables, _stores = place.tables()
+    real = tables.commit
+
+    def meanwhile(*given: object) -> object:
+        other = place.tables()[0]
+        other.sweep(putting.append(other, table, "trial", Silent(), again=True))
+        return real(*given)  # type: ignore[arg-type]
+
+    tables.commit = meanwhile  # type: ignore[method-assign,assignment]
+    with pytest.raises(ConflictError):
+        work(tables, table)
+    assert [str(each) for each in place.answer(SUM)[0]] == ["9", "356.25"]
+    work(place.tables()[0], table)
+    tables = place.tables()[0]
+    assert verify(Stored(tables, tables.open("trial")), Silent()) == []
+    assert before != after or work is compact_it
+
+
+def test_no_key_seals_twice_with_one_nonce(
+    tmp_path: Path, key: OwnerKey, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is changed, killed and repeated."""
+    seen: list[tuple[bytes, bytes]] = []
+
+    class Recording:
+        def __init__(self, key: bytes) -> None:
+            self._key, self._cipher = key, AESGCM(key)
+            self.decrypt = self._cipher.decrypt
+
+        def encrypt(self, nonce: bytes, data: bytes, associated: bytes | None) -> bytes:
+            seen.append((self._key, nonce))
+            return self._cipher.encrypt(nonce, data, associated)
+
+    for module in (sealed, vault):
+        monkeypatch.setattr(module, "AESGCM", Recording)
+    place = start_of(delete_it, tmp_path / "place", key, table)
+    for work in (update_it, merge_it, delete_it, append_it, compact_it):
+        for at in (2, 5, 9):
+            killed_at(place, work, table, at, made=True)
+        work(place.tables()[0], table)
+    assert len(seen) > 100
+    assert len({*seen}) == len(seen)
 
 
 def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> None:

@@ -172,6 +172,33 @@ class Dropping(Place, total=False):
     ]
 
 
+class Changing(Place, total=False):
+    """How `delete` and `update` change rows of a stored table."""
+
+    dry_run: Annotated[bool, Flag(False, "--dry-run", "Show what would change, and change nothing.", bool)]
+    yes: Annotated[bool, Flag(False, "--yes", "Let the plain place learn which rows other columns choose.", bool)]
+
+
+class Deleting(Changing, total=False):
+    """How `delete` deletes rows."""
+
+    record: Annotated[
+        str | Path | None, Flag(None, "--record FILE", "Write a signed record of the deletion to a new file.")
+    ]
+    old_version_days: Annotated[
+        int,
+        Flag(30, "--old-version-days N", "With --record: days the bucket keeps old versions.", int, advanced=True),
+    ]
+
+
+class Updating(Changing, total=False):
+    """How `update` changes rows."""
+
+    again: Annotated[
+        bool, Flag(False, "--again", "Change the rows even if the last change was the same.", bool, advanced=True)
+    ]
+
+
 class Rotating(Place, total=False):
     """How `rotate` opens the new key."""
 

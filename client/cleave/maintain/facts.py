@@ -72,6 +72,29 @@ class ReleaseFacts:
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Rows of a stored table that a delete or update is about, or a dry run would be.
+
+    `segments`: those with such rows, as (number from 1, rows it is about, all rows). `reveals`: what the plain place
+    learns, empty for nothing. `version`: of the table, after the change if there was one. `repeated`: nothing was
+    changed, because the last change was this one.
+    """
+
+    name: str
+    version: int
+    rows: int
+    segments: tuple[tuple[int, int, int], ...]
+    reveals: str
+    repeated: bool = False
+
+    @property
+    def text(self) -> str:
+        """A line for each segment, and one for the plain place."""
+        lines = [f"segment {number}: {rows:,} of {counted(all_, 'row')}" for number, rows, all_ in self.segments]
+        return "\n".join([*lines, f"the plain place learns: {self.reveals or 'nothing'}"])
+
+
 class Pulled:
     """All rows of a stored table, decrypted, in the order they were put."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,16 +23,28 @@ from cleave.ask.options import (
     LONGEST_TIMEOUT,
     Appending,
     Contributing,
+    Deleting,
     Dropping,
     Place,
     Pulling,
     Putting,
     Releasing,
     Rotating,
+    Updating,
     complete,
     stated,
 )
-from cleave.maintain.facts import Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts, facts_of, stored_table
+from cleave.files import write_atomically
+from cleave.maintain.facts import (
+    Changed,
+    Contribution,
+    Pulled,
+    ReleaseFacts,
+    StoredTable,
+    TableFacts,
+    facts_of,
+    stored_table,
+)
 from cleave.text.quantities import counted
 from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 
@@ -249,6 +261,69 @@ def derive(name: str, expression: str, alias: str, **place: Unpack[Place]) -> St
 
     with _working(complete(Place, place)) as (tables, progress):
         return _finished(tables, make(tables, name, expression, alias, progress))
+
+
+@stated(Deleting)
+def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
+    """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
+
+    `where`: an expression over the row, of columns of any kind. `dry_run`: change nothing. `yes`: required where the
+    plain place learns which rows went, by a condition that reads other than plain columns. `record`: a new file for
+    the signed record; `old_version_days`: how long the bucket keeps old versions.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
+    >>> cleave.delete("shrinking", "ward = 'Surgery'", store="tables").rows
+    165
+    """
+    from cleave.maintain.changes import delete as remove  # noqa: PLC0415 - as above
+    from cleave.maintain.record import signed_record  # noqa: PLC0415
+
+    given = complete(Deleting, options)
+    path = None if given["record"] is None or given["dry_run"] else Path(given["record"])
+    if path is not None and path.exists():
+        raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+    with _working(given, after=_CONTINUES) as (tables, progress):
+        changed, before, done = remove(tables, name, where, progress, dry_run=given["dry_run"], yes=given["yes"])
+        if done is not None:
+            tables.sweep(done)
+        if path is not None and done is not None:
+            place, days = tables.places[0], given["old_version_days"]
+            record = signed_record(tables.key, before.manifest, changed, done.manifest, place, days)
+            write_atomically(path, record, error=InputError)
+    return changed
+
+
+@stated(Updating)
+def update(name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
+    """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
+
+    `values`: column -> SQL over the row as it was. A call that repeats the last change changes nothing, unless
+    `again`. Otherwise as `delete`.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])
+    >>> cleave.update("corrected", {"bill": "bill * 2"}, "age > 90", store="tables").reveals
+    ''
+    """
+    from cleave.maintain.changes import update as change  # noqa: PLC0415 - as above
+
+    given = complete(Updating, options)
+    with _working(given, after=_CONTINUES) as (tables, progress):
+        how = {"dry_run": given["dry_run"], "yes": given["yes"], "again": given["again"]}
+        changed, _, done = change(tables, name, values, where, progress, **how)
+        if done is not None:
+            tables.sweep(done)
+    return changed
+
+
+@stated(Place)
+def compact(name: str, **place: Unpack[Place]) -> StoredTable:
+    """Merge small segments of a stored table, as appends do beyond 64 of them."""
+    from cleave.maintain.changes import compact as merge  # noqa: PLC0415 - as above
+
+    with _working(complete(Place, place), after=_CONTINUES) as (tables, progress):
+        return _finished(tables, merge(tables, name, progress))
 
 
 @stated(Place)

@@ -16,6 +16,7 @@ from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
 from cleave.store.columns import row_numbers, sealed_column
+from cleave.store.compacting import merge_due
 from cleave.store.contributors import contributed
 from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.manifest import FORMAT, ROW, Manifest, Measure, SealedColumn, new_id
@@ -166,7 +167,8 @@ def append(
         survey = stream.survey(progress)
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
-        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say)
+        due = merge_due(there.manifest)
+        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, due)
         if not again and putting.is_done(stream, survey):
             return there
         return putting.run(stream, survey, segment_rows, progress)

@@ -33,8 +33,8 @@ class Derived:
     reason: str = ""
 
 
-def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "") -> Derived:
-    """`types`: of the schema's columns, by name.
+def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, constant: bool = False) -> Derived:
+    """`types`: of the schema's columns, by name. `constant`: it may name none of them.
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
@@ -55,7 +55,7 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "") -> 
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
         read = {str(node["column_names"][-1]).lower() for node in _nodes(tree) if node.get("class") == "COLUMN_REF"}
         used = tuple(each for each in types if each.lower() in read)
-        if not used:
+        if not used and not constant:
             raise ValueError("names no column of the schema")
         try:
             connection.execute(f"CREATE TABLE t ({described}, {identifier(name)} AS ({sql}) VIRTUAL)")

@@ -233,6 +233,7 @@ class Table:
     def beside(self) -> Iterator[Table]:
         """The same rows by another connection, for another thread. One at a time may make files."""
         with closing(self.connection.cursor()) as connection:
+            connection.execute(f"USE {self.home}")
             self.prepare(connection)
             yield Table(self.name, self.schema, connection, self.rows, self.engine)
 

@@ -1,0 +1,213 @@
+"""Delete or change rows of a stored table: the segments that have such rows are written again, in one step.
+
+A change of sensitive columns alone leaves the plain objects as they are. Any other reveals to the plain place which
+rows changed, so it needs the owner's word where the condition reads other than plain columns (STORE.md M1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from cleave.maintain.facts import Changed
+from cleave.store.compacting import merges
+from cleave.store.reader import Opened
+from cleave.store.rewrite import Piece, repeated, rewrite
+from cleave.store.rows import Rows
+from cleave.store.schemas import load_stored_schema
+from cleave.store.tables import Tables
+from cleave.table.declared import broken_by, figures_of
+from cleave.table.derived import Derived, checked
+from cleave.table.duck import identifier
+from cleave.table.progress import Progress
+from cleave.table.schema import Column, Kind, Schema
+from cleave.table.table import Table
+from cleave_shared import duckdb
+from cleave_shared.errors import InputError
+
+_ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
+
+
+Done = tuple[Changed, Opened, Opened | None]  # the table before, and after; None: nothing was changed
+
+
+class Assignments:
+    """New values of columns, by name. Raises InputError for what is no column, or no expression over the row."""
+
+    def __init__(self, schema: Schema, given: Mapping[str, str]) -> None:
+        self.values: dict[str, str] = {}
+        self.columns: list[Column] = []
+        self.read: set[str] = set()  # columns that the new values follow from
+        for name, sql in given.items():
+            column = schema.column(name)
+            if column.name in self.values:
+                raise InputError(f"column {column.name!r} is set twice")
+            value = _expression(schema, f"new value of column {column.name!r}", sql, constant=True)
+            self.read.update(value.columns)
+            self.columns.append(column)
+            self.values[column.name] = f"CAST(({sql}) AS {column.type})"
+
+    @property
+    def plain(self) -> list[str]:
+        """Names of the plain columns that change."""
+        return [each.name for each in self.columns if each.kind is Kind.PLAIN]
+
+    def select(self, condition: str) -> str:
+        """SQL of a row with its new values, where `condition` holds."""
+        new = ", ".join(
+            f"CASE WHEN ({condition}) THEN {value} ELSE {identifier(name)} END AS {identifier(name)}"
+            for name, value in self.values.items()
+        )
+        return f"SELECT * REPLACE ({new}) FROM {Table.relation}"
+
+    def check(self, table: Table, condition: str) -> None:
+        """Raise InputError for a new value that its column's type or bounds rule out."""
+        for column in self.columns:
+            value, name = self.values[column.name], identifier(column.name)
+            rows = f"(SELECT {value} AS {name} FROM {table.relation} WHERE ({condition}))"
+            figures = f"SELECT count(*), {figures_of(column)} FROM {rows}"
+            ((count, filled, least, most),) = computed(table, figures, f"column {column.name!r}: its new value")
+            if broken := broken_by(column, count - filled, least, most):
+                raise InputError(
+                    f"column {column.name!r}: its new value in some row breaks the schema: {broken.problem}",
+                    hint="change the expression, or first widen the column with `cleave alter`",
+                )
+
+
+def delete(
+    tables: Tables, name: str, where: str, progress: Progress, *, dry_run: bool = False, yes: bool = False
+) -> Done:
+    """Delete the rows that `where` holds for; a row for which it is NULL stays, as in SQL.
+
+    Raises InputError for what is no condition, or needs `yes`; ConflictError where another writer came first.
+    """
+    opened = tables.open(name)
+    schema = load_stored_schema(opened.manifest)
+    condition = _condition(schema, where)
+    found = _matching(tables, opened, condition, None, progress)
+    reveals = "which rows are deleted" if _plain(schema) else ""
+    changed = _changed(opened, found, reveals)
+    if not changed.rows or dry_run:
+        return changed, opened, None
+    if reveals:
+        _require_word(schema, condition.columns, reveals, yes=yes)
+    kept = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
+    pieces = [Piece((each,), lambda _: kept) for each in opened.manifest.segments if each.id in found]
+    done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress)
+    return replace(changed, version=done.manifest.version), opened, done
+
+
+def update(
+    tables: Tables,
+    name: str,
+    given: Mapping[str, str],
+    where: str,
+    progress: Progress,
+    *,
+    dry_run: bool = False,
+    yes: bool = False,
+    again: bool = False,
+) -> Done:
+    """Set columns to new values, SQL over the row as it was, in the rows that `where` holds for.
+
+    A call that repeats the table's last change does nothing, unless `again`. Otherwise as `delete`.
+    """
+    opened = tables.open(name)
+    schema = load_stored_schema(opened.manifest)
+    condition, new = _condition(schema, where), Assignments(schema, given)
+    request = [where, sorted(new.values.items())]
+    if not again and not dry_run and repeated(tables, opened, "update", request):
+        return _changed(opened, {}, "", repeated=True), opened, None
+    found = _matching(tables, opened, condition, new, progress)
+    reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
+    changed = _changed(opened, found, reveals)
+    if not changed.rows or dry_run:
+        return changed, opened, None
+    if reveals:
+        _require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
+    selected, keeps_plain = new.select(where), not new.plain
+    touched = [each for each in opened.manifest.segments if each.id in found]
+    pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
+    done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)
+    return replace(changed, version=done.manifest.version), opened, done
+
+
+def _plain(schema: Schema) -> set[str]:
+    return {each.name for each in schema.columns if each.kind is Kind.PLAIN}
+
+
+def _condition(schema: Schema, where: str) -> Derived:
+    found = _expression(schema, "condition", where)
+    if found.type != "BOOLEAN":
+        raise InputError(f"the condition is {found.type}, and must be BOOLEAN", hint=_ONE)
+    return found
+
+
+def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) -> Derived:
+    """`sql` as an expression over a row. Raises InputError."""
+    try:
+        return checked(f"the {what}", sql, {each.name: each.type for each in schema.columns}, constant=constant)
+    except ValueError as error:
+        raise InputError(f"the {what} {error}", hint=_ONE) from None
+
+
+def _matching(
+    tables: Tables, opened: Opened, condition: Derived, new: Assignments | None, progress: Progress
+) -> dict[str, int]:
+    """Rows that the condition holds for, of each segment that has any. Checks `new` values of them."""
+    found: dict[str, int] = {}
+    read = {*condition.columns, *(new.read if new else ())}
+    advance = progress.stage("find", opened.manifest.rows, "rows")
+    with tables.changing(opened), closing(Rows(tables, opened)) as rows:
+        for segment in opened.manifest.segments:
+            with rows.table(read, segments=[segment]) as table:
+                ((count,),) = computed(
+                    table, f"SELECT count(*) FROM {table.relation} WHERE ({condition.sql})", "the condition"
+                )
+                if count:
+                    found[segment.id] = count
+                    if new is not None:
+                        new.check(table, condition.sql)
+            advance(segment.rows)
+    return found
+
+
+def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
+    """The rows of `sql`. Raises InputError, which names `what` and no value."""
+    try:
+        return table.connection.execute(sql).fetchall()
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        failure = type(error).__name__
+    raise InputError(
+        f"{what} cannot be computed in some row ({failure})", hint="use TRY_CAST where a value may not fit"
+    )
+
+
+def _require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
+    """Raise InputError without the owner's word for what the plain place could not know by itself."""
+    if not yes and (others := sorted({*read} - _plain(schema))):
+        raise InputError(
+            f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
+            hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
+        )
+
+
+def _changed(opened: Opened, found: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:
+    manifest = opened.manifest
+    touched = tuple(
+        (number, found[each.id], each.rows) for number, each in enumerate(manifest.segments, 1) if each.id in found
+    )
+    return Changed(manifest.table, manifest.version, sum(found.values()), touched, reveals, repeated)
+
+
+def compact(tables: Tables, name: str, progress: Progress) -> Opened:
+    """Merge small segments. Rows keep their order. Raises ConflictError where another writer came first."""
+    opened = tables.open(name)
+    pieces = merges(opened.manifest)
+    if not pieces:
+        return opened
+    return rewrite(tables, opened, opened.manifest, pieces, "compact", [], progress)
