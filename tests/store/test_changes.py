@@ -17,6 +17,7 @@ from cleave.maintain.record import signed_record
 from cleave.maintain.verify import verify
 from cleave.objects.folder import Folder
 from cleave.store import put as putting
+from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, merge_due, merges
 from cleave.store.manifest import Manifest
 from cleave.table.progress import Silent
@@ -316,6 +317,26 @@ def test_rows_of_contributors_are_deleted_and_taken_back(tmp_path: Path, key_fil
     world.collect()
     left = tables.open("trial").manifest
     assert not mine & {each.id for each in left.segments}
+
+
+def test_cells_know_how_many_rows_went(world: World) -> None:
+    """Releases renew a cell by it: a merge takes none out, a delete those, an update may have changed any."""
+    compact(world.tables, "trial", Silent())
+    assert sum(cells_of(world).gone.values()) == 0
+    before = cells_of(world)
+    changed, _, _ = delete(world.tables, "trial", "age > 60", Silent(), yes=True)
+    after = cells_of(world)
+    assert sum(after.gone.values()) == changed.rows
+    lost = {at: one - other for at, (one, other) in enumerate(zip(before.rows, after.rows, strict=True)) if one > other}
+    assert {at: rows for at, rows in after.gone.items() if rows} == lost
+    update(world.tables, "trial", {"age": "1"}, "age = 50", Silent())
+    touched = cells_of(world)
+    assert touched.rows == after.rows
+    assert all(touched.gone[at] == after.gone.get(at, 0) + rows for at, rows in enumerate(after.rows))
+
+
+def cells_of(world: World) -> Cells:
+    return world.tables.cells(world.tables.open("trial"))
 
 
 def contributed(world: Parties) -> None:

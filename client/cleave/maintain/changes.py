@@ -94,7 +94,7 @@ def delete(
     if reveals:
         _require_word(schema, condition.columns, reveals, yes=yes)
     kept = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
-    pieces = [Piece((each,), lambda _: kept) for each in opened.manifest.segments if each.id in found]
+    pieces = [Piece((each,), lambda _: kept, same_rows=True) for each in opened.manifest.segments if each.id in found]
     done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress)
     return replace(changed, version=done.manifest.version), opened, done
 

@@ -32,7 +32,7 @@ def merges(manifest: Manifest) -> list[Piece]:
                 together = []
             together.append(each)
         found.append(together)
-    return [Piece(tuple(each)) for each in found if len(each) > 1]
+    return [Piece(tuple(each), same_rows=True) for each in found if len(each) > 1]
 
 
 def merge_due(manifest: Manifest) -> list[Piece]:
@@ -47,7 +47,7 @@ def merge_due(manifest: Manifest) -> list[Piece]:
                 start -= 1
                 rows += run[start].rows
             if stop - start >= _FEWEST:
-                return [Piece(tuple(run[start:stop]))]
+                return [Piece(tuple(run[start:stop]), same_rows=True)]
     return []
 
 

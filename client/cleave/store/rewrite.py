@@ -80,12 +80,15 @@ def whole(table: Table) -> str:
 class Piece:
     """One segment of the rows that `select`, SQL over the relation of a table, gives of the rows of `segments`.
 
-    `keeps_plain`: rows and plain columns stay, so the plain object does. `id` of the new segment; None: a random one.
+    `keeps_plain`: rows and plain columns stay, so the plain object does. `same_rows`: each is one of the old ones, with
+    the values it had; else releases (cleave.share.renewal) take all of them for other rows. `id` of the new segment;
+    None: a random one.
     """
 
     segments: tuple[Segment, ...]
     select: Callable[[Table], str] = whole
     keeps_plain: bool = False
+    same_rows: bool = False
     id: str | None = None
 
     @property
@@ -138,7 +141,10 @@ class Rewriter:
                 return None
             before, last = list(cells.keys), piece.segments[-1]
             kept = last.plain if piece.keeps_plain else None
+            left = list(cells.rows)
             begun = self._writer.begin(table, cells, piece.id, last.contributor, kept)
+            if piece.same_rows:
+                _stayed(cells, {at: rows - (left[at] if at < len(left) else 0) for at, rows in enumerate(cells.rows)})
             keys = fresh_keys(before, cells, self._by)
             made = self._writer.finish(begun, encryptors).model_copy(update={"added": last.added})
         return PutStep(
@@ -230,23 +236,35 @@ def counted_cells(
     """A copy of `cells` with the rows of `draft` counted in place of those it replaces. None where it replaces other
     segments than `pieces` do, or an index is damaged.
     """
-    known = {each.ids: each.segments for each in pieces}
+    known = {each.ids: each for each in pieces}
     counted = cells.copy()
     try:
         for step in draft.steps:
-            for each in known[step.replaces] if step.replaces else ():
+            piece = known[step.replaces] if step.replaces else None
+            for each in piece.segments if piece else ():
                 counted.count(tables.index(opened, each), -1)
             for number, key in step.keys:
                 if number == len(counted):
                     counted.keys.append(key)
                     counted.rows.append(0)
                 counted.keys[number] = key
-            counted.count(tables.index(opened, step.segment)) if step.segment else None
+            if step.segment:
+                index = tables.index(opened, step.segment)
+                counted.count(index)
+                if piece and piece.same_rows:
+                    _stayed(counted, dict(zip(index.cells.tolist(), index.rows.tolist(), strict=True)))
     except ForeignError:
         raise
     except (CheckFailed, KeyError):
         return None
     return counted
+
+
+def _stayed(cells: Cells, rows: Mapping[int, int]) -> None:
+    """Count rows of cells, by number, that were taken out and put back as not gone."""
+    for number, stayed in rows.items():
+        if stayed and number in cells.gone:
+            cells.gone[number] -= stayed
 
 
 def with_pieces(manifest: Manifest, pieces: Sequence[Piece], draft: PutDraft) -> dict[str, object]:
