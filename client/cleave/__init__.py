@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from cleave.ckks.simple import Question
     from cleave.maintain.facts import Changed, Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
     from cleave.maintain.operations import (
+        alter,
         append,
         collect,
         compact,
@@ -127,6 +128,7 @@ __all__ = [
     "TimestampFromTicks",
     "Undecided",
     "UndecidedWarning",
+    "alter",
     "apilevel",
     "append",
     "collect",
@@ -168,7 +170,7 @@ _HOMES = {
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
     "cleave.maintain.facts": "Changed Contribution Pulled ReleaseFacts StoredTable TableFacts",
-    "cleave.maintain.operations": "append collect compact contribute delete derive drop ls pull put release "
+    "cleave.maintain.operations": "alter append collect compact contribute delete derive drop ls pull put release "
     "revoke rotate show update verify",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "

@@ -199,6 +199,22 @@ class Updating(Changing, total=False):
     ]
 
 
+class Altering(Place, total=False):
+    """Changes of a stored table's columns that `alter` makes."""
+
+    widen: Annotated[
+        Sequence[str] | None,
+        Flag(None, "--widen COLUMN=LOWER..UPPER", "Wider bounds, or a wider type. Repeatable.", list[str]),
+    ]
+    add: Annotated[
+        Sequence[str] | None,
+        Flag(None, "--add COLUMN", "A new column, as `note VARCHAR sealed`. Repeatable.", list[str]),
+    ]
+    rename: Annotated[Sequence[str] | None, Flag(None, "--rename OLD=NEW", "Another name. Repeatable.", list[str])]
+    drop: Annotated[Sequence[str] | None, Flag(None, "--drop COLUMN", "Delete a column. Repeatable.", list[str])]
+    by: Annotated[str | Sequence[str] | None, Flag(None, "--by COLUMN,...", "Other columns to filter and group by.")]
+
+
 class Rotating(Place, total=False):
     """How `rotate` opens the new key."""
 

@@ -28,7 +28,7 @@ from cleave.cli.answer import (
     write_answer,
     write_page,
 )
-from cleave.cli.changes import compact, delete, update
+from cleave.cli.changes import alter, compact, delete, update
 from cleave.cli.config import config
 from cleave.cli.group import ANYWHERE, Command, Group, Serve, Settings
 from cleave.cli.options import Json, flag, with_options
@@ -83,7 +83,7 @@ def create_cli(
         ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
-    stored = (put, ls, show, pull, derive, delete, update, compact, verify, drop)
+    stored = (put, ls, show, pull, derive, delete, update, alter, compact, verify, drop)
     commands = (schema, plan, query, shell, *stored, serve, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (

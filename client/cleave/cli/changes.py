@@ -1,4 +1,4 @@
-"""`cleave delete`, `update` and `compact`: commands that write segments of a stored table again."""
+"""`cleave delete`, `update`, `alter` and `compact`: commands that write segments of a stored table again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.options import Deleting, Place, Updating
+from cleave.ask.options import Altering, Deleting, Place, Updating
 from cleave.cli.options import Name, flag
 from cleave.text.quantities import counted
 
@@ -55,6 +55,22 @@ def update(
             raise typer.BadParameter("--set takes COLUMN=SQL, each column once")
         given[column] = value.strip()
     _say(ctx, change(name, given, where, **options), "changed", dry_run=options["dry_run"])
+
+
+def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
+    """Change the columns of a stored table.
+
+    Bounds and types can be widened, columns added, renamed and dropped, and --by changed, all in one step. New columns
+    are NULL in rows that are there.
+
+    Examples:
+      cleave alter visits --widen "bill=0..100000" --store s3://bucket/prefix
+      cleave alter visits --add "note VARCHAR sealed" --rename bill=cost --by ward,sex --store tables
+    """
+    from cleave.maintain.operations import alter as change  # noqa: PLC0415 - as above
+
+    done = change(name, **options)
+    ctx.obj.say(f"{name}: version {done.version}, {counted(done.rows, 'row')} by {', '.join(done.by) or 'nothing'}")
 
 
 def compact(ctx: typer.Context, name: Name, place: Place) -> None:

@@ -21,6 +21,7 @@ from cleave.ask.options import (
     DEFAULT_IDENTITY,
     IDENTITY_VARIABLE,
     LONGEST_TIMEOUT,
+    Altering,
     Appending,
     Contributing,
     Deleting,
@@ -315,6 +316,34 @@ def update(name: str, values: Mapping[str, str], where: str, **options: Unpack[U
         if done is not None:
             tables.sweep(done)
     return changed
+
+
+@stated(Altering)
+def alter(name: str, **options: Unpack[Altering]) -> StoredTable:
+    """Change the columns of a stored table, all changes in one step.
+
+    `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
+    "old=new". `drop`: column names. `by`: the columns whose combinations have totals.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "altered", store="tables", by=["ward"])
+    >>> cleave.alter("altered", add=["note VARCHAR"], rename=["bill=cost"], store="tables").version
+    2
+    """
+    from cleave.maintain.alter import Alteration  # noqa: PLC0415 - as above
+    from cleave.maintain.alter import alter as change  # noqa: PLC0415
+
+    given = complete(Altering, options)
+    by = given["by"].split(",") if isinstance(given["by"], str) else given["by"]
+    wanted = Alteration(
+        widen=given["widen"] or (),
+        add=given["add"] or (),
+        rename=given["rename"] or (),
+        drop=given["drop"] or (),
+        by=None if by is None else [each.strip() for each in by if each.strip()],
+    )
+    with _working(given, after=_CONTINUES) as (tables, progress):
+        return _finished(tables, change(tables, name, wanted, progress))
 
 
 @stated(Place)

@@ -82,7 +82,7 @@ class Piece:
 
     `keeps_plain`: rows and plain columns stay, so the plain object does. `same_rows`: each is one of the old ones, with
     the values it had; else releases (cleave.share.renewal) take all of them for other rows. `id` of the new segment;
-    None: a random one.
+    None: a random one. `recounts`: cells are new, and have no rows of `segments` yet.
     """
 
     segments: tuple[Segment, ...]
@@ -90,6 +90,7 @@ class Piece:
     keeps_plain: bool = False
     same_rows: bool = False
     id: str | None = None
+    recounts: bool = False
 
     @property
     def rows(self) -> int:
@@ -134,7 +135,7 @@ class Rewriter:
 
     def _step(self, rows: Rows, piece: Piece, encryptors: RowEncryptors | None) -> PutStep | None:
         cells = self._cells
-        for each in piece.segments:
+        for each in piece.segments if not piece.recounts else ():
             cells.count(self._source.index(self._opened, each), -1)
         with self._computed(rows, piece) as table:
             if not table.rows:
@@ -143,7 +144,7 @@ class Rewriter:
             kept = last.plain if piece.keeps_plain else None
             left = list(cells.rows)
             begun = self._writer.begin(table, cells, piece.id, last.contributor, kept)
-            if piece.same_rows:
+            if piece.same_rows and not piece.recounts:
                 _stayed(cells, {at: rows - (left[at] if at < len(left) else 0) for at, rows in enumerate(cells.rows)})
             keys = fresh_keys(before, cells, self._by)
             made = self._writer.finish(begun, encryptors).model_copy(update={"added": last.added})
@@ -241,7 +242,7 @@ def counted_cells(
     try:
         for step in draft.steps:
             piece = known[step.replaces] if step.replaces else None
-            for each in piece.segments if piece else ():
+            for each in piece.segments if piece and not piece.recounts else ():
                 counted.count(tables.index(opened, each), -1)
             for number, key in step.keys:
                 if number == len(counted):

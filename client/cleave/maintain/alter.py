@@ -1,0 +1,225 @@
+"""Change the columns of a stored table: wider bounds or types, columns added, renamed or dropped, other by columns.
+
+Only the manifest changes where no stored byte does. Otherwise every segment is written again, in one step; plain
+objects stay as they are unless a plain column, or the order of rows, changes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+
+from cleave.store import measures as of_measures
+from cleave.store.cells import Cells
+from cleave.store.manifest import Manifest, Measure, SealedColumn
+from cleave.store.put import sealed_columns
+from cleave.store.reader import Opened
+from cleave.store.rewrite import Piece, rewrite
+from cleave.store.schemas import arguments_of, check_by, derived_arguments, half_of, load_stored_schema, stored_schema
+from cleave.store.segment import plain_by
+from cleave.store.tables import Tables
+from cleave.table.duck import identifier
+from cleave.table.progress import Progress
+from cleave.table.schema import Column, Kind, Schema, dump_schema, read_schema
+from cleave.table.types import canonical, decimals_of, is_number, range_of
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import InputError
+
+_BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is left out stays"
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Changes of columns, in the words of the command. `by`: None: the columns there are."""
+
+    widen: Sequence[str] = ()
+    add: Sequence[str] = ()
+    rename: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    by: Sequence[str] | None = None
+
+
+def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> Opened:
+    """Raises InputError for what cannot be done; ConflictError where another writer came first."""
+    opened = tables.open(name)
+    old = opened.manifest
+    if old.release is not None:
+        raise InputError(
+            f"table {name!r} was released to analysts: releases of other columns could show single rows",
+            hint="put the altered table under another name",
+        )
+    before = load_stored_schema(old)
+    columns = _columns(before, wanted)  # each with the SQL of its old values
+    schema = _checked(replace(before, columns=tuple(each for each, _ in columns)), name)
+    by = _by(old, schema, wanted)
+    manifest = old.model_copy(
+        update={
+            "schema_toml": dump_schema(schema),
+            "by": by,
+            "measures": _measures(schema, old, wanted),
+            "sealed": sealed_columns(schema, by),
+        }
+    )
+    if manifest.schema_toml == old.schema_toml and by == old.by:
+        return opened
+    same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
+    if same_plain and _format(old) == _format(manifest):
+        sealed = tuple(
+            each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
+        )
+        return tables.change(opened, manifest.model_copy(update={"sealed": sealed}), "alter")
+    if old.scanned:
+        manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
+    selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
+    pieces = [
+        Piece(
+            (each,),
+            lambda table: f"SELECT {selected} FROM {table.relation}",
+            keeps_plain=same_plain,
+            same_rows=True,
+            recounts=wanted.by is not None,
+        )
+        for each in old.segments
+    ]
+    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
+    cells = Cells() if wanted.by is not None else None
+    return rewrite(tables, opened, manifest, pieces, "alter", request, progress, cells=cells)
+
+
+def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
+    """The new columns, each with the SQL of its values in an old row. Raises InputError."""
+    found = {each.name: (each, identifier(each.name)) for each in schema.columns}
+    used = {column: derived.name for derived in schema.derived for column in derived.columns}
+    for text in wanted.widen:
+        name, value = _pair(text, _BOUNDS)
+        column = schema.column(name)
+        found[column.name] = (_widened(column, value), found[column.name][1])
+    for text in wanted.rename:
+        name, value = _pair(text, "write --rename OLD=NEW")
+        column = schema.column(name)
+        _require_unused(column, used, "renamed")
+        found[column.name] = (replace(found[column.name][0], name=value), found[column.name][1])
+    for name in wanted.drop:
+        column = schema.column(name)
+        _require_unused(column, used, "dropped")
+        found.pop(column.name)
+    columns = [*found.values()]
+    for text in wanted.add:
+        name, _, rest = text.strip().partition(" ")
+        type_, _, kind = rest.strip().rpartition(" ")
+        if kind not in list(Kind):
+            type_, kind = rest, ""
+        made = Column(name, Kind(kind or "sealed"), type_.strip())
+        columns.append((made, "NULL"))
+    names = [each.name.lower() for each, _ in columns]
+    if twice := next((each.name for each, _ in columns if names.count(each.name.lower()) > 1), None):
+        raise InputError(f"there would be two columns {twice!r}", hint="choose another name")
+    return columns
+
+
+def _require_unused(column: Column, used: dict[str, str], what: str) -> None:
+    if column.name in used:
+        raise InputError(f"column {column.name!r} cannot be {what}: derived column {used[column.name]!r} reads it")
+
+
+def _pair(text: str, hint: str) -> tuple[str, str]:
+    name, equals, value = (each.strip() for each in text.partition("="))
+    if not (name and equals and value):
+        raise InputError(f"{text!r} is not one name, = and a value", hint=hint)
+    return name, value
+
+
+def _widened(column: Column, text: str) -> Column:
+    """`column` with wider bounds or type. Raises InputError for what would be narrower."""
+    if ".." in text:
+        lower, upper = (_bound(column, each) for each in text.split("..", 1))
+        made = replace(column, lower=column.lower if lower is None else lower)
+        made = replace(made, upper=column.upper if upper is None else upper)
+        pairs = ((made.lower, column.lower), (column.upper, made.upper))
+        if any(one is not other and (one is None or other is None or one > other) for one, other in pairs):
+            raise InputError(f"column {column.name!r}: its bounds can only be widened", hint=_BOUNDS)
+        return made
+    try:
+        type_ = canonical(text)
+    except ValueError as error:
+        raise InputError(f"column {column.name!r}: the type {error}", hint=_BOUNDS) from None
+    if not _holds(type_, column.type):
+        raise InputError(f"column {column.name!r}: {type_} does not hold every {column.type}", hint=_BOUNDS)
+    return replace(column, type=type_, decimals=decimals_of(type_))
+
+
+def _bound(column: Column, text: str) -> Decimal | None:
+    if not text.strip():
+        return None
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation:
+        raise InputError(f"column {column.name!r}: a bound is no number", hint=_BOUNDS) from None
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Check whether each value of type `narrow` is one of type `wide`, which is not the same."""
+    if (narrow, wide) == ("FLOAT", "DOUBLE"):
+        return True
+    more, fewer = decimals_of(wide), decimals_of(narrow)
+    if not (is_number(wide) and is_number(narrow)) or more is None or fewer is None or wide == narrow or more < fewer:
+        return False
+    scale = 10 ** (more - fewer)
+    low, high = range_of(narrow)
+    least, most = range_of(wide)
+    return bool(least <= scale * low and scale * high <= most)
+
+
+def _checked(schema: Schema, name: str) -> Schema:
+    """`schema` as it is read back. Raises InputError for what no schema may say."""
+    return stored_schema(read_schema(tomllib.loads(dump_schema(schema), parse_float=Decimal), f"table {name!r}"), name)
+
+
+def _by(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[str, ...]:
+    if wanted.by is not None:
+        return check_by(wanted.by, schema)
+    news = dict(_pair(each, "") for each in wanted.rename)
+    by = [news.get(each, each) for each in old.by]
+    if missing := [each for each in by if each not in schema.names]:
+        raise InputError(f"column {missing[0]!r} is one of --by", hint="name the others with --by")
+    return check_by(by, schema)
+
+
+def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
+    """Measures of the new columns; doubles keep centre and scale, unless their column has other bounds now."""
+    columns = [each for each in schema.columns if half_of(each) == "encrypted"]
+    arguments = arguments_of(schema, [identifier(each.name) for each in columns])
+    pairs = [(each.name, argument, False) for each, argument in zip(columns, arguments, strict=True)]
+    pairs += [(each.name, argument, True) for each, argument in derived_arguments(schema)]
+    news = dict(_pair(each, "") for each in wanted.rename)
+    widened = {news.get(name, name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
+    known = {news.get(each.name, each.name): each for each in old.measures}
+    found = []
+    for name, argument, derived in pairs:
+        made = of_measures.measure_of(name, argument, None, derived=derived)
+        if (before := known.get(name)) and made.decimals is None and (derived or name not in widened):
+            made = made.model_copy(update={"centre": before.centre, "exponent": before.exponent})
+        found.append(made)
+    return tuple(found)
+
+
+def _plain(schema: Schema) -> list[tuple[str, str]]:
+    return [(each.name, each.type) for each in schema.columns if each.kind is Kind.PLAIN]
+
+
+def _order(manifest: Manifest) -> list[Column]:
+    """The columns that order the rows."""
+    return [replace(each, reason="") for each in plain_by(manifest, load_stored_schema(manifest).columns)]
+
+
+def _format(manifest: Manifest) -> object:
+    """All that stored objects follow from, but for names."""
+
+    def of(column: SealedColumn) -> object:
+        return column.type, column.width, column.nullable
+
+    measures = [each.model_dump(exclude={"name", "sql"}) for each in manifest.measures]
+    places = [load_stored_schema(manifest).names.index(each) for each in manifest.by]
+    return [of(each) for each in manifest.sealed], measures, places

@@ -1,0 +1,143 @@
+"""Columns of a stored table changed: rows, totals and cells are those of DuckDB's table after the same ALTER."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.alter import Alteration, alter
+from cleave.maintain.changes import update
+from cleave.maintain.derive import derive
+from cleave.maintain.verify import verify
+from cleave.objects.folder import Folder
+from cleave.store import put as putting
+from cleave.store.schemas import load_stored_schema
+from cleave.sums.stored import Stored
+from cleave.table.progress import Silent
+from cleave.table.table import Table
+from cleave_shared.errors import InputError
+from tests.store.asking import ask
+from tests.store.test_changes import Unsplit, pulled
+from tests.store.test_faults import killed_at, put_at, schema, table
+from tests.store.trial import World
+
+__all__ = ["schema", "table"]
+ALTERATIONS = [
+    (Alteration(widen=["age=0..40000"]), [], False),
+    (Alteration(widen=["weight=0..100000", "bill=DECIMAL(18,4)"]), ["ALTER bill TYPE DECIMAL(18,4)"], False),
+    (Alteration(add=["note VARCHAR", "extra BIGINT encrypted"]), ["ADD note VARCHAR", "ADD extra BIGINT"], False),
+    (Alteration(add=["city VARCHAR plain"]), ["ADD city VARCHAR"], True),
+    (Alteration(rename=["bill=cost"]), ["RENAME bill TO cost"], False),
+    (Alteration(rename=["ward=station"]), ["RENAME ward TO station"], True),
+    (Alteration(drop=["email", "age"]), ["DROP email", "DROP age"], False),
+    (Alteration(by=["insured"]), [], True),
+    (Alteration(by=["insured", "ward"]), [], False),
+    (
+        Alteration(rename=["bill=cost"], drop=["age"], add=["n INTEGER encrypted"], by=["ward", "admitted"]),
+        ["RENAME bill TO cost", "DROP age", "ADD n INTEGER"],
+        True,
+    ),
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path, key: OwnerKey) -> World:
+    world = World(Folder(tmp_path / "s"), key, tmp_path, Folder(tmp_path / "p"))
+    world.put("ward", appended=1)
+    return world
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("wanted", "statements", "rewrites"), ALTERATIONS)
+def test_it_is_the_table_that_duckdb_makes(
+    world: World, wanted: Alteration, statements: list[str], *, rewrites: bool
+) -> None:
+    unsplit = Unsplit()
+    for each in statements:
+        unsplit.connection.execute(f"ALTER TABLE trial {each}")
+    before = world.tables.open("trial").manifest
+    done = alter(world.tables, "trial", wanted, Silent())
+    world.tables.sweep(done)
+    assert list(map(str, pulled(world))) == list(map(str, unsplit.rows()))
+    stored = load_stored_schema(done.manifest)
+    assert list(stored.names) == [name for name, *_ in unsplit.rows("DESCRIBE trial")]
+    assert ([each.plain for each in done.manifest.segments] == [each.plain for each in before.segments]) != rewrites
+    by = ", ".join(done.manifest.by)
+    measure = next(each for each in ("bill", "cost") if each in stored.names)
+    sql = f"SELECT {by}, COUNT(*), SUM({measure}), AVG(weight) FROM trial GROUP BY ALL ORDER BY ALL"
+    for row, expected in zip(world.ask(sql).result.rows, unsplit.rows(sql), strict=True):
+        for value, exact in zip(row, expected, strict=True):
+            assert value == (pytest.approx(exact, rel=1e-12) if isinstance(exact, float) else value)
+            assert isinstance(exact, float) or value == exact or str(value) == str(exact)
+    assert verify(world.stored(), Silent()) == []
+    cells = world.tables.cells(done)
+    assert sum(cells.rows) == done.manifest.rows
+    assert not any(cells.gone.values())
+    assert done.manifest.history[-1].what == "alter"
+
+
+def test_what_is_widened_takes_wider_values(world: World) -> None:
+    values = {"age": "age + 1000"}
+    with pytest.raises(InputError, match="breaks the schema"):
+        update(world.tables, "trial", values, "age >= 0", Silent())
+    alter(world.tables, "trial", Alteration(widen=["age=..5000"]), Silent())
+    update(world.tables, "trial", values, "age >= 0", Silent())
+    unsplit = Unsplit()
+    assert world.ask("SELECT SUM(age) FROM trial").result.rows == [
+        list(each) for each in unsplit.rows("SELECT SUM(age + 1000) FROM trial")
+    ]
+
+
+def test_a_new_name_alone_writes_no_segment(world: World) -> None:
+    before = world.tables.open("trial").manifest.segments
+    done = alter(world.tables, "trial", Alteration(rename=["bill=cost"]), Silent())
+    assert done.manifest.segments == before
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Alteration(widen=["age=10..127"]), "can only be widened"),
+        (Alteration(widen=["age=TINYINT"]), "does not hold every BIGINT"),
+        (Alteration(widen=["age=x..y"]), "a bound is no number"),
+        (Alteration(widen=["age"]), "is not one name, = and a value"),
+        (Alteration(widen=["email=0..1"]), "email"),
+        (Alteration(add=["age BIGINT"]), "age"),
+        (Alteration(add=["x NONSENSE"]), "must be one of"),
+        (Alteration(rename=["weight=age"]), "there would be two columns"),
+        (Alteration(rename=["bill=cost"]), "derived column 'weighted' reads it"),
+        (Alteration(drop=["bill"]), "derived column 'weighted' reads it"),
+        (Alteration(drop=["ward"]), "is one of --by"),
+        (Alteration(drop=["nothing"]), "nothing"),
+        (Alteration(by=["weight"]), "are no cell"),
+    ],
+)
+def test_what_is_refused_changes_nothing(world: World, wanted: Alteration, said: str) -> None:
+    opened = derive(world.tables, "trial", "bill * age", "weighted", Silent())
+    with pytest.raises(InputError, match=said):
+        alter(world.tables, "trial", wanted, Silent())
+    assert world.tables.open("trial").manifest.version == opened.manifest.version
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_killed_at_any_write_it_is_done_or_not(tmp_path: Path, key: OwnerKey, table: Table, *, made: bool) -> None:
+    start, at, died = put_at(tmp_path / "start", key, table), int(made), True
+    putting.append(start.tables()[0], table, "trial", Silent())
+    wanted = Alteration(widen=["age=0..4000"], add=["x BIGINT encrypted"], by=["name", "ward"])
+    while died:
+        place = start.copy(tmp_path / f"{at}")
+        died = killed_at(place, lambda it, _: alter(it, "trial", wanted, Silent()), table, at, made=made)
+        tables = place.tables()[0]
+        old = "x" not in load_stored_schema(tables.open("trial").manifest).names
+        assert old or tables.open("trial").manifest.by == ("name", "ward")
+        assert [str(each) for each in place.answer("SELECT COUNT(*), SUM(bill) FROM trial")[0]] == ["6", "237.50"]
+        if old:
+            alter(tables, "trial", wanted, Silent())
+        (row,) = ask(
+            Stored(tables, tables.open("trial")), "SELECT SUM(age), COUNT(x) FROM trial WHERE name = 'Bo'"
+        ).result.rows
+        assert row == [94, 0]
+        at += 4
+    assert at > 10
