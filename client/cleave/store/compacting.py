@@ -36,7 +36,7 @@ def merges(manifest: Manifest) -> list[Piece]:
 
 
 def merge_due(manifest: Manifest) -> list[Piece]:
-    """Segments that the next append merges, one run at most: the newest segments, and those before that are not much larger."""
+    """Run of segments that the next append merges: the newest, and those before that are not much larger."""
     most = _most_rows(manifest)
     if sum(2 * each.rows < most for each in manifest.segments) <= MOST_SMALL:
         return []
