@@ -31,6 +31,7 @@ from cleave.share.release import (
 )
 from cleave.share.renewal import Sums, Value, chosen, released
 from cleave.sql.rejoin import Texts
+from cleave.store.cells import Cells
 from cleave.store.contributors import MIN_GROUP
 from cleave.store.manifest import Analyst, Manifest, Measure, Object, Release, new_id, now
 from cleave.store.measures import columns_of
@@ -38,21 +39,22 @@ from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
-from cleave.text.quantities import counted
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 LEAST = 3  # rows of a cell: two values follow from their sum and that of their squares
 MOST_ANALYSTS = 256
 _TRIES = 8
-_SHOWN = "its releases"
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All that was released of a table so far, by key of the cell. `key`: of the newest totals."""
+    """All that was released of a table so far, by key of the cell. `key`: of the newest totals. `cells`: the id of the
+    cells whose numbers the values have.
+    """
 
     key: bytes
+    cells: str
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     times: dict[int, str]  # when each release was made
@@ -62,6 +64,7 @@ class Ledger:
         values = self.values.values()
         content = {
             "key": self.key.hex(),
+            "cells": self.cells,
             "by": self.by,
             "measures": [each.model_dump() for each in self.measures],
             "times": self.times,
@@ -85,7 +88,7 @@ def load_ledger(content: bytes) -> Ledger:
     }
     measures = tuple(map(Measure.model_validate, found["measures"]))
     times = {int(number): at for number, at in found["times"].items()}
-    return Ledger(bytes.fromhex(found["key"]), tuple(found["by"]), measures, times, values)
+    return Ledger(bytes.fromhex(found["key"]), found["cells"], tuple(found["by"]), measures, times, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +200,17 @@ def _made(
     reads = [columns_read([each.name for each in schema.columns], derived, each) for each in manifest.measures]
     numbers = chosen(reads, least)
     measures = tuple(manifest.measures[each] for each in numbers)
+    cells = tables.cells(opened)
     values = {
         key: value
-        for key, each, old in _cells(tables, opened, numbers, past, measures, number)
+        for key, each, old in _values(tables, opened, cells, numbers, past, measures, number)
         if (value := released(each, old, least)) is not None
     }
     times = {**(past.times if past else {}), number: at}
     used = sorted({each.number for each in values.values()})
-    ledger = Ledger(secrets.token_bytes(KEY_BYTES), manifest.by, measures, {each: times[each] for each in used}, values)
-    filled = sum(rows > 0 for rows in tables.cells(opened).rows)
+    key, used_times = secrets.token_bytes(KEY_BYTES), {each: times[each] for each in used}
+    ledger = Ledger(key, cells.id, manifest.by, measures, used_times, values)
+    filled = sum(rows > 0 for rows in cells.rows)
     totals = _totals(manifest, ledger, hides=filled > len(values))
     head = _head(tables, manifest.table_id, new_id(), number, least, None)
     folder = tables.folder(manifest.table)
@@ -244,16 +249,17 @@ def _ledger(tables: Tables, opened: Opened, there: Release | None) -> Ledger | N
     return past
 
 
-def _cells(
+def _values(
     tables: Tables,
     opened: Opened,
+    cells: Cells,
     numbers: Sequence[int],
     past: Ledger | None,
     measures: Sequence[Measure],
     number: int,
 ) -> Iterator[tuple[Texts, Value, Value | None]]:
-    """Every cell that has rows or was released: its key, its value now, and the one that was released last."""
-    manifest, cells = opened.manifest, tables.cells(opened)
+    """Every cell that has rows: its key, its value now, and the one that was released last."""
+    manifest = opened.manifest
     parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
     totals = Stored(tables, opened).totals(parts) if manifest.rows and parts else {}
     rows = cells.rows
@@ -264,11 +270,13 @@ def _cells(
     ]
     places = [_place(past.measures, each) if past else None for each in measures]
     known = past.values if past else {}
+    same = past is not None and past.cells == cells.id
     for cell, key in enumerate(cells.keys):
         if rows[cell]:
             sums = tuple(Sums(count[cell], total[cell], square[cell]) for count, total, square in columns)
             value = Value(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
-            yield key, value, _moved(known[key], places) if key in known else None
+            old = known.get(key)
+            yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
 
 
 def _place(measures: Sequence[Measure], measure: Measure) -> int | None:
@@ -361,11 +369,3 @@ def _newest(content: bytes, analyst: PublicKey, table: str, mine: Head) -> int:
     except CheckFailed:
         return -1
     return there.number if (there.owner, there.table_id) == (mine.owner, mine.table_id) else -1
-
-
-def described(release: Release | None) -> str:
-    """Return what a release is, in words."""
-    if release is None:
-        return "no releases"
-    names = ", ".join(each.name for each in release.analysts) or "no one"
-    return f"release {release.number} of {release.at} for {names}: cells of at least {counted(release.least, 'row')}"

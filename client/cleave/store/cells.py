@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
-from cleave.store.manifest import Segment
+from cleave.store.manifest import Segment, new_id
 from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
@@ -69,13 +69,16 @@ def load_index(content: bytes, segment: Segment) -> Index:
 @dataclass(slots=True)
 class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
-    again once a cell has lost all its rows: then no segment has a total in it. `gone`: by number, how many rows were
-    ever taken out, by which releases (cleave.share.renewal) know whether a cell was changed and how.
+    again once a cell has lost all its rows: then no segment has a total in it.
+
+    `gone`: by number, how many rows were ever taken out; releases compare it (cleave.share.renewal). `id`: random;
+    numbers of cells with another one have another meaning.
     """
 
     keys: list[Texts] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)
+    id: str = field(default_factory=new_id)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -109,7 +112,15 @@ class Cells:
 
     def copy(self) -> Cells:
         """As it is now."""
-        return Cells(list(self.keys), list(self.rows), dict(self.gone))
+        return Cells(list(self.keys), list(self.rows), dict(self.gone), self.id)
+
+    def keep_rows(self, before: Cells) -> None:
+        """Count as taken out only the rows that are fewer than `before`: segments were written again, and each row that
+        is left is as it was.
+        """
+        for number, (key, rows) in enumerate(zip(before.keys, before.rows, strict=True)):
+            if self.keys[number] == key:
+                self.gone[number] = before.gone.get(number, 0) + max(0, rows - self.rows[number])
 
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
@@ -136,7 +147,7 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        content = {"keys": self.keys, "rows": self.rows} | ({"gone": self.gone} if self.gone else {})
+        content = {"keys": self.keys, "rows": self.rows, "gone": self.gone, "id": self.id}
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -144,4 +155,4 @@ def load_cells(content: bytes) -> Cells:
     """Read what `dump` wrote; it was sealed, so no one else wrote it."""
     found = json.loads(content)
     gone = {int(number): rows for number, rows in found.get("gone", {}).items()}
-    return Cells([tuple(key) for key in found["keys"]], found["rows"], gone)
+    return Cells([tuple(key) for key in found["keys"]], found["rows"], gone, found.get("id", ""))

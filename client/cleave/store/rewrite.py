@@ -31,6 +31,7 @@ from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 
 Advance = Callable[[int], None]
+KEEPS_ROWS = frozenset({"alter", "compact", "delete"})  # changes that leave each row as it was, or take it out
 
 
 class PutStep(Step):
@@ -199,7 +200,8 @@ def rewrite(
     asked = digest_of_request(what, request)
     drafts = put_drafts(tables, manifest.table, manifest.version + 1)
     with tables.changing(opened):
-        cells = tables.cells(opened) if cells is None else cells
+        before = tables.cells(opened)
+        cells = before.copy() if cells is None else cells
         draft = drafts.stands(drafts.left(asked), opened.head)
         if draft is not None and (counted := counted_cells(tables, opened, draft, pieces, cells)) is not None:
             cells, manifest = counted, draft.of(manifest)
@@ -210,6 +212,8 @@ def rewrite(
         with writer.encryptors(max((each.rows for each in pieces), default=0)) as encryptors:
             rewriter = Rewriter(tables, opened, writer, manifest, cells)
             draft = rewriter.write(pieces, drafts, draft, encryptors, advance)
+        if what in KEEPS_ROWS and cells.id == before.id:
+            cells.keep_rows(before)
         sealed = tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump())
         update = {"cells": sealed, **with_pieces(manifest, pieces, draft)}
         done = tables.change(opened, manifest.model_copy(update=update), what)
