@@ -1,0 +1,248 @@
+"""Releases that are stopped, tampered with or replayed; and what an analyst's and a contributor's files open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from cleave.ckks.public_key import open_sealed, public_side
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError, StoreError
+from cleave.share.release import Head, open_totals, read_head
+from cleave.share.releases import publish, release, revoke
+from cleave.store import put as putting
+from cleave.store.identity import Identity, create_identity
+from cleave.store.vault import Purpose, Vault
+from cleave.table.progress import Silent
+from cleave_shared.errors import CheckFailed, CleaveError, InputError
+from tests.store.campaign import FULL
+from tests.store.contributing import kept_as
+from tests.store.faulty import Failing, KilledError
+from tests.store.releasing import Releases, rows
+
+COUNT = "SELECT COUNT(*) FROM trial"
+BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of them
+
+
+def append(world: Releases, count: int = 6, start: int = 40) -> None:
+    with world.table(rows([("A", "f")] * count, start)) as table:
+        tables = world.tables()[0]
+        tables.sweep(putting.append(tables, table, world.name, Silent()))
+
+
+def grown(world: Releases) -> None:
+    world.put(rows())
+    world.release("carol", "dave")
+    append(world)
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> Releases:
+    return kept_as(Releases, tmp_path / "world", key_file, grown)
+
+
+def rows_shown(world: Releases, name: str, memory: str = "") -> int:
+    return int(world.ask(name, COUNT, memory=memory).result.rows[0][0])
+
+
+def stopped(world: Releases, change: Callable[[Any], object], at: int, *, made: bool) -> bool:
+    """Kill `change` of the tables at write number `at`; False where it came to its end before."""
+    stores = world.stores()
+    failing = Stores(*(Failing(each, at, made=made) for each in (stores.sensitive, stores.plain)))  # type: ignore[arg-type]
+    try:
+        change(world.tables(failing)[0])
+    except KilledError:
+        return True
+    return False
+
+
+def left_over(world: Releases) -> set[str]:
+    there = {each for store in world.stores().apart() for each in store.names(world.tables()[0].folder(world.name))}
+    return there - world.open().manifest.objects()
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_release_that_is_killed_shows_the_old_or_the_new(world: Releases, tmp_path: Path, *, made: bool) -> None:
+    for at in range(100):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables: release(tables, world.name, {}), at, made=made):
+            break
+        assert {rows_shown(copy, "carol"), rows_shown(copy, "dave")} <= {BEFORE, AFTER}
+        if FULL or at % 3 == 0:
+            append(copy, 1, 50)  # whose sweep leaves what an analyst's head may still name
+            assert {rows_shown(copy, "carol"), rows_shown(copy, "dave")} <= {BEFORE, AFTER}
+        copy.release()
+        assert (rows_shown(copy, "carol"), rows_shown(copy, "dave")) in ((AFTER, AFTER), (AFTER + 1, AFTER + 1))
+        assert len(left_over(copy)) <= 3, "head, manifest, and the draft of an append"
+    assert at > 6
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_revocation_that_is_killed_is_finished_by_the_next(world: Releases, tmp_path: Path, *, made: bool) -> None:
+    for at in range(100):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables: revoke(tables, world.name, "dave"), at, made=made):
+            break
+        assert rows_shown(copy, "carol") in (BEFORE, AFTER)
+        copy.revoke("dave")
+        assert rows_shown(copy, "carol") == AFTER
+        with pytest.raises(InputError, match="no release"):
+            copy.source("dave")
+    assert at > 6
+
+
+def test_of_two_releases_at_once_one_is_refused(world: Releases) -> None:
+    tables = world.tables()[0]
+    change = tables.change
+
+    def second(*given: Any, **named: Any) -> Any:
+        world.release("erin")
+        return change(*given, **named)
+
+    tables.change = second  # type: ignore[method-assign]
+    with pytest.raises(ConflictError):
+        release(tables, world.name, {})
+    assert [rows_shown(world, name) for name in ("carol", "dave", "erin")] == [AFTER] * 3
+
+
+def test_an_older_release_takes_the_place_of_no_newer_one(world: Releases) -> None:
+    old = world.release()
+    append(world, 5, 60)
+    world.release()
+    publish(world.tables()[0], old.opened, bytes(32))
+    assert rows_shown(world, "carol") == AFTER + 5
+
+
+def test_a_full_disk_loses_nothing(world: Releases, tmp_path: Path) -> None:
+    class Full(Failing):
+        def _change(self, change: Callable[[], object]) -> object:
+            try:
+                return super()._change(change)
+            except KilledError:
+                raise StoreError("no space left on device") from None
+
+    for at in range(100):
+        copy = world.copy(tmp_path / f"full {at}")
+        stores = copy.stores()
+        full = Stores(*(Full(each, at, made=False) for each in (stores.sensitive, stores.plain)))  # type: ignore[arg-type]
+        try:
+            release(copy.tables(full)[0], copy.name, {})
+        except StoreError:
+            assert {rows_shown(copy, "carol"), rows_shown(copy, "dave")} <= {BEFORE, AFTER}
+            continue
+        break
+    assert at > 6
+
+
+def head_of(world: Releases, name: str) -> str:
+    release = world.open().manifest.release
+    assert release is not None
+    (place,) = (each.place for each in release.analysts if each.name == name)
+    return f"{place}/head"
+
+
+def put_back(world: Releases, objects: dict[str, bytes]) -> None:
+    store = world.sensitive()
+    for name, content in objects.items():
+        store.delete([name])
+        store.write(name, content)
+
+
+def state(world: Releases) -> dict[str, bytes]:
+    store = world.sensitive()
+    return {name: store.read(name) for top in ("tables", "releases") for name in store.names(top)}
+
+
+def test_an_older_release_is_not_believed(world: Releases) -> None:
+    old = state(world)
+    world.release()
+    assert rows_shown(world, "carol") == AFTER
+    put_back(world, old)
+    with pytest.raises(CheckFailed, match="and 4 was here before"):
+        world.source("carol")
+
+
+def test_heads_of_others_are_not_believed(world: Releases) -> None:
+    store, mine = world.sensitive(), head_of(world, "carol")
+    content = store.read(mine)
+    fields = json.loads(content)
+    changes: list[bytes] = [
+        store.read(head_of(world, "dave")),
+        content[:-1],
+        content + b" " * (17 << 10),
+        b"{}",
+        b"\xff",
+    ]
+    changes += [
+        json.dumps(fields | {name: value}).encode()
+        for name, value in {"number": 99, "least": 1, "suite": "none", "release": "0" * 32, "key": "AAAA"}.items()
+    ]
+    for each in changes:
+        put_back(world, {mine: each})
+        with pytest.raises(CleaveError):
+            world.source("carol", memory=" of another machine")
+    put_back(world, {mine: content})
+    world.source("carol").close()
+
+
+def test_an_identity_opens_the_releases_made_for_it_and_nothing_else(world: Releases) -> None:
+    """Every object there ever was, tried with the keys that follow from an analyst's and a contributor's files."""
+    world.register("north")
+    world.contribute("north", rows([("B", "m")] * 5, 70))
+    objects = state(world)
+    world.collect()
+    objects |= state(world)
+    (world.root / "heads").mkdir()
+    versions: list[dict[str, bytes]] = [objects]
+    world.release()
+    versions.append(state(world))
+    world.revoke("dave")
+    versions.append(state(world))
+    heads: dict[str, list[Head]] = {}
+    public = {name: public_side(identity) for name, identity in identities(world).items()}
+    for version in versions:
+        for name, content in version.items():
+            for who, key in public.items():
+                if name.startswith("releases/"):
+                    try:
+                        heads.setdefault(who, []).append(read_head(content, key, world.name))
+                    except CheckFailed:
+                        continue
+    blobs = {name: content for version in versions for name, content in version.items()}
+    every = [head for found in heads.values() for head in found]
+    table_id = world.open().manifest.table_id
+    opened: dict[str, set[int]] = {}
+    for who, identity in identities(world).items():
+        opened[who] = set()
+        for name, content in blobs.items():
+            for purpose in get_args(Purpose):
+                assert not opens(lambda: Vault(identity, table_id).open(purpose, name, content))  # noqa: B023
+            for context in (name, *(head.bound(public[who].fingerprint) for head in every)):
+                assert not opens(lambda: open_sealed(identity, context, content, 1 << 27))  # noqa: B023
+            for head in every:
+                if opens(lambda: open_totals(identity, public[who], head, content)):  # noqa: B023
+                    assert name == head.totals.name
+                    opened[who].add(head.number)
+    first = min(opened["carol"])
+    assert opened["carol"] == {head.number for head in heads["carol"]}
+    assert opened["dave"] == {head.number for head in heads["dave"]} < opened["carol"]
+    assert first == 2
+    assert opened["north"] == opened["stranger"] == set()
+
+
+def identities(world: Releases) -> dict[str, Identity]:
+    path = world.root / "stranger.pem"
+    stranger = world.analyst("stranger") if path.exists() else create_identity(path, analyst=True)[0]
+    return {name: world.analyst(name) for name in ("carol", "dave", "north")} | {"stranger": stranger}
+
+
+def opens(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except (CleaveError, ValueError):
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""Releases of a table that changes: old values stay where new ones would show few rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cleave.store import put as putting
+from cleave.store.rewrite import Piece, rewrite
+from cleave.table.progress import Silent
+from cleave_shared.errors import InputError
+from tests.store.campaign import FACTOR
+from tests.store.contributing import kept_as
+from tests.store.releasing import LEAST, Releases, lines_of, rows, truth
+from tests.unit.test_renewal import least_support
+
+SUMS = "SELECT ward, sex, COUNT(*), SUM(age), SUM(bill) FROM trial GROUP BY ward, sex ORDER BY ALL"
+Cell = tuple[str, str]
+CELLS: list[Cell] = [("A", "f"), ("A", "m"), ("B", "f")]
+
+
+class History:
+    """A world, the rows that are in it, and every set of rows of a cell whose totals were released."""
+
+    def __init__(self, world: Releases) -> None:
+        self.world = world
+        self.lines = rows([cell for cell in CELLS for _ in range(8)]).splitlines(keepends=True)
+        self.made = len(self.lines)
+        self.released: dict[Cell, list[frozenset[int]]] = {}
+
+    def append(self, cells: Sequence[Cell]) -> None:
+        new = rows(cells, self.made)
+        self.made += len(cells)
+        with self.world.table(new) as table:
+            tables = self.world.tables()[0]
+            tables.sweep(putting.append(tables, table, self.world.name, Silent(), again=True))
+        self.lines += new.splitlines(keepends=True)
+
+    def rewrite(self, what: str, gone: Sequence[str] = ()) -> None:
+        """Merge all segments, without the lines that are `gone`."""
+        tables, opened = self.world.tables()[0], self.world.open()
+        names = ", ".join(f"'{line.strip().rpartition(',')[2]}'" for line in gone) or "''"
+        piece = Piece(opened.manifest.segments, lambda table: f"FROM {table.relation} WHERE name NOT IN ({names})")
+        tables.sweep(rewrite(tables, opened, opened.manifest, [piece], what, [names], Silent()))
+        self.lines = [line for line in self.lines if line not in gone]
+
+    def release(self) -> None:
+        made = self.world.release("carol").opened.manifest.release
+        assert made is not None
+        source = self.world.source("carol")
+        totals = source._release(self.world.name).totals
+        source.close()
+        for key, count, as_of in zip(totals.keys, totals.rows, totals.as_of, strict=True):
+            cell = (str(key[0]), str(key[1]))
+            now = frozenset(self.numbers(cell))
+            if totals.times[as_of][0] == made.number:
+                self.released.setdefault(cell, []).append(now)
+            assert count == len(self.released[cell][-1])
+
+    def numbers(self, cell: Cell) -> list[int]:
+        of = lines_of("".join(self.lines), [cell]).splitlines()
+        return [int(line.rpartition(",p")[2]) for line in of]
+
+    def check(self) -> None:
+        """What is answered is the sum over the rows that were there when each cell had its value."""
+        last = {number for sets in self.released.values() for number in sets[-1]}
+        every = rows([("X", "x")] * self.made).splitlines()
+        cell_of = {number: cell for cell, sets in self.released.items() for number in sets[-1]}
+        csv = "".join(",".join([*cell_of[number], *every[number].split(",")[2:]]) + "\n" for number in sorted(last))
+        shown = self.world.shown("carol")
+        answer = self.world.ask("carol", SUMS).result.rows
+        assert [tuple(row) for row in answer] == [row for row in truth(csv, SUMS) if row[:2] in shown]
+        for sets in self.released.values():
+            assert least_support(sets, LEAST) is None
+
+
+def started(world: Releases) -> None:
+    history = History(world)
+    world.put("".join(history.lines))
+    world.release("carol")
+
+
+@pytest.fixture
+def history(tmp_path: Path, key_file: Path) -> History:
+    found = History(kept_as(Releases, tmp_path / "world", key_file, started))
+    found.released = {cell: [frozenset(found.numbers(cell))] for cell in CELLS}
+    return found
+
+
+def counts(history: History) -> list[int]:
+    return [history.world.shown("carol")[cell] for cell in CELLS]
+
+
+def test_few_new_rows_change_no_value(history: History) -> None:
+    history.append([("A", "f")] * 4 + [("A", "m")] * 5)
+    history.release()
+    assert counts(history) == [8, 13, 8]
+    history.append([("A", "f")])
+    history.release()
+    assert counts(history) == [13, 13, 8]
+    history.check()
+    answer = history.world.ask("carol", SUMS).result
+    assert answer.trust.count(" as of ") == 3
+
+
+def test_few_deleted_rows_change_no_value(history: History) -> None:
+    history.rewrite("delete", history.lines[:1] + history.lines[8:13])
+    history.release()
+    assert counts(history) == [8, 8, 8], "three of eight rows are left of the second cell"
+    history.append([("B", "f")] * 5)
+    history.release()
+    history.rewrite("delete", history.lines[-5:])
+    history.release()
+    assert counts(history) == [8, 8, 13], "one that grew is not renewed when it shrinks"
+    history.check()
+
+
+def test_merged_segments_change_no_value_and_stop_no_renewal(history: History) -> None:
+    history.append([("A", "f")] * 2)
+    history.rewrite("compact")
+    history.append([("A", "f")] * 3)
+    history.rewrite("compact")
+    history.release()
+    assert counts(history) == [13, 8, 8]
+    history.check()
+
+
+def test_an_update_freezes_the_cells_of_its_segments(history: History) -> None:
+    history.rewrite("update")
+    history.append([("A", "f")] * 9)
+    history.release()
+    assert counts(history) == [8, 8, 8]
+
+
+def test_a_cell_without_rows_leaves_the_release(history: History) -> None:
+    history.rewrite("delete", history.lines[:8])
+    history.release()
+    assert set(history.world.shown("carol")) == set(CELLS[1:])
+    history.append([("A", "f")] * 6)
+    history.release()
+    assert history.world.shown("carol")["A", "f"] == 6
+
+
+def test_another_partition_is_refused(history: History) -> None:
+    tables, opened = history.world.tables()[0], history.world.open()
+    tables.change(opened, opened.manifest.model_copy(update={"by": ("ward",)}), "alter")
+    with pytest.raises(InputError, match="was released by ward, sex, and is stored by ward"):
+        history.world.release()
+
+
+@pytest.mark.parametrize("seed", range(2 * FACTOR))
+def test_any_history(history: History, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(6):
+        what = rng.choice(["append", "append", "delete", "compact", "release"])
+        if what == "append":
+            history.append([rng.choice(CELLS[:2]) for _ in range(rng.choice([1, 5, 12]))])
+        elif what == "delete":
+            history.rewrite("delete", rng.sample(history.lines, min(len(history.lines) - 1, rng.choice([1, 6]))))
+        elif what == "compact":
+            history.rewrite("compact")
+        else:
+            history.release()
+    history.release()
+    history.check()
