@@ -34,8 +34,7 @@ from cleave.ask.here import HereSource
 from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.local.embedded import embedded_services
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema

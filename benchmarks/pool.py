@@ -28,8 +28,7 @@ from cleave.ask.session import Session
 from cleave.ask.source import Result
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.local.embedded import embedded_services
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.lazy import of_files
 from cleave_shared.params import DEFAULT_PROFILE
 

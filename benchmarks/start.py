@@ -25,7 +25,7 @@ from pathlib import Path
 
 from cleave.ckks.key_file import create_key
 
-AIM_SECONDS = 0.5
+AIM_SECONDS = 0.45
 COPIES = 10  # of the sample's 600 people
 QUESTION = "SELECT ward, COUNT(*), AVG(age), SUM(bill), STDDEV(weight) FROM patients GROUP BY ward"
 ROOT = Path(__file__).parents[1]

@@ -30,11 +30,10 @@ from typing import Any
 import duckdb
 
 from benchmarks import memory, postgres
-from cleave.api.ask import embedded
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.objects.locate import open_stores
 from cleave.store.memory import Memory
 
@@ -204,7 +203,7 @@ class Bench:
     def open(self, stack: ExitStack) -> Session:
         stores = open_stores(str(self._store), no_aws)
         seen = Memory(self._folder / "state" / "cleave" / "tables.json")
-        session = Session(StoredSource("lineitem", stores, Access(self._key), memory=seen, embedded=embedded))
+        session = Session(StoredSource("lineitem", stores, Access(self._key), memory=seen, embedded=embedded_services))
         return stack.enter_context(session)
 
     def ask(self, question: Question, repeats: int) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import store
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import prepare_embedded
 
 _QUESTION = store.Question(
     "Q1's sums by a scan, 4 measures, 4 groups",

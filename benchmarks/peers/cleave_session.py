@@ -15,8 +15,7 @@ from benchmarks.thesis.measured import usage
 from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.local.embedded import embedded_services
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.lazy import of_files
 
 

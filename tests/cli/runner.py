@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cleave.cli.app import create_cli
+from cleave.cli.group import Listening
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Transport
 
@@ -36,19 +37,10 @@ class Cli:
         assert all(line.startswith(("hint: ", "  ")) for line in lines[1:]), lines
         return result.stderr
 
-    def _serve(
-        self,
-        host: str,
-        port: int,
-        ready: Callable[[str], None],
-        *,
-        log: bool,
-        names: Any = (),
-        origins: Any = (),
-        stores: Any = (),
-    ) -> None:
-        self.served.append((host, port, log, *names, *origins, *stores))
-        ready(f"http://{host}:{port}")
+    def _serve(self, listening: Listening, ready: Callable[[str], None]) -> None:
+        told = (listening.host, listening.port, listening.log)
+        self.served.append((*told, *listening.names, *listening.origins, *listening.stores))
+        ready(f"http://{listening.host}:{listening.port}")
 
 
 @pytest.fixture

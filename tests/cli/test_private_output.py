@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cleave.cli import console
-from cleave.cli.answer import Format, answer_bytes, print_content, write_answer
-from cleave.cli.shell.history import open_history
+from cleave.cli.answer import Format, answer_bytes, print_content
+from cleave.cli.shell.interactive import open_history
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli
@@ -37,7 +37,7 @@ def mode(path: Path) -> int:
 @pytest.mark.parametrize("mask", UMASKS)
 def test_the_umask_only_takes_away(tmp_path: Path, mask: int) -> None:
     with umask(mask):
-        write_answer(tmp_path / "a.csv", b"x")
+        write_atomically(tmp_path / "a.csv", b"x", error=InputError)
         write_atomically(tmp_path / "a.toml", b"x", mode=PUBLIC, error=InputError)
         open_history(tmp_path / "history")
     assert mode(tmp_path / "a.csv") == mode(tmp_path / "history") == 0o600 & ~mask

@@ -266,7 +266,7 @@ def test_what_is_answered_here_needs_no_key_and_says_why_it_is(ready: Cli, table
     assert shown.split("\n\n")[1].startswith("Answered on this machine (local), nothing of it sent\n  - no service")
     assert "Neither a key nor a service is needed" in shown
     planned = json.loads(ready.run("plan", table, sql, "--json").stdout)
-    assert planned["local"] == [{"name": "ward", "reason": reason}]
+    assert planned["local"] == [{"name": "ward", "source": "local", "reason": reason}]
     assert planned["requests"]["plain"]["count"] == planned["requests"]["sensitive"]["count"] == 0
 
 

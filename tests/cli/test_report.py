@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, LocalOutput, Parameters, Requests
+from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.ask.source import Result, Usage
 from cleave.ask.works import Cost, Way
 from cleave.cli.plan import plan_json, plan_lines, plan_text
@@ -194,7 +194,7 @@ def test_a_stored_plan_in_six_lines() -> None:
 
 
 def test_a_plan_over_a_stored_table_as_text() -> None:
-    fetched = LocalOutput("m", "values cannot be compared under encryption")
+    fetched = Output("m", "local", "values cannot be compared under encryption")
     stored = dataclasses.replace(DESCRIPTION, places=("s3://a/b", "pla\x1bce"), local=(fetched,))
     text = plan_text(stored)
     assert text.startswith(

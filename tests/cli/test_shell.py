@@ -13,8 +13,7 @@ from typer.testing import Result
 from cleave.ask.here import HereSource
 from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
-from cleave.cli.shell.piped import run_lines
-from cleave.cli.shell.shell import Shell
+from cleave.cli.shell.shell import Shell, run_lines
 from cleave.local.embedded import embedded_services
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Progress

@@ -16,11 +16,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from cleave.cli import console
-from cleave.cli.shell import cancel
-from cleave.cli.shell.cancel import Cancellable, Cancelled
-from cleave.cli.shell.completion import Sql
-from cleave.cli.shell.history import history_path, open_history
-from cleave.cli.shell.interactive import editor, is_complete
+from cleave.cli.shell import shell as cancel
+from cleave.cli.shell.interactive import Sql, editor, history_path, is_complete, open_history
+from cleave.cli.shell.shell import Cancellable, Cancelled
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.errors import InputError
 from tests.functional.processes import HANGS, met

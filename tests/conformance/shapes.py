@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from _pytest.mark import ParameterSet
 
-from cleave.sql.read import parts_of, tree_of
+from cleave.table.duck import parts_of, tree_of
 from tests.conformance.queries import Query
 
 _CLAUSES = ("where_clause", "having", "qualify", "filter", "limit", "offset", "group_expressions", "orders")

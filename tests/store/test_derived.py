@@ -17,8 +17,7 @@ from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
 from cleave.maintain.derive import derive
 from cleave.objects.storage import ConflictError
-from cleave.sql.canonical import canonical
-from cleave.sql.read import expression_of
+from cleave.sql.read import canonical, expression_of
 from cleave.store.memory import Memory
 from cleave.store.schemas import stored_schema
 from cleave.table.lazy import of_files

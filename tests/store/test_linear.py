@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.sql.canonical import canonical
 from cleave.sql.plan import Argument
-from cleave.sql.read import expression_of
+from cleave.sql.read import canonical, expression_of
 from cleave.store.measures import unscaled
 from cleave.sums.linear import linear
 from tests.store.asking import planned

@@ -19,8 +19,7 @@ from cleave.ckks.columns import Columns
 from cleave.finish import ResultTable, finish
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.sql.rejoin import Groups, merge
-from cleave.sql.sets import regroup
+from cleave.sql.rejoin import Groups, merge, regroup
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.wire import PlainResponse, TypedColumn
 
@@ -44,8 +43,8 @@ def simulate(
     plan = plan_query(sql, schema, table)
     responses = ask_plain(plan, connection, parts)
     groups = merge(plan, responses)
-    answered = regroup(plan, groups, responses)
-    return finish(plan, answered.groups, answer(plan, groups, connection, answered.members))
+    every, members = regroup(plan, groups, responses)
+    return finish(plan, every, answer(plan, groups, connection, members))
 
 
 def ask_plain(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, parts: int = 1) -> list[PlainResponse]:

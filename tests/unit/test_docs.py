@@ -12,7 +12,7 @@ from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ckks.packing import plan_packing
 from cleave.cli import group
 from cleave.cli.answer import ENDINGS, Format
-from cleave.cli.shell.commands import COMMANDS
+from cleave.cli.shell.shell import COMMANDS
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
 from cleave_shared import errors, limits

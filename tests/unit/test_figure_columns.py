@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.answers import Rows
-from cleave.aggregates.base import Estimate, Figure
+from cleave.aggregates.base import Estimate, Figure, Rows
 from cleave.aggregates.columns import Domain, Values
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.ckks.columns import Columns
@@ -22,7 +21,7 @@ from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.totals import Totals
-from cleave.finish import bare
+from cleave.finish.finish import bare_cells
 from cleave_shared.params import SUM60_PACK
 from tests.unit.simulate import values_of
 from tests.unit.test_packing import added_up
@@ -97,7 +96,7 @@ def test_columns_of_figures_are_the_figures_of_the_groups(
         assert all(map(same, figures.column(number), expected)), each
         type_ = each.aggregate.result_type(_type(kinds[each.arguments[0]]))
         places = range(len(groups))
-        found, wanted = (bare.cells(answers, number, type_, places) for answers in (figures, Rows(slow)))
+        found, wanted = (bare_cells(answers, number, type_, places) for answers in (figures, Rows(slow)))
         assert found == wanted
         assert [repr(cell.value) for cell in found] == [repr(cell.value) for cell in wanted]
 

@@ -233,7 +233,7 @@ class Told:
 
 
 def test_how_far_reading_is_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleave.table.reading._SECONDS", 0.01)
+    monkeypatch.setattr("cleave.table.progress._SECONDS", 0.01)
     path = tmp_path / "t.csv"
     path.write_text("ward,age\n" + "".join(f"w{i},{i}\n" for i in range(300_000)))
     told = Told()

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.aggregates.base import Estimate, Reading
-from cleave.aggregates.snap import grid, snapped
+from cleave.aggregates.base import Estimate, Reading, grid, snapped
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10**30), max_value=10**30)
 

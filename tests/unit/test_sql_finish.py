@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -107,7 +106,7 @@ def test_an_infinite_bound_is_none(table: Schema) -> None:
     result = finished(table, "SELECT product(x), product(x) + 1 FROM t", [[inexact(math.inf, math.inf)]])
     assert result.bounds == [[None, None]]
     assert result.exact == [[False, False]]
-    assert result.json_rows() == [["inf", "inf"]]
+    assert result.rows == [[math.inf, math.inf]]
 
 
 def test_a_bound_over_a_pole_is_none(table: Schema) -> None:
@@ -148,14 +147,6 @@ def test_bounds_stay_with_their_rows(table: Schema) -> None:
     )
     assert [row[0] for row in result.rows] == ["d", "c", "b", "a"]
     assert [bounds[1] for bounds in result.bounds] == pytest.approx([0.5, 0.375, 0.25, 0.125])
-
-
-def test_json_keeps_every_digit() -> None:
-    values = [2**100, Decimal("1.10"), Decimal("12345678901234567890.12"), float("nan"), None, True, "x"]
-    result = ResultTable([], [], [values], [[]], [[]])
-    assert json.loads(json.dumps(result.json_rows())) == [
-        [2**100, 1.1, "12345678901234567890.12", "nan", None, True, "x"]
-    ]
 
 
 def test_decimals_come_through_exactly() -> None:

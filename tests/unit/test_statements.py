@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.sql.statements import split_statements
+from cleave.sql.read import split_statements
 
 
 @pytest.mark.parametrize(

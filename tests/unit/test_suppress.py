@@ -11,8 +11,7 @@ from flint import fmpz_mat
 
 from cleave.aggregates.base import Figure
 from cleave.ask.suppress import suppress_small
-from cleave.sql.rejoin import Groups
-from cleave.sql.sets import Members, Regrouped
+from cleave.sql.rejoin import Groups, Members
 
 
 def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[Members]:
@@ -20,11 +19,11 @@ def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> l
     counts = [sum(sizes[place] for place in each) for each in members]
     groups = Groups(("BIGINT",), [(str(row),) for row in range(len(members))], counts, [()] * len(members), (), counts)
     figures = [[Figure(count, 0.0, exact=True)] for count in counts]
-    kept, kept_figures, suppressed = suppress_small(Regrouped(groups, list(members)), figures, sizes, min_group)
+    kept, kept_figures, small, withheld = suppress_small(groups, members, figures, sizes, min_group)
     places = [int(keys[0] or 0) for keys in kept.keys]
     assert [each[0].value for each in kept_figures] == kept.counts == kept.sets == [counts[place] for place in places]
-    assert suppressed.small == sum(count < min_group for count in counts)
-    assert suppressed.small + suppressed.withheld == len(members) - len(places)
+    assert small == sum(count < min_group for count in counts)
+    assert small + withheld == len(members) - len(places)
     return [members[place] for place in places]
 
 

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from cleave.finish.uncollected import uncollected
+from cleave.finish.finish import uncollected
 
 
 def test_nothing_is_collected_in_it_and_again_afterwards_whatever_happens() -> None:

@@ -1,14 +1,5 @@
-"""The aggregates that encrypted columns can answer, declared by kind: sums, spread, product, pairs."""
+"""The aggregates that encrypted columns can answer, and what their figures follow from."""
 
-from __future__ import annotations
+from cleave.aggregates.declared import AGGREGATES, DECLARED
 
-from cleave.aggregates import pairs, product, spread, sums
-from cleave.aggregates.group import Aggregate
-
-DECLARED: tuple[Aggregate, ...] = (
-    *(sums.COUNT, sums.SUM, sums.AVG, *spread.DECLARED, *product.DECLARED),
-    *(sums.FSUM, sums.COUNT_IF, sums.BOOL_AND, sums.BOOL_OR, *pairs.DECLARED),
-)
-
-AGGREGATES: dict[str, Aggregate] = {name: aggregate for aggregate in DECLARED for name in aggregate.names}
-"""By SQL name in upper case."""
+__all__ = ["AGGREGATES", "DECLARED"]

@@ -9,18 +9,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
-from cleave.aggregates.snap import snapped
 from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from flint import arb, fmpq
 
+
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)
+
+
+def snapped(value: Fraction, bound: Fraction) -> tuple[Fraction, Fraction]:
+    """Round a decrypted total, off by at most `bound` > 0, to the nearest multiple of a unit; with the bound of that.
+
+    A decrypted total of a real column is the data's plus noise, and its last digits are the noise's: printed in full,
+    some thousands of such figures give the secret key by elimination (docs/ckks.md section 8). Every aggregate, every
+    composite, every decision and every digit shown is made from the rounded total instead, whatever is asked and in how
+    many ways.
+
+    The unit is the power of two in (bound / 2, bound], which is 3.77 to 7.54 standard deviations of the noise: totals
+    of the same data under different noise mostly come out the same. The bound grows by half a unit.
+    """
+    unit = grid(bound)
+    return round(value / unit) * unit, bound + unit / 2
+
+
+def grid(bound: Fraction) -> Fraction:
+    """The largest power of two that is not above `bound` > 0."""
+    power = bound.numerator.bit_length() - bound.denominator.bit_length()
+    unit = Fraction(2) ** power
+    return unit if unit <= bound else unit / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +136,41 @@ class Figure:
     bound: float
     exact: bool
     ball: arb | fmpq | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactColumn:
+    """Exact figures that need no ball: integers in units of the last of so many decimals, or doubles (None)."""
+
+    values: Sequence[int | float | None]
+    decimals: int | None
+
+
+class Answers(Protocol):
+    """Figures of the aggregates of a plan, by their numbers."""
+
+    def __len__(self) -> int: ...  # groups
+
+    def column(self, number: int) -> Sequence[Figure]:
+        """Return the column of every group."""
+        ...
+
+    def exact(self, number: int) -> ExactColumn | None:
+        """Return the exact of every group; None where they are not all exact, or nobody knows without making them."""
+        ...
+
+
+class Rows:
+    """`figures[g][i]` is the figure of aggregate i for group g."""
+
+    def __init__(self, figures: Sequence[Sequence[Figure]]) -> None:
+        self._figures = figures
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def column(self, number: int) -> Sequence[Figure]:
+        return [row[number] for row in self._figures]
+
+    def exact(self, number: int) -> ExactColumn | None:  # noqa: ARG002 - nothing is known beforehand
+        return None

@@ -19,7 +19,7 @@ from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
 from cleave.ask.opening import analyst_file, is_remote, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
-from cleave.local.prepare import prepare_embedded
+from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.ask.session import Session
     from cleave.table.schema import Schema
-    from cleave.transport.base import Transport
 
 
 class UndecidedWarning(UserWarning):
@@ -153,13 +152,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
     ]
     if (table is None or isinstance(table, str)) and not (is_remote(asking) or analyst_file(asking)):
         prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
-    return open_session(table, others, asking, embedded, bars(asking["progress"]))
-
-
-def embedded(stores: Sequence[str] = ()) -> Transport:
-    from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services
-
-    return embedded_services(stores)
+    return open_session(table, others, asking, embedded_services, bars(asking["progress"]))
 
 
 def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:

@@ -15,7 +15,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.api import errors
@@ -99,9 +98,7 @@ class Connection:
         self._opened()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _ask(self, sql: str) -> Result:
@@ -205,9 +202,7 @@ class Cursor:
         self._opened()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Row]:

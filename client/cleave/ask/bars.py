@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cleave.table.progress import Bars, Silent
@@ -93,9 +92,7 @@ class BarProgress:
     def __enter__(self) -> BarProgress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cleave.ask.works import Way
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
@@ -70,28 +70,20 @@ class Leakage:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalOutput:
-    """An output that this machine computes, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Description:
     """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
 
-    `sets`: how many sets of keys (GROUPING SETS, ROLLUP, CUBE) are put together from these groups, those of all keys.
-    `ways`: of a stored table, how it could be answered and what each would take, the one that is taken first.
-    `dollars`: at list price, of requests and transfer; of a question over files with both services on Lambda.
-    `hint`: what the services could answer instead of a question that is answered here as a whole. `places`: of a stored
-    table, where its sensitive and its plain half rest; requests are then of objects. `trust`: what the answer is not
-    checked against, where that is more than usual.
+    `local`: the outputs that this machine computes, and why. `sets`: how many sets of keys (GROUPING SETS, ROLLUP,
+    CUBE) are put together from these groups, those of all keys. `ways`: of a stored table, how it could be answered
+    and what each would take, the one that is taken first. `dollars`: at list price, of requests and transfer; of a
+    question over files with both services on Lambda. `hint`: what the services could answer instead of a question
+    that is answered here as a whole. `places`: of a stored table, where its sensitive and its plain half rest;
+    requests are then of objects. `trust`: what the answer is not checked against, where that is more than usual.
     """
 
     table: str
     rows: int
-    local: tuple[LocalOutput, ...]
+    local: tuple[Output, ...]
     hint: str
     columns: tuple[ColumnFate, ...]
     profile: Parameters | None
@@ -149,10 +141,10 @@ def description(
     )
 
 
-def _local(plan: QueryPlan | LocalPlan) -> tuple[LocalOutput, ...]:
-    outputs = [LocalOutput(each.name, each.reason) for each in plan.outputs if each.reason]
+def _local(plan: QueryPlan | LocalPlan) -> tuple[Output, ...]:
+    outputs = [each for each in plan.outputs if each.reason]
     if isinstance(plan, QueryPlan):
         shown = {place for final in plan.finals for place in final.local}
         reasons = dict.fromkeys(each.reason for place, each in enumerate(plan.local) if place not in shown)
-        outputs += [LocalOutput("HAVING or ORDER BY", reason) for reason in reasons]
+        outputs += [Output("HAVING or ORDER BY", "local", reason) for reason in reasons]
     return tuple(outputs)

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from cleave.ask.source import Loaded, Options
     from cleave.objects.locate import Stores
     from cleave.sql.plan import QueryPlan
-    from cleave.sql.rejoin import Groups
-    from cleave.sql.sets import Members
+    from cleave.sql.rejoin import Groups, Members
     from cleave.store.identity import Identity
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema

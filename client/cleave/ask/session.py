@@ -20,8 +20,7 @@ from cleave.ask.source import DEFAULTS, Clock, GroupSums, Loaded, Options, Quest
 from cleave.ask.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan
-from cleave.sql.rejoin import merge, rejoin
-from cleave.sql.sets import regroup
+from cleave.sql.rejoin import merge, regroup, rejoin
 from cleave.table.asked import run_select
 from cleave.table.progress import Bars, no_bars
 from cleave.text.nearest import did_you_mean
@@ -164,7 +163,7 @@ class Session:
 def finished(sums: GroupSums, question: Question) -> Result:
     """The answer to a plan that was cut. Raises CheckFailed where two sources report different groups."""
     from cleave.finish import finish  # noqa: PLC0415 - see import_finish
-    from cleave.finish.uncollected import uncollected  # noqa: PLC0415
+    from cleave.finish.finish import uncollected  # noqa: PLC0415
 
     plan, least = sums.plan, question.options.min_group
     with question.clock.stage("finish"), uncollected():
@@ -173,21 +172,15 @@ def finished(sums: GroupSums, question: Question) -> Result:
         else:
             groups = rejoin(plan, sums.responses, sums.keys, sums.counts)
         sums.release()
-        answered = regroup(plan, groups, sums.responses)
-        answered = replace(answered, groups=replace(answered.groups, local=sums.local))
-        shown, members, suppressed = suppress_small(answered, answered.members, groups.counts, least)
+        every, of = regroup(plan, groups, sums.responses)
+        every = replace(every, local=sums.local)
+        shown, members, small, withheld = suppress_small(every, of, of, groups.counts, least)
         result = finish(plan, shown, sums.figures(members, groups))
         warnings = [*sums.warnings, *result.warnings]
         result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
     usage = sums.usage
     if least:  # with the counts that are shown these could tell the size of a suppressed group
-        usage = replace(
-            usage,
-            rows=None,
-            min_group=least,
-            suppressed_groups=suppressed.small,
-            withheld_groups=suppressed.withheld,
-        )
+        usage = replace(usage, rows=None, min_group=least, suppressed_groups=small, withheld_groups=withheld)
     else:
         usage = replace(usage, selected_rows=sum(groups.counts), groups=len(groups.keys))
     return Result(result, sums.checks, usage, question.clock.seconds)

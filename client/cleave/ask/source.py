@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from cleave.finish import ResultTable
     from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
-    from cleave.sql.rejoin import Groups, Texts
-    from cleave.sql.sets import Members
+    from cleave.sql.rejoin import Groups, Members, Texts
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table

@@ -22,9 +22,8 @@ from cleave.ask.works import fetches
 from cleave.objects.cache import open_cache
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.inner import columns_of
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import names_in
+from cleave.sql.planner import answer_columns, names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
 from cleave.store.decoded import Decoded
 from cleave.store.memory import Memory
@@ -303,7 +302,7 @@ class StoredSource(Source):
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():
-                    table.add_texts(name, _texts(columns_of(name, plan.inner[name]), answer.result))
+                    table.add_texts(name, _texts(answer_columns(name, plan.inner[name]), answer.result))
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
             asked = [each.usage for each in answers.values()]

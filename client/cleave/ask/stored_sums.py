@@ -12,7 +12,7 @@ from cleave.ask.session import within
 from cleave.ask.source import GroupSums, Question, Usage
 from cleave.ask.works import Fetch, fetches
 from cleave.sql.plan import QueryPlan
-from cleave.sql.rejoin import Groups, Texts, places_of
+from cleave.sql.rejoin import Groups, places_of
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
 from cleave.store.reading import read_whole
@@ -22,21 +22,11 @@ from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
 from cleave.table.asked import limited
 from cleave.table.table import Table
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.wire import PlainResponse
 
 AskPlain = Callable[[QueryPlan], Sequence[PlainResponse]]
 AskScan = Callable[[StoredPlan], ScanAnswer]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Groups of the rows that a query selects, and local results of each."""
-
-    keys: list[Texts]
-    counts: list[int]
-    local: list[Texts]
 
 
 def stored_sums(
@@ -63,8 +53,9 @@ def stored_sums(
         raise failure
     if selection and rows:
         same = places_of(plan.key_types, selection.keys, rows.keys) == list(range(len(rows.keys)))
-        if not same or selection.counts != rows.counts:
+        if not same or selection.counts != rows.counts.tolist():
             raise CheckFailed("stored", "the rows of a segment are not those that are counted in its cells")
+    counts = selection.counts if selection else rows.counts.tolist() if rows else []
     known = selection or rows
 
     def figures(members: Sequence[tuple[int, ...]], groups: Groups) -> Sequence[object]:
@@ -78,7 +69,7 @@ def stored_sums(
     return GroupSums(
         plan=plan,
         keys=known.keys if known else None,
-        counts=known.counts if known else [],
+        counts=counts,
         responses=responses,
         local=rows.local if rows else [],
         figures=figures,
@@ -141,16 +132,15 @@ def _selection(stored: Stored, plan: StoredPlan) -> Selection:
     return Selection(stored.cell_table(plan.cell_columns) if plan.tells_cells_apart else None, stored.cells.rows, plan)
 
 
-def _grouped(fetch: Fetch, plan: StoredPlan, question: Question, seen: Callable[[Table | None], None]) -> _Rows:
+def _grouped(fetch: Fetch, plan: StoredPlan, question: Question, seen: Callable[[Table | None], None]) -> Halves:
     deadline = question.deadline
     reading = fetch.reading(question.progress, question.deadline)
     with read_whole([reading]), fetch.stored.rows.open(reading) as table:
         seen(table)
 
-        def grouped() -> _Rows:
+        def grouped() -> Halves:
             with limited(table.connection, deadline.left):
-                halves = Halves(table, replace(plan, arguments=(), plain=(), plain_columns=()))
-            return _Rows(halves.keys, halves.counts.tolist(), halves.local)
+                return Halves(table, replace(plan, arguments=(), plain=(), plain_columns=()))
 
         try:
             deadline.check()

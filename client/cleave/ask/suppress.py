@@ -14,35 +14,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from cleave.sql.rejoin import Groups
-from cleave.sql.sets import Members, Regrouped
-from cleave_shared.dataclass import dataclass
+from cleave.sql.rejoin import Groups, Members
 
 Figure = TypeVar("Figure")
 _ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressed:
-    """How many groups are left out: too small, and large enough but telling of a small one."""
-
-    small: int
-    withheld: int
-
-
 def suppress_small(
-    answered: Regrouped, figures: Sequence[Figure], sizes: Sequence[int], min_group: int
-) -> tuple[Groups, list[Figure], Suppressed]:
-    """The groups that may be shown, their `figures` (or what those are made of), and the others.
+    groups: Groups, of: Sequence[Members], figures: Sequence[Figure], sizes: Sequence[int], min_group: int
+) -> tuple[Groups, list[Figure], int, int]:
+    """The groups that may be shown, their `figures` (or what those are made of), and how many are left out.
 
-    `sizes` are the finest groups'.
-
-    Without GROUP BY the selected rows are one group.
+    Those are too small, or large enough but telling of a small one. `sizes` are the finest groups'. Without GROUP BY
+    the selected rows are one group.
     """
-    groups = answered.groups
     kept = [place for place, rows in enumerate(groups.counts) if rows >= min_group]
     if groups.sets and min_group:
-        kept = _unexposed(kept, answered.members, sizes, min_group)
+        kept = _unexposed(kept, of, sizes, min_group)
     shown = replace(
         groups,
         keys=[groups.keys[place] for place in kept],
@@ -52,7 +40,7 @@ def suppress_small(
         local=[groups.local[place] for place in kept] if groups.local else [],
     )
     small = sum(rows < min_group for rows in groups.counts)
-    return shown, [figures[place] for place in kept], Suppressed(small, len(groups.counts) - len(kept) - small)
+    return shown, [figures[place] for place in kept], small, len(groups.counts) - len(kept) - small
 
 
 def _unexposed(shown: Sequence[int], members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[int]:

@@ -15,9 +15,9 @@ import numpy as np
 
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
+from cleave.aggregates.declared import AVG, COUNT, SUM
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.aggregates.operand import operand, present_in, require_values
-from cleave.aggregates.sums import AVG, COUNT, SUM
 from cleave_shared.dataclass import dataclass
 
 Kind = Literal["count", "sum", "mean"]

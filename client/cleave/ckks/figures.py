@@ -15,10 +15,8 @@ from functools import cached_property
 
 from flint import arb, fmpq
 
-from cleave.aggregates.answers import ExactColumn
 from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
-from cleave.aggregates.base import Estimate, Figure
-from cleave.aggregates.snap import grid
+from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
 from cleave.ckks.columns import Columns, Linear
 from cleave.ckks.job import Job
 from cleave.ckks.totals import Totals

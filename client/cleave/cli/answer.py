@@ -5,18 +5,22 @@ The formats for programs hold what `cleave.finish.records` makes of it, bounds a
 
 from __future__ import annotations
 
+import io
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cleave.cli import console
 from cleave.cli.options import flag
 from cleave.files import write_atomically
+from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError
 from cleave_shared.extras import extra
@@ -24,7 +28,9 @@ from cleave_shared.extras import extra
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.source import Result
+    from cleave.finish.records import Records
     from cleave.report.page import Facts
+
 
 # What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.
 _MARKUP = re.compile(r"[\\|&<>`\[\]]")
@@ -83,11 +89,6 @@ def chosen_format(
     return chosen
 
 
-def write_answer(output: Path, content: bytes, *, force: bool = False) -> None:
-    """Write a file whole or not at all. Raises InputError if that fails, or it is there and `force` is not set."""
-    write_atomically(output, content, error=InputError, overwrite=force)
-
-
 def print_content(content: bytes, written: Format) -> None:
     """Print an answer. A terminal gets control characters in CSV as escapes; a pipe or a file gets the values."""
     if not content:
@@ -104,7 +105,7 @@ def write_page(
     """Raises InputError if the file is there, unless `force` is set, or cannot be written."""
     from cleave.report.page import page  # noqa: PLC0415 - templates
 
-    write_answer(path, page(answer, facts, description).encode(), force=force)
+    write_atomically(path, page(answer, facts, description).encode(), error=InputError, overwrite=force)
 
 
 def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
@@ -139,8 +140,6 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
         case Format.PARQUET:
             return copied(records(answer.result), "FORMAT parquet, COMPRESSION zstd", "parquet")
         case Format.XLSX:
-            from cleave.cli.workbook import workbook  # noqa: PLC0415 - as above
-
             return workbook(records(answer.result))
 
 
@@ -159,3 +158,38 @@ def _markdown(answer: Result) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"\\{found[0]}")
+
+
+_MOST_ROWS = 1 << 20  # of a sheet, the names included
+
+
+def workbook(held: Records) -> bytes:
+    """One sheet. Excel's numbers have 15 digits: what has more is written as text, and no text is a formula."""
+    with extra("excel", "Excel files"):
+        from openpyxl import Workbook  # noqa: PLC0415 - 0.2 s
+        from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415
+
+    if len(held.rows) >= _MOST_ROWS:
+        raise InputError(f"an Excel sheet has {_MOST_ROWS:,} rows at most", hint="write .parquet or .csv instead")
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("answer")
+
+    def cell(value: Any) -> Any:
+        if value is None or isinstance(value, bool) or _is_held(value):
+            return value
+        text = WriteOnlyCell(sheet, printable(figures.plain(value)))
+        text.data_type = "s"
+        return text
+
+    for row in (held.names, *held.rows):
+        sheet.append([cell(value) for value in row])
+    written = io.BytesIO()
+    book.save(written)
+    return written.getvalue()
+
+
+def _is_held(value: Any) -> bool:
+    """Check whether Excel shows a number with all its digits."""
+    if not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+        return False
+    return abs(float(value)) < 1e300 and Decimal(f"{value:.15g}") == Decimal(str(value))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.config import SETTINGS, change, config_path, origin, usual
 from cleave.ask.options import Asking, question_options
 from cleave.cli import analysts, console, contributors, key
 from cleave.cli.answer import (
@@ -25,21 +26,24 @@ from cleave.cli.answer import (
     chosen_format,
     print_content,
     say_trust,
-    write_answer,
     write_page,
 )
 from cleave.cli.changes import alter, compact, delete, update
-from cleave.cli.config import config
-from cleave.cli.group import ANYWHERE, Command, Group, Serve, Settings
-from cleave.cli.options import Json, flag, with_options
+from cleave.cli.group import ANYWHERE, Command, Group, Listening, Serve, Settings
+from cleave.cli.options import Json, argument, flag, with_options
 from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.stored import add_scan, derive, drop, drop_scan, ls, pull, put, show, verify
+from cleave.files import write_atomically
+from cleave.text.nearest import did_you_mean
+from cleave.text.tabular import Heading, table
+from cleave_shared.errors import InputError
 from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
+
 
 HELP = "Query tables whose sensitive columns the cloud never sees in the clear."
 EPILOG = (
@@ -209,7 +213,7 @@ def query(
         facts = Facts(sql, question.table, datetime.now(UTC), seconds, title, author)
         write_page(report, answer, description, facts, force=force)
     if output is not None:
-        write_answer(output, content, force=force)
+        write_atomically(output, content, error=InputError, overwrite=force)
     else:
         print_content(content, chosen)
     say_trust(answer, chosen, seconds, settings.say)
@@ -253,7 +257,7 @@ def serve(
                 "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
             )
 
-    settings.serve(host, port, ready, log=not settings.quiet, names=allow_host or (), origins=cors or (), stores=stores)
+    settings.serve(Listening(host, port, not settings.quiet, allow_host or (), cors or (), stores), ready)
 
 
 def _add(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
@@ -264,3 +268,33 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         console.out(f"cleave {VERSION}")
         raise typer.Exit
+
+
+def config(
+    ctx: typer.Context,
+    name: Annotated[str | None, argument("[NAME]", f"The setting: {', '.join(SETTINGS)}.")] = None,
+    value: Annotated[str | None, argument("[VALUE]", "Its new value; '' removes it.")] = None,
+) -> None:
+    """Show or change settings that commands use.
+
+    An option goes before an environment variable, and that before the file.
+
+    Examples:
+      cleave config
+      cleave config store s3://bucket/prefix
+    """
+    if name is not None and name not in SETTINGS:
+        hint = did_you_mean(name, SETTINGS) or f"settings are {', '.join(SETTINGS)}"
+        raise typer.BadParameter(f"there is no setting {name!r}; {hint}")
+    if name is not None and value is not None:
+        path = change(name, value)
+        ctx.obj.say(f"wrote {path}")
+        if origin(name) == SETTINGS[name]:
+            ctx.obj.say(f"warning: {SETTINGS[name]} is set and goes before it")
+        return
+    if name is not None:
+        console.out(usual(name) or "")
+        return
+    rows = [[each, usual(each) or "", origin(each)] for each in SETTINGS]
+    console.out(table([Heading("setting"), Heading("value"), Heading("from")], rows))
+    ctx.obj.say(f"file {config_path()}")

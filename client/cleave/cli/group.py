@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -31,18 +31,23 @@ INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
 
-class Serve(Protocol):
-    def __call__(
-        self,
-        host: str,
-        port: int,
-        ready: Callable[[str], None],
-        *,
-        log: bool,
-        names: Sequence[str] = (),
-        origins: Sequence[str] = (),
-        stores: Sequence[str] = (),
-    ) -> None: ...
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How `cleave serve` listens. `log`: say a line for each request.
+
+    `names`: further names of this machine that Host may hold; `origins`: web origins that may read answers; `stores`:
+    URLs of the folders in which services may read stored tables.
+    """
+
+    host: str
+    port: int
+    log: bool
+    names: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    stores: Sequence[str] = ()
+
+
+Serve = Callable[[Listening, Callable[[str], None]], None]
 
 
 @dataclass(frozen=True, slots=True)

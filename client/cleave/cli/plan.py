@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -179,24 +179,14 @@ def _requests(plan: Description) -> str:
     )
 
 
-def _column_table(columns: Iterable[ColumnFate], *, sent: bool) -> str:
+def _column_table(columns: Sequence[ColumnFate], *, sent: bool) -> str:
     headings = [Heading(name) for name in ("column", "kind", "type", "fate")]
-    if not sent:
-        return table(headings, [[each.name, each.kind, each.type, each.fate] for each in columns])
-    return table(
-        [*headings, Heading("to"), Heading("bytes", justify="right")],
-        [
-            [
-                column.name,
-                column.kind,
-                column.type,
-                column.fate,
-                _DESTINATIONS[column.destination],
-                f"{column.bytes:,}",
-            ]
-            for column in columns
-        ],
-    )
+    rows = [[each.name, each.kind, each.type, each.fate] for each in columns]
+    if sent:
+        headings += [Heading("to"), Heading("bytes", justify="right")]
+        places = [[_DESTINATIONS[each.destination], f"{each.bytes:,}"] for each in columns]
+        rows = [[*row, *place] for row, place in zip(rows, places, strict=True)]
+    return table(headings, rows)
 
 
 def _way_table(ways: Iterable[Way]) -> str:
@@ -214,26 +204,14 @@ def _way(way: Way) -> list[str]:
 
 
 def _encrypted_table(columns: Iterable[EncryptedColumn]) -> str:
-    headings = [
-        Heading("of"),
-        Heading("type"),
-        Heading("total of"),
-        Heading("scale", justify="right"),
-        Heading("error of a total", justify="right"),
-    ]
-    return table(
-        headings,
-        [
-            [
-                column.argument,
-                column.type,
-                column.moment,
-                f"2^{column.log2_scale}",
-                "exact" if column.exact else f"at most {column.bound:.1e}",
-            ]
-            for column in columns
-        ],
-    )
+    headings = [Heading(name) for name in ("of", "type", "total of")]
+    headings += [Heading(name, justify="right") for name in ("scale", "error of a total")]
+
+    def row(column: EncryptedColumn) -> list[str]:
+        error = "exact" if column.exact else f"at most {column.bound:.1e}"
+        return [column.argument, column.type, column.moment, f"2^{column.log2_scale}", error]
+
+    return table(headings, [row(each) for each in columns])
 
 
 def _indented(text: str) -> str:

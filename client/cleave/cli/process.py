@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Collection
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NoReturn
 
 from cleave.cli import passphrase
@@ -101,9 +101,7 @@ class Signals:
                 self._before[each] = signal.signal(each, self._notice)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.number is None or not _ours:  # else no second signal is to disturb the end
             for each, handler in self._before.items():
                 signal.signal(each, handler)  # type: ignore[arg-type]  # what signal.signal gave

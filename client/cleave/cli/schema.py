@@ -69,8 +69,7 @@ def schema(
       cleave schema visits.csv
       cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --accept --yes
     """
-    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
-    from cleave.propose.settle import settle  # noqa: PLC0415
+    from cleave.propose.propose import propose, settle  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import (  # noqa: PLC0415
         CsvDialect,
         Kind,

@@ -12,34 +12,34 @@ from functools import reduce
 from flint import arb
 
 from cleave.finish import compare, functions
-from cleave.finish.casts import FLOATS, INTEGERS, cast, in_range
+from cleave.finish.functions import cast, in_range
 from cleave.finish.groups import GroupTable
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
 from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, known
 from cleave.sql.nodes import Case, Cast, Column, Constant, Node
 from cleave.sql.write import write
+from cleave.table.types import FLOATS, is_integer
 from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 
 _MOST_DIGITS = 400  # to round to
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Facts of the columns of the table of groups; a column that is in neither is DuckDB's own value.
-
-    `certified`: of every group, its certified value. `exact`: of every group, whether DuckDB holds that very value.
+class Evaluator:
+    """`certified`: by column, the certified value of every group; all other columns are DuckDB's own values. `exact`:
+    whether DuckDB holds that very value.
     """
 
-    certified: Mapping[str, Sequence[Value]]
-    exact: Mapping[str, Sequence[bool]]
-
-
-class Evaluator:
-    def __init__(self, table: GroupTable, columns: Columns, shapes: Shapes) -> None:
+    def __init__(
+        self,
+        table: GroupTable,
+        certified: Mapping[str, Sequence[Value]],
+        exact: Mapping[str, Sequence[bool]],
+        shapes: Shapes,
+    ) -> None:
         self._table = table
-        self._columns = columns
+        self._certified = certified
+        self._exact = exact
         self._shapes = shapes
         self._known: dict[str, dict[int, Value]] = {}
 
@@ -68,13 +68,13 @@ class Evaluator:
 
     def _settled(self, node: Node, rows: Sequence[int]) -> list[int]:
         """Those in which all that it reads is exact."""
-        exact = [self._columns.exact[name] for name in self._shapes.columns(node) if name in self._columns.exact]
+        exact = [self._exact[name] for name in self._shapes.columns(node) if name in self._exact]
         return [row for row in rows if all(each[row] for each in exact)]
 
     # what DuckDB answers
 
     def _column(self, node: Column, rows: Sequence[int]) -> list[Value]:
-        certified = self._columns.certified.get(node.name)
+        certified = self._certified.get(node.name)
         return [certified[row] for row in rows] if certified is not None else self._of_duckdb(node, rows)
 
     def _of_duckdb(self, node: Node, rows: Sequence[int]) -> list[Value]:
@@ -170,7 +170,7 @@ class Evaluator:
                 "negate": functions.negate,
             }[name]
             return _then(arithmetic, checked)
-        if name == "divide" and self._shapes.type(node) in INTEGERS:
+        if name == "divide" and is_integer(self._shapes.type(node)):
             return _then(functions.divide_whole, checked)
         if name in ("divide", "slash"):
             return functions.divide(self._shapes.is_plus_zero(arguments[1]), whole=name == "divide")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cleave.aggregates.answers import Answers
+from cleave.aggregates.base import Answers
 from cleave.finish import order
-from cleave.finish.cells import Cell, needs_guess, of_value
-from cleave.finish.certify import NEVER_MINUS_ZERO, certified, certified_plain
-from cleave.finish.evaluate import Columns, Evaluator
-from cleave.finish.groups import GroupTable, failed, is_shown_as_it_is
+from cleave.finish.cells import NEVER_MINUS_ZERO, Cell, certified, certified_plain, needs_guess, of_value
+from cleave.finish.evaluate import Evaluator
+from cleave.finish.groups import GroupTable, failed
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes
 from cleave.finish.values import UNKNOWN, Value
@@ -18,6 +17,7 @@ from cleave.sql.nodes import Node
 from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.read import expressions_of, orderings_of
 from cleave.sql.write import write, write_ordered
+from cleave.table.types import is_shown_as_it_is
 
 
 class Expressions:
@@ -40,11 +40,11 @@ class Expressions:
             f"e{i}" for i, each in enumerate(plan.encrypted) if not NEVER_MINUS_ZERO.isdisjoint(each.aggregate.names)
         )
         self._shapes = Shapes(expressions, table.types, nonnegative)
-        known = self._columns()
-        self._exact = known.exact
-        self._evaluator = Evaluator(table, known, self._shapes)
+        certified, self._exact = self._columns()
+        self._evaluator = Evaluator(table, certified, self._exact, self._shapes)
 
-    def _columns(self) -> Columns:
+    def _columns(self) -> tuple[dict[str, list[Value]], dict[str, list[bool]]]:
+        """By column, the certified value of each group, and whether DuckDB holds that very value."""
         values, exact = {}, {}
         for i in self._evaluated:
             figures, names = self._answers.column(i), self._plan.encrypted[i].aggregate.names
@@ -54,7 +54,7 @@ class Expressions:
             if not plain.exact:
                 values[f"p{i}"] = self._certified_plain(i, plain)
                 exact[f"p{i}"] = [False] * self._table.size
-        return Columns(values, exact)
+        return values, exact
 
     def _certified_plain(self, place: int, plain: PlainAggregate) -> list[Value]:
         if plain.certificate is None:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cleave.aggregates.answers import Answers, Rows
 from cleave.aggregates.balls import precision
-from cleave.aggregates.base import Figure
-from cleave.finish import bare, order
-from cleave.finish.cells import Cell
-from cleave.finish.certify import published
+from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
+from cleave.finish import order
+from cleave.finish.cells import PRECISE, Cell, of_figure, published
 from cleave.finish.groups import GroupTable, failed
-from cleave.finish.overflow import check_sums
 from cleave.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import private
+from cleave.table.types import decimals_of, digits_of, is_integer, range_of
 from cleave_shared import duckdb
+from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:
     from cleave.finish.expressions import Expressions
+
 
 _FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
 
@@ -36,7 +40,7 @@ def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence
     with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
         check_sums(plan, columns)
-        evaluated = bare.evaluated(plan)
+        evaluated = evaluated_in(plan)
         table = GroupTable(connection)
         table.load(plan, groups, {i: map(published, columns.column(i)) for i in evaluated})
         try:
@@ -109,7 +113,7 @@ class _Finisher:
         """Return the cells of one output, in the rows chosen."""
         final = self._plan.finals[number]
         if final.is_bare:
-            return bare.cells(self._answers, final.encrypted[0], final.type, rows)
+            return bare_cells(self._answers, final.encrypted[0], final.type, rows)
         return self._expressions.cells(number, rows)
 
     def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
@@ -126,3 +130,71 @@ class _Finisher:
             [*(self._plan.plain[i].exact for i in final.plain), *(self._plan.local[i].exact for i in final.local)]
         )
         return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]
+
+
+def evaluated_in(plan: QueryPlan) -> frozenset[int]:
+    """The encrypted aggregates that something else than an output by itself reads; perhaps some more."""
+    clauses = " ".join([plan.having or "", *plan.order_by])
+    read = {i for final in plan.finals if not final.is_bare for i in final.encrypted}
+    return frozenset(read | {i for i in range(len(plan.encrypted)) if re.search(rf"\be{i}\b", clauses)})
+
+
+def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> list[Cell]:
+    """Return the cells of the groups in `rows`."""
+    exact = answers.exact(number)
+    values = None if exact is None else _of_type(exact, type_)
+    if values is not None:
+        return [Cell(values[row], 0.0, exact=True) for row in rows]
+    figures = answers.column(number)
+    return [of_figure(figures[row], type_) for row in rows]
+
+
+def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal | None] | None:
+    """As DuckDB types them; None where a figure's own way has to be gone."""
+    decimals = exact.decimals
+    if decimals is None:
+        return exact.values if type_ == "DOUBLE" else None
+    if is_integer(type_):
+        return exact.values if not decimals else None
+    if decimals_of(type_) != decimals:
+        return None
+    return [None if each is None else Decimal(each).scaleb(-decimals, PRECISE) for each in exact.values]
+
+
+def check_sums(plan: QueryPlan, answers: Answers) -> None:
+    """Raise QueryRefused where an encrypted sum of any group is beyond HUGEINT, or beyond the digits of its DECIMAL."""
+    for number, each in enumerate(plan.encrypted):
+        if each.type != "HUGEINT" and digits_of(each.type) is None:
+            continue
+        unit = 10 ** (decimals_of(each.type) or 0)
+        lower, upper = (Fraction(end, unit) for end in range_of(each.type))
+        least, most = _ends(answers, number)
+        if least < lower or most > upper:
+            raise QueryRefused(
+                f"a sum does not fit {each.type}, the type that DuckDB gives it: it overflows",
+                hint="SUM(CAST(x AS DOUBLE)) holds larger ones, with fewer digits",
+            )
+
+
+def _ends(answers: Answers, number: int) -> tuple[Fraction, Fraction]:
+    """The least and the largest figure of all groups; 0 and 0 where there is none."""
+    exact = answers.exact(number)
+    values: Iterable[int | float | Fraction | None]
+    if exact is not None and exact.decimals is not None:
+        values, unit = exact.values, 10**exact.decimals
+    else:
+        values, unit = (figure.value for figure in answers.column(number)), 1
+    present = [value for value in values if value is not None]
+    return (Fraction(min(present)) / unit, Fraction(max(present)) / unit) if present else (Fraction(0), Fraction(0))
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Where two threads are in such blocks, it is over for both when the first to enter leaves."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,4 +1,4 @@
-"""DuckDB's scalar functions over numbers, each on alternatives of its arguments (tried out against DuckDB 2.0)."""
+"""DuckDB's scalar functions and casts of numbers, each on alternatives (tried out against DuckDB 2.0)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from flint import arb, fmpq
 
-from cleave.aggregates.balls import Number, nearest
+from cleave.aggregates.balls import Number, nearest, rational
 from cleave.finish import numbers
 from cleave.finish.numbers import ONE, ZERO, Special, ball, ends
 from cleave.finish.values import Atom, Result, Value, strict
+from cleave.table.types import FLOATS, decimals_of, is_integer, is_numeric, range_of
 
 _INFINITE = (Special.UP, Special.DOWN)
 _FLIPPED = {Special.UP: Special.DOWN, Special.DOWN: Special.UP}
@@ -281,3 +282,85 @@ ROUNDINGS: dict[str, Callable[[fmpq], int]] = {
     "ceiling": numbers.up,
     "trunc": numbers.inwards,
 }
+
+
+def span(type_: str) -> tuple[fmpq, fmpq] | None:
+    """The least and largest value of an exact type; None for others."""
+    decimals = decimals_of(type_)
+    if decimals is None or type_ == "BOOLEAN":
+        return None
+    least, largest = range_of(type_)
+    return fmpq(least, 10**decimals), fmpq(largest, 10**decimals)
+
+
+def in_range(type_: str) -> Callable[[Atom], Result]:
+    """A result of exact arithmetic, which is an error beyond its type."""
+    limits = span(type_)
+
+    def checked(atom: Atom) -> Result:
+        if limits is None or not isinstance(atom, fmpq | arb):
+            return atom
+        low, high = ends(atom)
+        if low >= limits[0] and high <= limits[1]:
+            return atom
+        return Special.FAILED if low > limits[1] or high < limits[0] else Special.UNKNOWN
+
+    return checked
+
+
+def cast(source: str, target: str) -> Callable[..., Result] | None:
+    """None for what is not cast here: text, dates and the like."""
+    if not (is_numeric(source) or source == "BOOLEAN"):
+        return None
+    if target == "BOOLEAN":
+        return _truth
+    if target == "DOUBLE":
+        return strict(number)
+    if target == "FLOAT":
+        return _single
+    limits = span(target)
+    if limits is None:
+        return None
+    unit = fmpq(10) ** -(decimals_of(target) or 0) if not is_integer(target) else numbers.ONE
+    step = numbers.half_even if source in FLOATS and is_integer(target) else numbers.half_away
+    checked = in_range(target)
+
+    @strict
+    def rounded(atom: Atom) -> Result:
+        value = number(atom)
+        if not isinstance(value, fmpq | arb):
+            return Special.FAILED if isinstance(value, Special) else Special.UNKNOWN
+        wide = numbers.as_double(value) if source in FLOATS else value
+        made: list[Atom] = []
+        for each in numbers.stepped(wide, step, unit):
+            result = checked(each)
+            made.extend(result if isinstance(result, tuple) else (result,))  # type: ignore[arg-type]
+        return tuple(made)
+
+    return rounded
+
+
+@strict
+def _truth(atom: Atom) -> Result:
+    if isinstance(atom, bool):
+        return atom
+    if not isinstance(atom, fmpq | arb):
+        return True if isinstance(atom, Special) else Special.UNKNOWN
+    low, high = ends(atom)
+    if low == high:
+        return low != 0
+    return True if low > 0 or high < 0 else (True, False)
+
+
+@strict
+def _single(atom: Atom) -> Result:
+    value = number(atom)
+    return single(value) if isinstance(value, fmpq | arb) else value
+
+
+def single(value: Number) -> Number | Special:
+    """As a FLOAT holds it; an error beyond its range."""
+    doubles = [numbers.nearest_single(nearest(end)) for end in ends(value)]
+    if any(abs(double) == float("inf") for double in doubles):
+        return Special.UNKNOWN if doubles[0] != doubles[1] else Special.FAILED
+    return numbers.between(*map(rational, doubles))

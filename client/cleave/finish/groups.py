@@ -11,17 +11,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from cleave.finish.casts import is_numeric
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import create_of_texts
+from cleave.table.types import is_shown_as_it_is
 from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused, ServiceError
-
-
-def is_shown_as_it_is(type_: str) -> bool:
-    """Numbers and booleans become Python's, everything else is taken as text."""
-    return is_numeric(type_) or type_ == "BOOLEAN"
 
 
 def failed(reason: str) -> QueryRefused:

@@ -10,10 +10,10 @@ from typing import Any
 from flint import arb, fmpq
 
 from cleave.aggregates.balls import nearest, rational
-from cleave.finish.casts import FLOATS
 from cleave.finish.compare import PLACES
 from cleave.finish.numbers import ZERO, Special, ends
 from cleave.finish.values import Atom, Text, Value, atom_of
+from cleave.table.types import FLOATS
 from cleave_shared.dataclass import dataclass
 
 Ranks = tuple[int, ...]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import field
-from decimal import Decimal
 from typing import Any
 
 from cleave.sql.plan import Output
@@ -13,7 +11,6 @@ from cleave_shared.dataclass import dataclass
 FAULTS_ONLY = (
     "added up by a scan, which is checked against faults, not against a sensitive service that lies and sets the sums"
 )
-Json = int | float | str | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +60,3 @@ class ResultTable:
 
     def doubts_of(self, row: int) -> tuple[str, ...]:
         return self.doubts[row] if self.doubts else ()
-
-    def json_rows(self) -> list[list[Json]]:
-        """`rows` as JSON holds them: a decimal that a double cannot, an infinity and a NaN become text."""
-        return [[_to_json(value) for value in row] for row in self.rows]
-
-
-def _to_json(value: Any) -> Json:
-    if isinstance(value, Decimal):
-        return float(value) if Decimal(repr(float(value))) == value else str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    json: Json = value
-    return json

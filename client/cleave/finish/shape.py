@@ -8,11 +8,11 @@ from fractions import Fraction
 from flint import fmpq
 
 from cleave.aggregates.balls import rational
-from cleave.finish.casts import FLOATS, cast, is_numeric
 from cleave.finish.compare import OPERATORS
-from cleave.finish.functions import ROUNDINGS, UNARY
+from cleave.finish.functions import ROUNDINGS, UNARY, cast
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
 from cleave.sql.write import write
+from cleave.table.types import FLOATS, is_numeric
 
 # DuckDB's function -> (name here, how many arguments it may have)
 _CALLS: dict[str, tuple[str, tuple[int, ...]]] = {

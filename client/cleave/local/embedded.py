@@ -8,20 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cleave.transport.base import Service, Transport
-from cleave.transport.embedded import Call, connect_embedded
-from cleave.transport.responses import Response
-from cleave_services.operations import Service as Application
-from cleave_services.plain.service import service as plain
-from cleave_services.sensitive.service import service as sensitive
-from cleave_shared.wire import Body
-
 if TYPE_CHECKING:
+    from cleave.transport.base import Transport
+    from cleave.transport.embedded import Call
+    from cleave.transport.responses import Response
     from cleave_services.links import Links
+    from cleave_services.operations import Service as Application
+    from cleave_shared.wire import Body
+
+
+def prepare_embedded() -> None:
+    """Get the services' processes ready in the background, before an embedded service is asked.
+
+    Best while this process has one thread, else early. All that the services need, most of which the client needs as
+    well, is imported once, before their processes are forked.
+    """
+    from cleave_services.plain import calls, contained  # noqa: F401, PLC0415 - DuckDB and pydantic take 100 ms
+
+    contained.prepare(ahead=False)
+    from cleave_services.sensitive import calls as _sums  # noqa: F401, PLC0415 - as above
+    from cleave_services.sensitive import workers  # noqa: PLC0415 - SEAL and numpy take 60 ms
+
+    workers.prepare()
 
 
 def embedded_services(stores: Sequence[str] = ()) -> Transport:
     """`stores`: URLs, with a slash at their end, of the folders and buckets in which stored tables may be read."""
+    from cleave.transport.base import Service  # noqa: PLC0415 - what --help does without
+    from cleave.transport.embedded import connect_embedded  # noqa: PLC0415
+    from cleave.transport.responses import Response  # noqa: PLC0415
+    from cleave_services.plain.service import service as plain  # noqa: PLC0415
+    from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415
 
     def links() -> Links:
         from cleave_services.links import Links  # noqa: PLC0415 - a question over files reads by none
@@ -36,5 +53,5 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
         return call
 
     if stores:
-        links()  # what is no place of a store is told now
+        links()  # what is no place of a store is reported now
     return connect_embedded({Service.SENSITIVE: service(sensitive), Service.PLAIN: service(plain)})

@@ -7,14 +7,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cleave.cli import process
 from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
-    from cleave.transport.base import Transport
+    from cleave.cli.group import Listening
 
 
 def main() -> None:
@@ -25,10 +25,10 @@ def main() -> None:
         logging.lastResort = logging.NullHandler()
     process.protect()
     from cleave.cli.app import create_cli  # noqa: PLC0415 - after what lightens it
-    from cleave.local.prepare import prepare_embedded  # noqa: PLC0415 - as above
+    from cleave.local.embedded import embedded_services, prepare_embedded  # noqa: PLC0415 - as above
 
     try:
-        create_cli(_embedded, _serve, prepare_embedded, sys.argv[1:])(prog_name="cleave")
+        create_cli(embedded_services, _serve, prepare_embedded, sys.argv[1:])(prog_name="cleave")
     except SystemExit as ended:
         # at once: Python would wait for work that a deadline left behind, and take 30 ms to undo what it has imported
         process.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -43,23 +43,8 @@ def _lighten() -> None:
     gc.set_threshold(400_000, 20, 20)  # modules are no garbage, and a small question makes fewer objects
 
 
-def _embedded(stores: Sequence[str] = ()) -> Transport:
-    from cleave.local.embedded import embedded_services  # noqa: PLC0415 - both services; most commands need neither
-
-    return embedded_services(stores)
-
-
-def _serve(
-    host: str,
-    port: int,
-    ready: Callable[[str], None],
-    *,
-    log: bool,
-    names: Sequence[str] = (),
-    origins: Sequence[str] = (),
-    stores: Sequence[str] = (),
-) -> None:
+def _serve(listening: Listening, ready: Callable[[str], None]) -> None:
     with extra("serve", "services over HTTP"):
         from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
 
-    serve(host, port, ready, log=log, names=names, origins=origins, stores=stores)
+    serve(listening, ready)

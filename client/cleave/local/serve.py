@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cleave.cli.group import Listening
 from cleave.local.door import Connection, Door
 from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Halves, problem
 from cleave.local.pages import Pages
@@ -29,30 +30,22 @@ from cleave_shared.errors import InputError, ServiceError
 _STOP_SECONDS = 5
 
 
-def serve(
-    host: str,
-    port: int,
-    ready: Callable[[str], None],
-    *,
-    log: bool,
-    names: Sequence[str] = (),
-    origins: Sequence[str] = (),
-    stores: Sequence[str] = (),
-) -> None:
+def serve(listening: Listening, ready: Callable[[str], None]) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    `names` are further names of this machine that Host may hold, `origins` the web origins that may read answers,
-    `stores` URLs of the folders in which services may read stored tables.
     Raises InputError if the address cannot be had, ServiceError if a service does not start or keeps dying.
     """
-    with Halves(log=log, stores=stores) as halves:  # forked first, while there is no thread and no listener yet
-        listener = _listen(host, port)
+    host = listening.host
+    with Halves(
+        log=listening.log, stores=listening.stores
+    ) as halves:  # forked first, while there is no thread and no listener yet
+        listener = _listen(host, listening.port)
         shown = f"[{host}]" if ":" in host else host
         shown_to_people = Pages(Switch(halves.applications), halves.applications)
-        application: ASGIApp = Door(Named(shown_to_people, {host, *names}))
-        if origins:
+        application: ASGIApp = Door(Named(shown_to_people, {host, *listening.names}))
+        if listening.origins:
             application = CORSMiddleware(
-                application, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+                application, allow_origins=listening.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
             )
         config = uvicorn.Config(
             application,

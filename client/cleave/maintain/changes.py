@@ -18,7 +18,7 @@ from cleave.store.rewrite import Piece, repeated, rewrite
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
-from cleave.table.declared import broken_by, figures_of
+from cleave.table.casts import broken_by, figures_of
 from cleave.table.derived import Derived, checked
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress

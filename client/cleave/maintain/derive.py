@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
-from cleave.sql.canonical import spellings
+from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from cleave.propose.detect_words import MONEY
-from cleave.propose.harmless_words import CALENDAR, QUANTITY, STOCK
+from cleave.propose.harmless import CALENDAR, QUANTITY, STOCK
 from cleave.propose.names import runs, words
 from cleave.table.cast import cast
 from cleave.table.duck import identifier

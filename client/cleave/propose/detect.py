@@ -11,6 +11,7 @@ survives encryption. No reason quotes a value.
 from __future__ import annotations
 
 import re
+from dataclasses import field
 from itertools import pairwise
 
 from cleave.propose import detect_words as words
@@ -31,12 +32,16 @@ _FIRST_YEAR, _LAST_YEAR = 1850, 2100  # other numbers of four digits are codes
 _LIFETIME = 40  # years that only birth dates span
 
 
-@dataclass(frozen=True, slots=True)
+Shape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
+
+
+@dataclass(slots=True)
 class Facts:
     """Facts of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
     `sample`: fields as written, without NULLs. `values`: every different one, where they are at most MANY. `note`: what
-    reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written.
+    reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written. `tokens`: the
+    spellings of NULL among its fields. `shapes`: its fields with every digit turned to 9, without their unit.
     """
 
     name: str
@@ -45,11 +50,13 @@ class Facts:
     distinct: int
     average_length: float
     longest: int
-    sample: tuple[str, ...]
+    sample: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     note: str = ""
     unit: str = ""
     format: str | None = None
+    tokens: tuple[str, ...] = ()
+    shapes: dict[str, Shape] = field(default_factory=dict)
 
     @property
     def repeats(self) -> bool:

@@ -23,75 +23,61 @@ class Topic:
     words: frozenset[str]
 
 
-def _topic(label: str, number: Kind, text: Kind, listed: str) -> Topic:
+def _topic(label: str, listed: str, number: Kind = Kind.SEALED, text: Kind = Kind.SEALED) -> Topic:
     return Topic(label, number, text, words(listed))
 
 
 SECRET = _topic(
     "a password or secret",
-    Kind.LOCAL,
-    Kind.LOCAL,
     "password passwd pwd secret token apikey privatekey pin passwort kennwort motdepasse contrasena clave cvv cvc",
+    Kind.LOCAL,
+    Kind.LOCAL,
 )
 ADDRESS = _topic(
     "an address",
-    Kind.SEALED,
-    Kind.SEALED,
     "address addr street housenumber houseno postcode postalcode zip zipcode plz postleitzahl strasse"
     " hausnummer anschrift adresse wohnort rue codepostal direccion calle codigopostal domicilio",
 )
 MONEY = _topic(
     "an amount of money",
-    Kind.ENCRYPTED,
-    Kind.SEALED,
     "salary income wage wages pay payment amount bill billing price cost costs charge charges fee fees"
     " balance credit debit debt loan revenue turnover sales tax bonus invoice total paid premium claim"
     " expense expenses budget gehalt lohn einkommen betrag preis kosten umsatz saldo rechnung"
     " rechnungsbetrag gebuhr gebuehr schulden beitrag salaire revenu montant prix cout facture solde salario"
     " sueldo ingreso ingresos importe precio coste costo factura deudas dívida schulden uitkering zuzahlung"
     " remboursement",
+    Kind.ENCRYPTED,
 )
 # The first that fits decides: a birth year is no calendar year, an account balance is money.
 TOPICS = (
     _topic(
         "an e-mail address",
-        Kind.SEALED,
-        Kind.SEALED,
         "email mail emailaddress emailadresse mailadresse courriel correo correoelectronico epost",
     ),
     _topic(
         "a phone number",
-        Kind.SEALED,
-        Kind.SEALED,
         "phone telephone tel mobile mobilephone cell cellphone fax msisdn phonenumber phoneno telefon"
         " telefonnummer handy handynummer mobil rufnummer portable telefono movil celular",
     ),
     _topic(
         "a date of birth",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
         "dob birth birthdate birthday born birthyear dateofbirth geburt geburtsdatum geburtstag geburtsjahr"
         " gebdat naissance datenaissance nacimiento fechanacimiento birthplace geburtsort lugardenacimiento"
         " geboorteplaats مكانالميلاد",
+        Kind.ENCRYPTED,
     ),
     MONEY,
     _topic(
         "a bank account",
-        Kind.SEALED,
-        Kind.SEALED,
         "iban bic swift account accountnumber accountno bankaccount sortcode routingnumber konto kontonummer"
         " bankverbindung compte cuenta",
     ),
     _topic(
         "a payment card",
-        Kind.SEALED,
-        Kind.SEALED,
         "card cardnumber cardno creditcard ccnumber pan kreditkarte kartennummer cartebancaire tarjeta",
     ),
     _topic(
         "an official number of a person",
-        Kind.SEALED,
-        Kind.SEALED,
         "ssn socialsecurity nationalid nin nino nhs nhsnumber passport taxid tin steuerid steuernummer svnummer"
         " versichertennummer sozialversicherungsnummer ausweis ausweisnummer personalausweis reisepass insee nir"
         " securitesociale passeport dni nie nif curp rfc cpf bsn pesel aadhaar driverslicense driverlicense"
@@ -99,8 +85,6 @@ TOPICS = (
     ),
     _topic(
         "a name of a person",
-        Kind.SEALED,
-        Kind.SEALED,
         "firstname lastname fullname surname forename givenname familyname middlename maidenname patientname"
         " customername clientname employeename username login nickname vorname nachname familienname kundenname"
         " patientenname benutzername prenom nomdefamille apellido apellidos nombre",
@@ -108,20 +92,15 @@ TOPICS = (
     ADDRESS,
     _topic(
         "a place on the map",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
         "lat latitude lon lng long longitude gps geo coordinates coordinate breitengrad langengrad laengengrad",
+        Kind.ENCRYPTED,
     ),
     _topic(
         "a device or connection",
-        Kind.SEALED,
-        Kind.SEALED,
         "ip ipaddress ipadresse mac macaddress deviceid imei cookie session sessionid useragent",
     ),
     _topic(
         "a special category of personal data (GDPR Art. 9) or close to one",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
         "diagnosis diagnoses diagnose disease condition illness icd icd10 symptom symptoms medication drug"
         " treatment therapy prescription allergy allergies disability hiv religion ethnicity ethnic race"
         " nationality orientation party union gender sex maritalstatus married conviction krankheit medikament"
@@ -134,23 +113,22 @@ TOPICS = (
         " zwanger narodowość karalność ciąża nationalitet gravid brottsregister blodgrupp medenihali gebelik engelli"
         " sabıka диагноз беременность инвалидность судимость группакрови семейноеположение 宗教信仰 怀孕 犯罪记录 血型"
         " 国籍 出身地 診断名 犯罪歴 الجنسية الديانة التشخيص سوابقجنائية الحالةالاجتماعية जाति मातृभाषा",
+        Kind.ENCRYPTED,
     ),
     _topic(
         "a measure of a person",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
         "age weight height bmi bloodpressure systolic diastolic pulse heartrate temperature temp glucose"
         " cholesterol hemoglobin haemoglobin hba1c creatinine oxygen spo2 dose dosage score insulin blood smoker"
         " smoking pregnant pregnancies insured insurance lengthofstay los alter gewicht groesse grosse blutdruck"
         " puls raucher schwanger versichert poids taille edad peso altura fumador bodyfat fumatore rökare sigara مدخن"
         " धूम्रपान esitodeltest resultadodoexame wyniktestu escolaridade eğitimdurumu",
+        Kind.ENCRYPTED,
     ),
     _topic(
         "a date of care",
-        Kind.ENCRYPTED,
-        Kind.SEALED,
         "admission admitted discharge discharged visit death died deceased aufnahme aufnahmedatum entlassung"
         " entlassungsdatum todesdatum deces ingresado alta",
+        Kind.ENCRYPTED,
     ),
 )
 

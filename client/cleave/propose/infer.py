@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from cleave.propose.dates import name_dates
-from cleave.propose.detect import MANY, Facts
-from cleave.table.cast import CENSORED, DATE, TIMESTAMP, accounting_pattern, cast, is_null_token, number_pattern
+from cleave.propose.detect import MANY, Facts, Shape
+from cleave.table.cast import (
+    CENSORED,
+    DATE,
+    TIMESTAMP,
+    accounting_pattern,
+    cast,
+    formatted,
+    is_null_token,
+    number_pattern,
+)
+from cleave.table.dates import pattern as date_pattern
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
@@ -40,32 +49,6 @@ _COMMA = ((",", ""), (",", "."))
 _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f", "\u2019"))
 
 
-Shape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
-
-
-@dataclass(slots=True)
-class _Draft:
-    """Draft of a column.
-
-    `shapes`: its fields with every digit turned to 9, without their unit -> (how many, first row, any with leading
-    zeros).
-    """
-
-    name: str
-    filled: int
-    distinct: int
-    average: float
-    longest: int
-    tokens: tuple[str, ...]
-    sample: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-    shapes: dict[str, Shape] = field(default_factory=dict)
-    type: str = "VARCHAR"
-    note: str = ""
-    unit: str = ""
-    format: str | None = None
-
-
 def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
     """`text`: the file with every column as VARCHAR. The null tokens of its dialect, and what it makes of censored
     numbers, count for what follows.
@@ -80,16 +63,13 @@ def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
         elif draft.sample:
             _type_other(text, draft, tokens)
     texts = [draft for draft in drafts if draft.type == "VARCHAR" and draft.sample and not draft.note]
-    name_dates(text, texts, tokens)
+    _name_dates(text, texts, tokens)
     found = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
     dialect = replace(dialect, null_tokens=tuple(sorted({*found, *text.schema.dialect.null_tokens})))
-    return dialect, [
-        Facts(d.name, d.type, d.filled, d.distinct, d.average, d.longest, d.sample, d.values, d.note, d.unit, d.format)
-        for d in drafts
-    ]
+    return dialect, drafts
 
 
-def _measure(text: Table, tokens: tuple[str, ...]) -> list[_Draft]:
+def _measure(text: Table, tokens: tuple[str, ...]) -> list[Facts]:
     drafts = []
     columns = text.schema.columns
     for start in range(0, len(columns), _BATCH):
@@ -102,11 +82,11 @@ def _measure(text: Table, tokens: tuple[str, ...]) -> list[_Draft]:
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for index, column in enumerate(batch):
             filled, distinct, average, longest, found = row[5 * index : 5 * index + 5]
-            drafts.append(_Draft(column.name, filled, distinct, average, longest, tuple(found or ())))
+            drafts.append(Facts(column.name, "VARCHAR", filled, distinct, average, longest, tokens=tuple(found or ())))
     return drafts
 
 
-def _sample(text: Table, drafts: Sequence[_Draft], tokens: tuple[str, ...]) -> None:
+def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
     """Evenly spaced fields of each column, the first ones where that finds none; of categories every value too."""
     step = max(1, text.rows // _SAMPLE)
     numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
@@ -132,7 +112,7 @@ def _solid(name: str, tokens: tuple[str, ...]) -> str:
     return f"{name} IS NOT NULL AND NOT {is_null_token(name, tokens)}"
 
 
-def _number_format(text: Table, drafts: Sequence[_Draft], tokens: tuple[str, ...]) -> CsvDialect:
+def _number_format(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> CsvDialect:
     """The separators under which most columns hold nothing but numbers."""
     dialect = text.schema.dialect
     for draft in drafts:
@@ -173,7 +153,7 @@ def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
     return read
 
 
-def _split_units(draft: _Draft, shapes: dict[str, Shape]) -> None:
+def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
     """One unit in all of the fields is the column's; where only some carry it, or another, they stay what they are."""
     units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
     several = set(units.values())
@@ -192,7 +172,7 @@ def _split_units(draft: _Draft, shapes: dict[str, Shape]) -> None:
     draft.shapes = merged
 
 
-def _odd(draft: _Draft, dialect: CsvDialect) -> list[str]:
+def _odd(draft: Facts, dialect: CsvDialect) -> list[str]:
     """The shapes that are no numbers."""
     patterns = [re.compile(number_pattern(dialect, None)), re.compile(accounting_pattern(dialect, None))]
     return [
@@ -205,7 +185,7 @@ def _strange(odd: Sequence[str]) -> list[str]:
     return [shape for shape in odd if not _is_censored(shape) and shape.strip().lower() not in MISSING]
 
 
-def _type_number(text: Table, draft: _Draft, dialect: CsvDialect, tokens: tuple[str, ...]) -> None:
+def _type_number(text: Table, draft: Facts, dialect: CsvDialect, tokens: tuple[str, ...]) -> None:
     if odd := _odd(draft, dialect):
         total = sum(count for count, _, _ in draft.shapes.values())
         numbers = total - sum(draft.shapes[shape][0] for shape in odd)
@@ -242,7 +222,7 @@ def _type_number(text: Table, draft: _Draft, dialect: CsvDialect, tokens: tuple[
         draft.type = "DOUBLE"
 
 
-def _others(draft: _Draft, odd: Sequence[str]) -> str:
+def _others(draft: Facts, odd: Sequence[str]) -> str:
     """Count what stands among numbers, and propose how to read it. Only words of MISSING are quoted, no other value."""
     counts = {shape: draft.shapes[shape][0] for shape in odd}
     limits = [shape for shape in odd if _is_censored(shape)]
@@ -259,7 +239,7 @@ def _others(draft: _Draft, odd: Sequence[str]) -> str:
     return "".join(f"; {part}" for part in [*parts, *advice])
 
 
-def _type_other(text: Table, draft: _Draft, tokens: tuple[str, ...]) -> None:
+def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
     if draft.distinct <= 2 * 6 + len(draft.tokens):  # each of two words in a few spellings
         name = identifier(draft.name)
         found = text.connection.execute(
@@ -277,8 +257,76 @@ def _type_other(text: Table, draft: _Draft, tokens: tuple[str, ...]) -> None:
             return
 
 
-def _all_read(text: Table, draft: _Draft, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
+def _all_read(text: Table, draft: Facts, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
     column = Column(draft.name, Kind.LOCAL, type_, 0 if type_ == "BIGINT" else None)
     unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=tokens)).unreadable
     (count,) = text.connection.execute(f"SELECT count(*) FROM {text.relation} WHERE {unreadable}").fetchall()[0]
     return bool(count == 0)
+
+
+_SEPARATED = [order.replace(" ", mark) for mark in "./-" for order in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")]
+_NAMED = ["%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%d. %B %Y", "%b %d, %Y", "%B %d, %Y"]
+_DATES = [*_SEPARATED, "%Y.%m.%d", "%Y/%m/%d", *_NAMED]
+_TIMES = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
+# with points the day comes first everywhere
+_FORMATS = [date + time for date in _DATES for time in _TIMES if not date.startswith("%m.")]
+_LIKE = re.compile(  # cheap to ask of every text column
+    r"\s*(?:\d{1,4}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}\.?[ -][A-Za-z]{3,9}[ -]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4})"
+    r"(?: [\d:]+(?: ?[AaPp][Mm])?)?\s*"
+)
+
+
+def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
+    """Name formats: one that explains every field, where no other does.
+
+    Day before month or not is told by the columns that only one way explains; else they stay text, with a note.
+    """
+    undecided: list[tuple[Facts, list[str]]] = []
+    chosen: set[str] = set()
+    for draft in drafts:
+        if sum(_LIKE.fullmatch(one) is not None for one in draft.sample) < _MOSTLY * len(draft.sample):
+            continue
+        likely = [one for one in _FORMATS if _fits(draft.sample, one) >= _MOSTLY * len(draft.sample)]
+        reading = {one: _first_other(text, draft, one, tokens) for one in likely}
+        formats = [one for one, row in reading.items() if row is None]
+        if len(formats) == 1:
+            _settle(draft, formats[0])
+            chosen.add(formats[0])
+        elif formats:
+            undecided.append((draft, formats))
+        elif reading:
+            date_format, row = max(reading.items(), key=lambda item: item[1] or 0)
+            draft.note = f"most are dates written {date_format}, others are not, the first in data row {row}"
+    for draft, formats in undecided:
+        known = [one for one in formats if one in chosen]
+        if len(known) == 1:
+            _settle(draft, known[0])
+        else:
+            choice = " or ".join(f'"{one}"' for one in formats)
+            draft.note = f"dates, but day and month cannot be told apart: set type DATE and format = {choice}"
+
+
+def _fits(sample: Sequence[str], date_format: str) -> int:
+    written = re.compile(date_pattern(date_format), re.ASCII)
+    return sum(written.fullmatch(one) is not None for one in sample)
+
+
+def _first_other(text: Table, draft: Facts, date_format: str, tokens: tuple[str, ...]) -> int | None:
+    """The first row that the format does not explain, None where it explains all."""
+    name = identifier(draft.name)
+    value = formatted(name, date_format, _type(date_format))
+    numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
+    (row,) = text.connection.execute(
+        f"SELECT min({_ROW}) FROM ({numbered}) WHERE {_solid(name, tokens)} AND {value} IS NULL"
+    ).fetchall()[0]
+    return None if row is None else int(row)
+
+
+def _settle(draft: Facts, date_format: str) -> None:
+    draft.type, draft.format = _type(date_format), date_format
+    if "%y" in date_format:
+        draft.note = "check the century: years of two digits are 1969 to 2068"
+
+
+def _type(date_format: str) -> str:
+    return "TIMESTAMP" if "%M" in date_format else "DATE"

@@ -1,16 +1,17 @@
-"""A first schema for a table: its files sniffed, their columns typed and judged one by one."""
+"""A first schema for a table: its files sniffed, their columns typed, judged one by one, and settled by a person."""
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
-from cleave.propose.settle import as_text, settled
 from cleave.propose.sniff import skipping, sniff
 from cleave.table import typed
 from cleave.table.duck import connect_reading
@@ -20,8 +21,7 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
 from cleave.table.table import Table, open_frame, open_table
-from cleave.table.types import decimals_of, is_number
-from cleave_shared.dataclass import dataclass
+from cleave.table.types import can_be_encrypted, decimals_of, is_number
 from cleave_shared.errors import InputError
 
 
@@ -48,7 +48,7 @@ def propose(
         with closing(connect_reading()) as connection:
             types = typed.columns(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
-        return _proposed(opened, first, types, Decisions(kinds or {}, accept), name)
+        return _proposed(opened, first, types, kinds or {}, name, accept=accept)
     try:
         dialect = sniff(first, reading or CsvDialect())
     except (EOFError, OSError, zlib.error) as error:
@@ -61,7 +61,7 @@ def propose(
                 error.message, hint=f"if lines before or after the table are no part of it: {advice}"
             ) from None
         raise
-    return _proposed(opened, first, {}, Decisions(kinds or {}, accept), name)
+    return _proposed(opened, first, {}, kinds or {}, name, accept=accept)
 
 
 def propose_frame(
@@ -75,19 +75,17 @@ def propose_frame(
     with closing(connect_reading()) as connection:
         types = typed.columns(connection, frame)
     opened = open_frame(frame, as_text(tuple(types), CsvDialect()), NAME)
-    return _proposed(opened, frame, types, Decisions(kinds or {}, accept), table)
-
-
-@dataclass(frozen=True, slots=True)
-class Decisions:
-    """Decisions of a person, as `settled` takes them."""
-
-    kinds: Mapping[str, Kind]
-    accept: bool
+    return _proposed(opened, frame, types, kinds or {}, table, accept=accept)
 
 
 def _proposed(
-    opened: Table, source: Input | Frame, types: Mapping[str, str], decisions: Decisions, name: str | None
+    opened: Table,
+    source: Input | Frame,
+    types: Mapping[str, str],
+    kinds: Mapping[str, Kind],
+    name: str | None,
+    *,
+    accept: bool,
 ) -> Schema:
     """`types`: by column, as the source states them; of a CSV none."""
     with opened as text:
@@ -98,7 +96,7 @@ def _proposed(
             )
         dialect, facts = infer(text)
         facts = [_typed(source, each, types.get(each.name, "VARCHAR")) for each in facts]
-        columns = settled([_column(fact) for fact in facts], decisions.kinds, source, accept=decisions.accept)
+        columns = settled([_column(fact) for fact in facts], kinds, source, accept=accept)
         return Schema(with_bounds(text, columns, dialect), dialect, name)
 
 
@@ -123,3 +121,80 @@ def _column(facts: Facts) -> Column:
         unit=facts.unit if is_number(facts.type) else "",
         format=facts.format,
     )
+
+
+_PATTERN = re.compile(r"[*?\[]")
+_DECIDED = re.compile(r"decided: \w+; (proposed .*)", re.DOTALL)
+_SHOWN = 20  # columns that a hint names
+
+
+def settled(columns: Sequence[Column], kinds: Mapping[str, Kind], shown: object, *, accept: bool) -> tuple[Column, ...]:
+    """`columns` with the kinds that a person gave by name or pattern; with `accept` no other stays unsure.
+
+    A name counts before a pattern. Raises InputError for one that is no column's, for two kinds of one column and for
+    a kind that a type cannot have; `shown` is how it names the file.
+    """
+    chosen = _by_column(kinds, [column.name for column in columns], shown)
+    return tuple(_settled(column, chosen.get(column.name), shown, accept=accept) for column in columns)
+
+
+def settle(
+    names: Names, schema: Schema, kinds: Mapping[str, Kind], *, accept: bool, progress: Progress | None = None
+) -> tuple[Column, ...]:
+    """The columns of a written schema that change. Numbers that are now computed on get bounds, by the values of the
+    files `names`, which are read for nothing else.
+
+    Raises InputError as `settled` does, and for a file that cannot be read.
+    """
+    shown = ", ".join(map(str, names)) if isinstance(names, list) else names
+    before, after = schema.columns, settled(schema.columns, kinds, shown, accept=accept)
+    changed = [new for new, old in zip(after, before, strict=True) if new != old]
+    bare = [each for each in changed if is_number(each.type) and each.lower is None and each.upper is None]
+    if not any(each.kind in (Kind.PLAIN, Kind.ENCRYPTED) for each in bare):
+        return tuple(changed)
+    with open_table(open_inputs(names), as_text([each.name for each in before], schema.dialect), progress) as text:
+        stated = {each.name: each for each in with_bounds(text, bare, schema.dialect)}
+    return tuple(stated.get(each.name, each) for each in changed)
+
+
+def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
+    """A schema under which every field is read as it is written."""
+    return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
+
+
+def _by_column(kinds: Mapping[str, Kind], names: Sequence[str], shown: object) -> dict[str, Kind]:
+    by_name: dict[str, Kind] = {}
+    by_pattern: dict[str, tuple[str, Kind]] = {}
+    folded = {name.lower(): name for name in names}
+    for given, kind in kinds.items():
+        if given.lower() in folded:
+            by_name[folded[given.lower()]] = kind
+            continue
+        matching = [name for name in names if _PATTERN.search(given) and fnmatchcase(name.lower(), given.lower())]
+        if not matching:
+            more = ", ..." if len(names) > _SHOWN else ""
+            problem = "no column matches" if _PATTERN.search(given) else "there is no column"
+            raise InputError(
+                f"{shown}: {problem} {given!r} to give a kind to",
+                hint=f"the file names {', '.join(names[:_SHOWN])}{more}",
+            )
+        for name in matching:
+            other, before = by_pattern.setdefault(name, (given, kind))
+            if before is not kind:
+                raise InputError(f"{shown}, column {name!r}: {other!r} makes it {before}, {given!r} makes it {kind}")
+    return {name: kind for name, (_, kind) in by_pattern.items()} | by_name
+
+
+def _settled(column: Column, kind: Kind | None, shown: object, *, accept: bool) -> Column:
+    if kind is None:
+        if not (accept and column.unsure):
+            return column
+        return replace(column, unsure=False, reason=f"{column.reason}; accepted")
+    if kind is Kind.ENCRYPTED and not can_be_encrypted(column.type):
+        raise InputError(
+            f"{shown}, column {column.name!r}: {column.type} cannot be encrypted for arithmetic",
+            hint="numbers, booleans, dates and times can; seal it or keep it local",
+        )
+    before = _DECIDED.fullmatch(column.reason)
+    proposed = before[1] if before else f"proposed {column.kind}: {column.reason}"
+    return replace(column, kind=kind, unsure=False, reason=f"decided: {kind}; {proposed}")

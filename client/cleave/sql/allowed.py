@@ -20,6 +20,7 @@ from cleave.sql.functions import (
     ROW_MAKING,
     UNSTEADY,
 )
+from cleave.table.duck import parts_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -74,18 +75,13 @@ def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
     return tuple(walk.spelled.values()), walk.found.columns
 
 
-def _given(node: Any) -> Iterator[str]:
-    """The names a statement gives by itself."""
-    if isinstance(node, list):
-        for each in node:
-            yield from _given(each)
-    elif isinstance(node, dict):
+def _given(statements: Any) -> Iterator[str]:
+    """The names statements give by themselves."""
+    for node in parts_of(statements):
         if isinstance(alias := node.get("alias"), str):
             yield alias
         for several in ("column_name_alias", "aliases", "expected_names"):
             yield from (each for each in node.get(several) or () if isinstance(each, str))
-        for value in node.values():
-            yield from _given(value)
 
 
 class _Walk:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 from cleave.sql.nodes import Cast, Constant, Node
-from cleave.sql.read import Tree, parts_of, tree_of
+from cleave.sql.read import Tree
 from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
-from cleave.table.duck import identifier, private
+from cleave.table.duck import identifier, parts_of, private, tree_of
 from cleave.table.schema import Column
 from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused

@@ -13,11 +13,10 @@ from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
-from cleave.sql.judge import Judge, arguments_of
-from cleave.sql.kept import HasSums
+from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import Call, Column, Node, Ordered, Place
 from cleave.sql.parse import Question
-from cleave.sql.plain import is_exact, witnesses
+from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
     Argument,
     Final,
@@ -34,7 +33,6 @@ from cleave.sql.refusals import (
 )
 from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_grouping
 from cleave.sql.split import grouped_by
-from cleave.sql.temporal import mean
 from cleave.sql.write import write
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
@@ -323,7 +321,7 @@ class Cutter:
             if len(call.arguments) != 1 or call.distinct:
                 continue
             if asked := witnesses(call, *self._catalog.types([write(call.arguments[0])])):
-                total, count = (_placed(self._plain, write(each), each) for each in (asked.total, asked.count))
+                total, count = (_placed(self._plain, write(each), each) for each in asked)
                 found[place] = total, count
         return found
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from cleave.aggregates import AGGREGATES
+from cleave.aggregates.group import Aggregate
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
-from cleave.sql.kept import HasSums
 from cleave.sql.nodes import NULL, Call, Case, Node, integer
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose
-from cleave.sql.plan import Argument
+from cleave.sql.plan import Argument, Source
 from cleave.sql.ranges import Range
 from cleave.sql.refusals import SUPPORTED, OnlyHere, Uncut, encodable, not_declared, over, selected_by, stays_here
 from cleave.sql.resolve import columns_of, has_aggregate
@@ -23,6 +24,35 @@ from cleave.table.schema import Column, Kind, Schema
 from cleave.table.types import decimals_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
+
+Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
+
+
+class HasSums(Protocol):
+    """Each of its answers is "" where no row has to be fetched, and else the reason why rows have to be."""
+
+    @property
+    def counts(self) -> Source:
+        """Where numbers of rows come from, if not from rows that are fetched."""
+        ...
+
+    def groups(self, selecting: Sequence[str]) -> str:
+        """Return the source of groups and their numbers of rows, where WHERE and the keys read `selecting`."""
+        ...
+
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
+        """Return the source of an aggregate over such groups. Arguments stand for all columns that are not plain,
+        sealed ones too.
+        """
+        ...
+
+    def plain(self, selecting: Sequence[str]) -> str:
+        """Return the source of an aggregate over plain columns in groups that plain columns make."""
+        ...
+
+    def is_kept(self, column: str) -> bool:
+        """Return whether single values of a column are known without its rows."""
+        ...
 
 
 class Judge:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Constant, Node, Ordered
-from cleave.sql.read import Reader, Tree, parts_of, require_faithful, tree_of
+from cleave.sql.read import Reader, Tree, require_faithful
 from cleave.sql.refusals import Uncut, no_service
-from cleave.table.duck import identifier
+from cleave.table.duck import identifier, parts_of, tree_of
 from cleave_shared import duckdb, limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
@@ -199,7 +199,7 @@ def _refuse_clauses(select: Tree) -> None:
             raise no_service(what, hint)
 
 
-def _named(calls: list[Tree]) -> Iterator[str]:
+def _named(calls: Iterable[Tree]) -> Iterator[str]:
     return (str(call["function_name"]).lower() for call in calls if not call["is_operator"])
 
 

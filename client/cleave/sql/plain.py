@@ -1,12 +1,21 @@
-"""Aggregates over plain columns: what is asked of the service, and how answers about parts of the rows are combined."""
+"""Aggregates made of others: plain ones of answers about parts of the rows, and AVG of dates and times of sums.
+
+What is encrypted of dates, times and intervals are the days, microseconds or months of each row; their sums are exact,
+and the mean made of them is DuckDB's own, to the microsecond. DuckDB does not divide them like a number: of a timestamp
+a remainder above half of n counts up, and an interval's months, days and microseconds are divided one after the other,
+30 days to a month, with a remainder of microseconds added as it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES
-from cleave.sql.nodes import Call
+from cleave.sql.nodes import Call, Column, Node
+from cleave.sql.read import expression_of
 from cleave.sql.write import write
+from cleave.table.types import ZONED
 from cleave_shared.dataclass import dataclass
 
 # Combined by the same function: f(rows) = f(f(part), f(part), ...).
@@ -58,26 +67,19 @@ def decompose(call: Call, type_: str) -> Decomposition:
     return Decomposition((itself,), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Witnesses:
-    """Two more aggregates from which the distance of a SUM or AVG to its exact value follows.
+def witnesses(call: Call, argument_type: str) -> tuple[Call, Call] | None:
+    """Two more aggregates from which the distance of a SUM or AVG to its exact value follows: a total and a count.
 
-    `total`: of an AVG of an exact type the SUM; of doubles the sum of their absolute values. `count`: how many.
+    The total of an AVG of an exact type is the SUM; of doubles the sum of their absolute values. None for other
+    aggregates, whose rounding in DuckDB is not bounded here.
     """
-
-    total: Call
-    count: Call
-
-
-def witnesses(call: Call, argument_type: str) -> Witnesses | None:
-    """None for other aggregates, whose rounding in DuckDB is not bounded here."""
     is_simple = len(call.arguments) == 1 and not call.distinct and not call.order
     if call.name not in ("sum", "avg", "mean") or not is_simple:
         return None
     total = replace(call, name="sum")
     if argument_type in ("FLOAT", "DOUBLE"):
         total = replace(total, arguments=(Call("abs", call.arguments),))
-    return Witnesses(total, replace(call, name="count"))
+    return total, replace(call, name="count")
 
 
 def is_exact(call: Call, type_: str) -> bool:
@@ -90,3 +92,47 @@ def is_exact(call: Call, type_: str) -> bool:
 def _like(call: Call, function: str) -> str:
     """The same call of another function."""
     return write(replace(call, name=function))
+
+
+# {x} is the argument; the sums of the first are {name} in the second, {n} counts the values
+_MEAN = "(CAST(({s}) // {n} + CASE WHEN ({s}) % {n} > {n} // 2 THEN 1 ELSE 0 END AS BIGINT))"
+_DAY = "86400000000"
+_REST = "({d} % {n} + ({m} % {n}) * 30 % {n})"
+_TYPES: dict[str, tuple[Mapping[str, str], str]] = {
+    "DATE": (
+        {"s": "CAST({x} - DATE '1970-01-01' AS INTEGER)"},
+        f"make_timestamp({_MEAN.replace('{s}', '{s} * ' + _DAY)})",
+    ),
+    "TIMESTAMP": ({"s": "epoch_us({x})"}, f"make_timestamp({_MEAN})"),
+    ZONED: ({"s": "epoch_us({x})"}, f"make_timestamptz({_MEAN})"),
+    "TIME": ({"s": "epoch_us({x})"}, f"TIME '00:00:00' + to_microseconds({_MEAN})"),
+    "INTERVAL": (
+        {
+            "m": "CAST(date_part('year', {x}) * 12 + date_part('month', {x}) AS INTEGER)",
+            "d": "CAST(date_part('day', {x}) AS INTEGER)",
+            "u": "(date_part('hour', {x}) * 60 + date_part('minute', {x})) * 60000000 + date_part('microsecond', {x})",
+        },
+        "to_months(CAST({m} // {n} AS INTEGER)) + to_days(CAST({d} // {n} + ({m} % {n}) * 30 // {n} AS INTEGER)) + "
+        f"to_microseconds(CAST({{u}} // {{n}} + {{u}} % {{n}} + {_REST} * {_DAY} // {{n}} AS BIGINT))",
+    ),
+}
+
+
+def mean(call: Call, type_: str) -> Node | None:
+    """Return AVG of an argument of `type_` as sums and a count, with the same FILTER; None for other types."""
+    if type_ not in _TYPES:
+        return None
+    parts, whole = _TYPES[type_]
+    (argument,) = call.arguments
+    calls: dict[str, Node] = {"n": replace(call, name="count")}
+    for name, sql in parts.items():
+        calls[name] = replace(call, name="sum", arguments=(_filled(sql, {"x": argument}),))
+    return _filled(whole, calls)
+
+
+def _filled(template: str, values: Mapping[str, Node]) -> Node:
+    """`template` with {name} replaced."""
+    holes = {name: f"hole_{name}" for name in values}
+    return expression_of(template.format(**holes)).replaced(
+        lambda node: values[node.name.removeprefix("hole_")] if isinstance(node, Column) else None
+    )

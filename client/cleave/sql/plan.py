@@ -76,7 +76,7 @@ class PlainAggregate:
     combine: str | None
     weighted_mean: str | None
     exact: bool  # DuckDB gives the same value for any order of rows
-    certificate: tuple[int, int] | None = None  # see cleave.sql.plain.Witnesses: places of two more aggregates
+    certificate: tuple[int, int] | None = None  # see cleave.sql.plain.witnesses: places of two more aggregates
 
     @property
     def decomposable(self) -> bool:

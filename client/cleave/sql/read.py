@@ -1,4 +1,4 @@
-"""DuckDB's own tree of a statement, and the expressions in it as nodes.
+"""DuckDB's own tree of a statement, the expressions in it as nodes, and one spelling for those it computes alike.
 
 What is written again of an expression (cleave.sql.write) is compared with the tree it was read from, so that nothing is
 sent or computed that means something else.
@@ -7,13 +7,15 @@ sent or computed that means something else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.refusals import Uncut, no_service
 from cleave.sql.write import write
-from cleave.table.duck import identifier, scratch
+from cleave.table.duck import identifier, parts_of, scratch, tree_of
+from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 
 Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
@@ -48,13 +50,6 @@ _ROWS = no_service("*: it asks for single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
 _OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
-
-
-def tree_of(sql: str) -> Tree:
-    """`{"error": true, ...}` for what is no SELECT or no SQL."""
-    row = scratch().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-    tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
-    return tree
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:
@@ -224,18 +219,6 @@ def _hole(place: int) -> str:
     return f"hole_{place}_of_the_text"
 
 
-def parts_of(tree: Any) -> Iterator[Tree]:
-    """Every node of DuckDB's within `tree`, itself among them."""
-    waiting = [tree]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            yield item
-            waiting.extend(reversed(item.values()))
-        elif isinstance(item, list):
-            waiting.extend(reversed(item))
-
-
 def type_of(tree: Tree) -> str:
     """A type in SQL."""
     if tree["class"] != "TYPE":
@@ -250,3 +233,48 @@ def type_of(tree: Tree) -> str:
             fields = [f"{identifier(each['alias'])} {type_of(each)}" for each in children]
             return f"{name}({', '.join(fields)})"
     return f"{name}({', '.join(map(type_of, children))})" if children else str(name)
+
+
+_DECIMAL = re.compile(r"(-?)(\d*)\.(\d*)")
+
+
+def spellings(texts: Sequence[str]) -> dict[str, int]:
+    """By their canonical spelling, the places of expressions in SQL."""
+    return {canonical(node): place for place, node in enumerate(expressions_of(texts))}
+
+
+def canonical(node: Node) -> str:
+    """Return the canonical spelling of an expression whose names are resolved."""
+    return write(_canonical(node))
+
+
+def _canonical(node: Node) -> Node:
+    if isinstance(node, Constant) and node.is_number and (found := _DECIMAL.fullmatch(node.text)):
+        return Constant(node.kind, f"{found[1]}{found[2].lstrip('0') or '0'}.{found[3].rstrip('0') or '0'}")
+    operands = [_canonical(each) for each in node.operands]
+    if isinstance(node, Call | Operation) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
+        operands.sort(key=write)
+    return node.of(operands) if operands else node
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """The statements that a semicolon ends, without it, and what follows the last one.
+
+    A semicolon within quotes, dollar quotes or a comment ends nothing; where one of these is still open, all of the
+    text follows. Empty statements are left out, and comments that nothing follows.
+    """
+    content = text.encode()
+    tokens = duckdb.tokenize(text)
+    if tokens and tokens[-1][1] == duckdb.token_type.comment:
+        last = content[tokens[-1][0] :]
+        if last.count(b"/*") > last.count(b"*/"):
+            return [], text
+    statements, start, filled = [], 0, False
+    for place, kind in tokens:
+        if kind == duckdb.token_type.operator and content[place : place + 1] == b";":
+            if filled:
+                statements.append(content[start:place].decode().strip())
+            start, filled = place + 1, False
+        else:
+            filled = filled or kind != duckdb.token_type.comment
+    return statements, content[start:].decode() if filled else ""

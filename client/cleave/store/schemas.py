@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
-from cleave.sql.canonical import canonical, spellings
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.sql.read import expression_of
+from cleave.sql.read import canonical, expression_of, spellings
 from cleave.store.manifest import RESERVED, Manifest
 from cleave.table.derived import Derived
 from cleave.table.duck import identifier

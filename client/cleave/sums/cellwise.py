@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from cleave.aggregates.base import Figure
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.plan import Argument, QueryPlan
-from cleave.sql.rejoin import Texts
-from cleave.sql.sets import Members
+from cleave.sql.rejoin import Members, Texts
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers
 from cleave.store.manifest import NUMBER, Measure

@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from cleave.aggregates.group import Aggregate
-from cleave.sql.canonical import spellings
-from cleave.sql.kept import Types
+from cleave.sql.judge import Types
 from cleave.sql.nodes import Column, Node
 from cleave.sql.plan import Argument
-from cleave.sql.read import expression_of
+from cleave.sql.read import expression_of, spellings
 from cleave.sql.write import write
 from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure

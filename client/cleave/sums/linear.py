@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from cleave.sql.canonical import canonical
-from cleave.sql.kept import Types
+from cleave.sql.judge import Types
 from cleave.sql.nodes import Call, Constant, Node
 from cleave.sql.ranges import Range, range_of_type
+from cleave.sql.read import canonical
 from cleave.sql.write import write
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure

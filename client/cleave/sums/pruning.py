@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
 from cleave.sql.nodes import Call, Column, Node, Operation, Other
 from cleave.sql.plan import LocalPlan
-from cleave.sql.read import Reader, Tree, expression_of, parts_of, require_faithful, tree_of
+from cleave.sql.read import Reader, Tree, expression_of, require_faithful
 from cleave.sql.write import write
 from cleave.store.manifest import NUMBER
 from cleave.sums.stored import Stored
-from cleave.table.duck import identifier
+from cleave.table.duck import identifier, parts_of, tree_of
 from cleave.table.schema import Kind
 from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused

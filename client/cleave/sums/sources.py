@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from cleave.aggregates.base import Estimate, Facts, Moment, Reading
 from cleave.aggregates.group import Aggregate
-from cleave.sql.canonical import canonical
-from cleave.sql.kept import Types
+from cleave.sql.judge import Types
 from cleave.sql.nodes import NULL, Case, Node
 from cleave.sql.plan import Argument
+from cleave.sql.read import canonical
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.sums.linear import linear

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from cleave.table.duck import identifier
+from cleave.table.progress import watched
 from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
 from cleave_shared import duckdb
@@ -61,21 +61,14 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
 @contextmanager
 def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) -> Iterator[None]:
     """Once `left()` is none, whatever `connection` is at within the block raises duckdb.InterruptException."""
-    done = threading.Event()
 
-    def watch() -> None:
-        while not done.wait(min(_SECONDS, left()) or _SECONDS):
-            if not left():
-                with suppress(duckdb.Error):  # closed meanwhile
-                    connection.interrupt()
+    def look() -> None:
+        if not left():
+            with suppress(duckdb.Error):  # closed meanwhile
+                connection.interrupt()
 
-    watcher = threading.Thread(target=watch, name="time", daemon=True)
-    watcher.start()
-    try:
+    with watched(look, lambda: min(_SECONDS, left()) or _SECONDS):
         yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:

@@ -6,12 +6,11 @@ sql = "price * (1 - discount)"
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from cleave.table.duck import identifier, private, scratch
+from cleave.table.duck import identifier, parts_of, private, scratch, tree_of
 from cleave.table.toml import inner, only_keys, text
 from cleave_shared.dataclass import dataclass
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
@@ -44,16 +43,15 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
         raise ValueError("there is a column of that name")
     described = ", ".join(f"{identifier(each)} {type_}" for each, type_ in types.items())
     with private() as connection:
-        row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT {sql}"]).fetchone()
-        tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+        tree = tree_of(f"SELECT {sql}")
         if tree.get("error") or len(tree["statements"]) != 1 or not _is_expression(tree["statements"][0]["node"]):
             raise ValueError("is not one expression, such as price * (1 - discount)")
-        names = {name for node in _nodes(tree) if node.get("function_name") for name in called(node)}
+        names = {name for node in parts_of(tree) if node.get("function_name") for name in called(node)}
         if names & AGGREGATES_BY_NAME and not ALLOWED_FUNCTIONS.issuperset(names):
             raise ValueError("names an aggregate that does not follow from the row, or not by a text literal")
         if unsteady := sorted(names & _unsteady()):
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
-        read = {str(node["column_names"][-1]).lower() for node in _nodes(tree) if node.get("class") == "COLUMN_REF"}
+        read = {str(node["column_names"][-1]).lower() for node in parts_of(tree) if node.get("class") == "COLUMN_REF"}
         used = tuple(each for each in types if each.lower() in read)
         if not used and not constant:
             raise ValueError("names no column of the schema")
@@ -118,13 +116,3 @@ def _is_expression(select: Mapping[str, Any]) -> bool:
         and not select["select_list"][0].get("alias")
         and not any(select.get(key) for key in ("where_clause", "group_expressions", "having", "qualify", "modifiers"))
     )
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, list):
-        for each in tree:
-            yield from _nodes(each)
-    elif isinstance(tree, dict):
-        yield tree
-        for value in tree.values():
-            yield from _nodes(value)

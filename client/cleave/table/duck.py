@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from cleave_shared import duckdb
 
@@ -102,6 +104,25 @@ def create_of_texts(
     """
     selected = ", ".join(f"CAST(unnest(?::VARCHAR[]) AS {type_}) AS {identifier(name)}" for name, type_, _ in columns)
     connection.execute(f"CREATE TABLE {relation} AS SELECT {selected}", [list(values) for _, _, values in columns])
+
+
+def tree_of(sql: str) -> dict[str, Any]:
+    """DuckDB's own tree of statements; `{"error": true, ...}` for what is no SELECT or no SQL."""
+    row = scratch().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+    tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    return tree
+
+
+def parts_of(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every node of DuckDB's within `tree`, itself among them."""
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(reversed(item.values()))
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
 
 
 def literal(text: str) -> str:

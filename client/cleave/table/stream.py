@@ -14,12 +14,10 @@ from typing import Any, TypeVar
 
 from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
-from cleave.table.casts import Reading, read_under, too_large
-from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
+from cleave.table.casts import Broken, Reading, broken_by, declared, figures_of, outside, read_under, row_of, too_large
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
-from cleave.table.progress import Progress
-from cleave.table.reading import shown
+from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table, portable
 from cleave.table.types import FLOATS

@@ -9,19 +9,15 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from types import TracebackType
 from typing import BinaryIO, Protocol
 
-from cleave.table.casts import read_under, too_large
-from cleave.table.declared import Broken, broken_by, declared, figures_of, outside, row_of
+from cleave.table.casts import broken_by, declared, figures_of, outside, read_under, row_of, too_large
 from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, create_of_texts, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
-from cleave.table.progress import Progress
-from cleave.table.reading import shown
+from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Schema
 from cleave_shared import duckdb, limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, QueryRefused
 
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
@@ -261,9 +257,7 @@ class Table:
     def __enter__(self) -> Table:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for each in self._streams.values():
             each.close()
         with suppress(duckdb.Error):  # something left to end by itself is still at work
@@ -310,11 +304,11 @@ def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | Non
 def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
     connection = connect_reading()
     try:
-        parts: list[Part] = []
+        parts: list[tuple[Input | Frame, int]] = []
         for source in inputs:
             with shown(progress, connection, f"read {source}"):
-                parts.append(Part(source, _append(connection, source, schema, first=not parts)))
-        rows = sum(part.rows for part in parts)
+                parts.append((source, _append(connection, source, schema, first=not parts)))
+        rows = sum(count for _, count in parts)
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
         _check_declared(connection, parts, schema, rows)
@@ -323,14 +317,6 @@ def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: 
         connection.close()
         raise
     return Table(name, schema, connection, rows, engine)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The rows of one file in the table."""
-
-    source: Input | Frame
-    rows: int
 
 
 def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema, *, first: bool) -> int:
@@ -352,8 +338,13 @@ def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema
     return int(appended)
 
 
-def _check_declared(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], schema: Schema, rows: int) -> None:
-    """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none."""
+def _check_declared(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[tuple[Input | Frame, int]], schema: Schema, rows: int
+) -> None:
+    """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none.
+
+    `parts`: each source and how many rows it has.
+    """
     columns = declared(schema)
     for start in range(0, len(columns), _BATCH):
         batch = columns[start : start + _BATCH]
@@ -362,13 +353,7 @@ def _check_declared(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]
         for column, filled, least, most in zip(batch, found[::3], found[1::3], found[2::3], strict=True):
             if broken := broken_by(column, rows - filled, least, most):
                 row = row_of(connection, f"SELECT {identifier(column.name)} AS field FROM {Table.relation}", broken)
-                raise _outside(parts, schema, column, broken, row)
-
-
-def _outside(parts: Sequence[Part], schema: Schema, column: Column, broken: Broken, row: int) -> InputError:
-    before = 0
-    for part in parts:
-        if row < before + part.rows:
-            break
-        before += part.rows
-    return outside(part.source, schema, column, broken, row - before)
+                for source, count in parts:
+                    if row < count:
+                        raise outside(source, schema, column, broken, row)
+                    row -= count

@@ -43,7 +43,7 @@ def canonical(text: str) -> str:
 
 def decimals_of(type_: str) -> int | None:
     """Digits after the point of an exact type (integers and booleans 0), None for all others."""
-    if type_.removeprefix("U") in _SIGNED or type_ == "BOOLEAN":
+    if is_integer(type_) or type_ == "BOOLEAN":
         return 0
     match = _DECIMAL.fullmatch(type_)
     return int(match[2]) if match else None
@@ -69,6 +69,16 @@ def range_of(type_: str) -> tuple[int, int]:
 
 def is_number(type_: str) -> bool:
     return type_ in INTEGERS or type_ in FLOATS or digits_of(type_) is not None
+
+
+def is_integer(type_: str) -> bool:
+    """Check whether it is one of DuckDB's types of integers."""
+    return type_.removeprefix("U") in _SIGNED
+
+
+def is_numeric(type_: str) -> bool:
+    """Check whether an expression of the type is a number."""
+    return is_shown_as_it_is(type_) and type_ != "BOOLEAN"
 
 
 def can_be_encrypted(type_: str) -> bool:

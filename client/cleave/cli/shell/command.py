@@ -19,7 +19,7 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.session import Session
-    from cleave.cli.shell.cancel import ClearedBars
+    from cleave.cli.shell.shell import ClearedBars
 
 NoHistory = Annotated[
     bool,
@@ -45,7 +45,7 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
     """
     if "-" in (files or ()):
         raise typer.BadParameter("standard input cannot hold both the table and the queries")
-    from cleave.cli.shell.cancel import ClearedBars  # noqa: PLC0415 - what --help does without
+    from cleave.cli.shell.shell import ClearedBars  # noqa: PLC0415 - what --help does without
 
     settings: Settings = ctx.obj
     bars = ClearedBars(settings.bars)
@@ -53,8 +53,7 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:
-            from cleave.cli.shell.piped import lines_of, run_lines  # noqa: PLC0415
-            from cleave.cli.shell.shell import Shell  # noqa: PLC0415
+            from cleave.cli.shell.shell import Shell, lines_of, run_lines  # noqa: PLC0415
 
             run_lines(Shell(session, asking, lambda work: work(), settings.say), lines_of(sys.stdin.buffer))
 
@@ -62,17 +61,14 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
 def _interactive(
     session: Session, asking: Asking, settings: Settings, bars: ClearedBars, *, keeps_history: bool
 ) -> None:
-    from cleave.cli.shell.cancel import Cancellable  # noqa: PLC0415
-    from cleave.cli.shell.completion import Sql  # noqa: PLC0415 - prompt_toolkit takes 100 ms
-    from cleave.cli.shell.history import history_path, open_history  # noqa: PLC0415
-    from cleave.cli.shell.interactive import editor, interact  # noqa: PLC0415
-    from cleave.cli.shell.shell import Shell  # noqa: PLC0415
+    from cleave.cli.shell import interactive  # noqa: PLC0415 - prompt_toolkit takes 100 ms
+    from cleave.cli.shell.shell import Cancellable, Shell  # noqa: PLC0415
 
     try:
-        history = open_history(history_path(os.environ) if keeps_history else None)
+        history = interactive.open_history(interactive.history_path(os.environ) if keeps_history else None)
     except InputError as error:
         console.say(f"warning: {printable(error.message)}; no history is kept")
-        history = open_history(None)
+        history = interactive.open_history(None)
     settings.say(f"{_greeting(session)}. help lists commands.")
 
     lasting = process.descendants()  # what embedded services fork from, see cleave_shared.fork_server
@@ -84,9 +80,9 @@ def _interactive(
 
     work = Cancellable(stop)
     try:
-        interact(
+        interactive.interact(
             Shell(session, asking, work.run, settings.say),
-            editor(session.name or "cleave", Sql(session.schemas), history),
+            interactive.editor(session.name or "cleave", interactive.Sql(session.schemas), history),
             lambda error: tell(error, debug=settings.debug),
         )
     finally:

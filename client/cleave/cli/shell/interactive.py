@@ -1,27 +1,39 @@
-"""The shell with a person before it: a line editor, and errors and Ctrl-C that leave it standing."""
+"""The shell with a person before it: a line editor with completion and history; errors and Ctrl-C leave it standing.
+
+History is for this user alone, since SQL may hold values that no one else should read: in $XDG_STATE_HOME/cleave
+(~/.local/state/cleave), readable by its owner only. A line that begins with a space is not kept.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from types import FrameType
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import History
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
 from cleave.cli import console
-from cleave.cli.shell.cancel import Cancelled
-from cleave.cli.shell.commands import is_command
-from cleave.cli.shell.shell import Left, Shell
-from cleave.sql.statements import split_statements
+from cleave.cli.answer import Format
+from cleave.cli.shell.shell import COMMANDS, Cancelled, Left, Shell, is_command
+from cleave.files import PRIVATE
+from cleave.sql.read import split_statements
+from cleave.table.duck import identifier, private
+from cleave.table.schema import Schema
 from cleave.text.printable import printable
+from cleave_shared.errors import InputError
 
 
 class Ended(BaseException):
@@ -124,3 +136,144 @@ def _ctrl_c() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+_WORD = re.compile(r'"[^"]*$|[^\W\d]\w*$|$')
+# Within one of these nothing is a name: a text, a comment to the end of its line, and one that is still open.
+_DEAD = re.compile(r"""'(?:[^']|'')*$|--[^\n]*$|/\*(?:(?!\*/).)*$""", re.DOTALL)
+_CLOSED = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*\n|/\*.*?\*/""", re.DOTALL)
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Sql(Completer):
+    """Columns come first, then functions, then words of SQL; a name that needs quotes gets them."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        functions, words = _words()
+        reserved = set(words)
+        columns = [
+            (_spelled(each.name, reserved), each.name, f"{each.kind} {each.type}")
+            for schema in schemas.values()
+            for each in schema.columns
+        ]
+        names = [(_spelled(name, reserved), name, "table") for name in schemas]
+        self._names = [*columns, *names]
+        self._words = [*((name, "function") for name in functions), *((word, "") for word in words)]
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        before = document.text_before_cursor
+        command, _, rest = before.lstrip().partition(" ")
+        if command.startswith("."):
+            if not rest and not before.endswith(" "):
+                yield from _matching(command, [(name, name, about) for name, (about, _) in COMMANDS.items()])
+                return
+            if command != ".plan":
+                yield from _matching(rest, [(each, each, "") for each in _arguments(command)])
+                return
+            before = rest
+        open_ = _CLOSED.sub(" ", before)
+        if _DEAD.search(open_):
+            return
+        found = _WORD.search(open_)
+        word = found[0] if found else ""
+        if not word:
+            return
+        if word.startswith('"'):
+            quoted = [(identifier(name), identifier(name), about) for _, name, about in self._names]
+            yield from _matching(word, quoted)
+            return
+        yield from _matching(word, self._names)
+        written = str.upper if word[0].isupper() else str.lower
+        yield from _matching(word, [(written(name), written(name), about) for name, about in self._words])
+
+
+def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Completion]:
+    """Completions of `word` among texts to insert, names to compare and notes; case does not matter."""
+    lower = word.lower()
+    for text, name, about in offered:
+        if name.lower().startswith(lower):
+            yield Completion(text, -len(word), display=printable(name), display_meta=printable(about))
+
+
+def _arguments(command: str) -> list[str]:
+    match command:
+        case ".format":
+            return [each for each in Format if each not in (Format.PARQUET, Format.XLSX)]
+        case ".timer":
+            return ["on", "off"]
+    return []
+
+
+def _spelled(name: str, reserved: set[str]) -> str:
+    return name if _PLAIN.fullmatch(name) and name not in reserved else identifier(name)
+
+
+@cache
+def _words() -> tuple[list[str], list[str]]:
+    """DuckDB's functions that are called by a name, and the words it reserves or gives a meaning to."""
+    with private() as connection:
+        functions = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() "
+            "WHERE function_type IN ('aggregate', 'scalar', 'macro') "
+            "AND regexp_full_match(function_name, '[a-z][a-z0-9_]*') ORDER BY 1"
+        ).fetchall()
+        words = connection.execute(
+            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved' "
+            "OR keyword_name IN ('by', 'over', 'partition', 'rows', 'range', 'filter', 'within', 'between', 'exists', "
+            "'cast', 'extract', 'interval', 'join', 'left', 'inner', 'coalesce', 'rollup', 'cube', 'grouping', 'sets') "
+            "ORDER BY 1"
+        ).fetchall()
+    return [name for (name,) in functions], [name for (name,) in words]
+
+
+class _Kept(FileHistory):
+    """A history file; a full disk loses lines and does not end the shell."""
+
+    def store_string(self, string: str) -> None:
+        if string.startswith(" "):
+            return
+        with contextlib.suppress(OSError), _opened(Path(os.fsdecode(self.filename))):
+            super().store_string(string)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[None]:
+    """Create the file where it is missing, less the umask, and take the rights of others from one that is there.
+
+    O_NOFOLLOW: SQL must not end up in a file that another user has put a link to.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+    try:
+        os.fchmod(handle, os.fstat(handle).st_mode & PRIVATE)
+        yield
+    finally:
+        os.close(handle)
+
+
+def history_path(environment: Mapping[str, str]) -> Path:
+    """Raises InputError where there is neither a state folder nor a home."""
+    state = environment.get("XDG_STATE_HOME", "")
+    try:
+        # the specification: a relative path is to be ignored
+        folder = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
+    except RuntimeError:
+        raise InputError("history: this account has no home directory", hint="--no-history does without") from None
+    return folder / "cleave" / "history"
+
+
+def open_history(path: Path | None) -> History:
+    """The history in `path`, made for its owner only; None: of this session.
+
+    Raises InputError where it cannot be written, or is no file of this user's.
+    """
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _opened(path):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"history {path}: cannot be written ({error.strerror})", hint="--no-history does without"
+        ) from None
+    return _Kept(str(path))

@@ -1,24 +1,33 @@
 """Lines of the shell: its own commands, or statements, each planned, answered and shown.
 
-Nothing here knows where lines come from; see cleave.cli.shell.interactive and cleave.cli.shell.piped.
+Nothing here knows where lines come from: from a program (`run_lines`), or from a person (cleave.cli.shell.interactive).
+Work for a person runs in a thread beside the one that gets Ctrl-C, so that Ctrl-C always gives the prompt back. A
+question waits for services, for DuckDB and for children that encrypt; each is stopped. What cannot be stopped, like a
+computation of numpy's, ends by itself: the next question waits for that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from cleave.ask.bars import BarProgress
 from cleave.ask.options import question_options
 from cleave.cli import console
 from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
-from cleave.cli.shell.commands import help_text, read_command
+from cleave.sql.read import split_statements
+from cleave.table.progress import Bars
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
+from cleave_shared import limits
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
     from cleave.ask.session import Session
     from cleave.ask.source import Result
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.table.progress import Progress
+
 
 T = TypeVar("T")
 _ABOUT_TABLES = re.compile(r"SHOW\s+TABLES|(?:DESCRIBE|DESC)\s+(\w+|\"(?:[^\"]|\"\")+\")", re.IGNORECASE)
@@ -175,3 +186,185 @@ class Shell:
 
 def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+# Name -> what it does, and how its argument is called, in brackets where it may be left out.
+COMMANDS = {
+    ".plan": ("show what a query would send where; sends nothing", "SQL"),
+    ".report": ("write the last answer as one HTML page", "FILE"),
+    ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
+    ".timer": ("show seconds by stage after each answer", "[on|off]"),
+    ".tables": ("list the tables, as SHOW TABLES", ""),
+    ".schema": ("list the columns of a table, as DESCRIBE", "[TABLE]"),
+    ".help": ("show this", ""),
+    ".exit": ("leave, like Ctrl-D", ""),
+}
+# As other shells call them; the first ones need no point.
+_WORDS = {"help": ".help", "exit": ".exit", "quit": ".exit"}
+_OTHERS = {".quit": ".exit", "\\q": ".exit", "\\?": ".help", "\\h": ".help"}
+
+
+def is_command(text: str) -> bool:
+    """Check whether a line is a command rather than SQL."""
+    line = text.strip()
+    return line.startswith((".", "\\")) or line.rstrip("; ").lower() in _WORDS
+
+
+def read_command(line: str) -> tuple[str, str]:
+    """Name and argument. Raises InputError for an unknown name, an argument too few or too many."""
+    given, _, argument = line.strip().rstrip(";").partition(" ")
+    argument, name = argument.strip(), given.lower()
+    name = ({"\\d": ".schema" if argument else ".tables"} | _WORDS | _OTHERS).get(name, name)
+    if name not in COMMANDS:
+        raise InputError(
+            f"there is no command {given}", hint=did_you_mean(name, COMMANDS) or ".help lists the commands"
+        )
+    wanted = COMMANDS[name][1]
+    if argument and not wanted:
+        raise InputError(f"{name} takes no argument")
+    if not argument and wanted and not wanted.startswith("["):
+        raise InputError(f"{name} needs an argument", hint=f"{name} {wanted}")
+    return name, argument
+
+
+def help_text() -> str:
+    width = max(len(f"{name} {argument}") for name, (_, argument) in COMMANDS.items())
+    lines = [f"{f'{name} {argument}'.ljust(width)}  {about}" for name, (about, argument) in COMMANDS.items()]
+    lines += [
+        "",
+        "help, quit, exit, \\q, \\d and \\d TABLE work too. Anything else is SQL: one SELECT, ended by a semicolon.",
+        "Tab completes, arrows recall, Ctrl-C stops what is running, Ctrl-D leaves.",
+    ]
+    return "\n".join(lines)
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines as they come; a longer one than any statement may be arrives in pieces."""
+    return iter(lambda: stream.readline(4 * limits.MAX_SQL_CHARS), b"")
+
+
+def run_lines(shell: Shell, lines: Iterable[bytes]) -> None:
+    """Raises the error of the first line that fails; InputError for what is no UTF-8 or never ends."""
+    open_ = ""
+    try:
+        for number, line in enumerate(lines, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise InputError(f"standard input, line {number}: is not UTF-8 text") from None
+            begins = text.strip()
+            if not open_ and is_command(begins):
+                shell.command(begins)
+                continue
+            if not open_ and (not begins or begins.startswith("--")):
+                continue
+            open_ += text
+            if len(open_) > 2 * limits.MAX_SQL_CHARS:
+                raise InputError(f"standard input, line {number}: a statement does not end", hint="is a ; missing?")
+            if ";" in text:
+                statements, open_ = split_statements(open_)
+                for each in statements:
+                    shell.statement(each)
+        statements, rest = split_statements(open_)
+        for each in [*statements, rest.strip()]:
+            if each:
+                shell.statement(each)
+    except Left:
+        return
+
+
+# Seconds from Ctrl-C to the prompt, at most.
+PATIENCE = 0.5
+_AGAIN = 0.05  # told again after so long: what has not begun to wait cannot be told yet
+# A signal that the kernel hands to another thread does not end a wait of this one.
+_LOOK = 0.1
+
+
+class Cancelled(Exception):  # noqa: N818 - named for what happened
+    """Ctrl-C, while something was under way."""
+
+
+class ClearedBars:
+    """Progress bars that `stop` takes from the screen, whatever still advances them."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._shown: Progress | None = None
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[Progress]:
+        with self._bars() as self._shown:
+            yield self._shown
+
+    def stop(self) -> None:
+        if isinstance(self._shown, BarProgress):
+            self._shown.stop()
+
+
+class Cancellable:
+    """Runs one thing at a time; `stop` ends it, from another thread, and may be called at any moment."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._thread: threading.Thread | None = None
+        self._teller: threading.Thread | None = None
+        self._turn = threading.Lock()  # what is told to end is not yet what comes next
+
+    def run(self, work: Callable[[], T]) -> T:
+        """`work`'s result or error. Raises Cancelled, within PATIENCE, once this thread is interrupted."""
+        self._join()
+        outcome: Future[T] = Future()
+        try:
+            with self._turn:
+                self._thread = threading.Thread(target=_run, args=(work, outcome), daemon=True)
+                self._thread.start()
+            while not outcome.done():
+                wait([outcome], _LOOK)
+            return outcome.result()
+        except KeyboardInterrupt:
+            self.end()
+            raise Cancelled from None
+
+    def end(self) -> bool:
+        """Stop what is running. Returns whether it ended within PATIENCE."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            return True
+        self._tell(thread)
+        thread.join(PATIENCE)
+        return not thread.is_alive()
+
+    def _join(self) -> None:
+        """Wait for what was stopped. Raises Cancelled where that is interrupted as well."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            return
+        console.say("waiting for what was cancelled to end")
+        try:
+            self._tell(thread)
+            while thread.is_alive():
+                thread.join(_LOOK)
+        except KeyboardInterrupt:
+            raise Cancelled from None
+
+    def _tell(self, thread: threading.Thread) -> None:
+        """Stop it from a thread of its own: that takes its time where processors are short."""
+        if self._teller is None or not self._teller.is_alive():
+            self._teller = threading.Thread(target=self._telling, args=[thread], daemon=True)
+            self._teller.start()
+
+    def _telling(self, thread: threading.Thread) -> None:
+        while thread.is_alive():
+            with self._turn:
+                if thread.is_alive():
+                    self._stop()
+            thread.join(_AGAIN)
+
+
+def _run(work: Callable[[], T], outcome: Future[T]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(result)
