@@ -67,7 +67,7 @@ check: setup
 # Names, versions and hashes only: no index address ends up in a lock file.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
-EXTRAS := --extra aws --extra excel --extra report --extra serve
+EXTRAS := --extra aws --extra excel --extra gateway --extra report --extra serve --extra sqlalchemy
 lock:
 	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o requirements-dev.lock
 	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         ProgrammingError,
     )
     from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
-    from cleave.api.parameters import (
+    from cleave.api.protect import protect
+    from cleave.api.result import Result
+    from cleave.api.type_objects import (
         BINARY,
         DATETIME,
         NUMBER,
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
-    from cleave.api.protect import protect
-    from cleave.api.result import Result
     from cleave.ckks.key_file import create_key, open_key
     from cleave.ckks.simple import Question
     from cleave.maintain.facts import Changed, Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
@@ -165,7 +165,7 @@ _HOMES = {
     "InternalError NotSupportedError OperationalError ProgrammingError Warning",
     "cleave.api.protect": "protect",
     "cleave.api.result": "Result",
-    "cleave.api.parameters": "BINARY DATETIME NUMBER ROWID STRING Binary "
+    "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
     "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",

@@ -38,14 +38,15 @@ ROOMS = {
         *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
         *("share", "transport"),
     },
-    "share": {"ckks", "objects", "sql", "store", "sums", "table", "text"},
+    "share": {"ckks", "files", "objects", "sql", "store", "sums", "table", "text"},
     "maintain": {"ask", "ckks", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
     "report": {"ask", "finish", "sql", "text"},
     "cli": {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
-    "local": {"cli", "transport"},
+    "gateway": {"ask", "finish", "propose", "share", "sql", "table", "text"},
+    "local": {"cli", "gateway", "table", "text", "transport"},
     "api": {
         *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),
         *("table", "text", "transport"),
@@ -161,7 +162,7 @@ def test_seal_is_tenseals() -> None:
 def test_duckdb_is_imported_whole_where_relations_or_arrow_need_it_and_nowhere_else() -> None:
     """Its package takes as long to import as its engine, and a question needs none of it."""
     users = [path.name for files in SOURCES.values() for path in files if roots(path) & {"duckdb", "_duckdb"}]
-    assert sorted(users) == ["batches.py", "columns.py", "duckdb.py", "frames.py", "pull.py", "result.py"]
+    assert sorted(users) == ["batches.py", "columns.py", "duckdb.py", "frames.py", "pull.py", "result.py", "work.py"]
 
 
 def test_what_is_used_of_duckdb_is_the_packages_own() -> None:

@@ -13,7 +13,7 @@ import cleave
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ["cleave", *sorted(home for home in cleave._HOMES if home.startswith("cleave."))]
-PRIVATE = ["cleave.api.parameters"]
+PRIVATE = ["cleave.sql.parameters"]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 

@@ -14,20 +14,21 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.api import errors
 from cleave.api.ask import ask, session_over
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
-from cleave.api.parameters import bound
 from cleave.api.result import Result
 from cleave.ask.options import Asking, complete, question_options, stated
+from cleave.sql.parameters import bound
 from cleave.table.types import decimals_of, digits_of
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.ask.session import Session
+    from cleave.table.schema import Schema
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
@@ -73,6 +74,12 @@ class Connection:
         self._session: Session | None = session
         weakref.finalize(self, session.close)  # also one that nobody closes gives up its table and its key
         self._asking = asking
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """Names, columns and kinds of the tables that a statement may name."""
+        with translated():
+            return self._opened().schemas
 
     def cursor(self) -> Cursor:
         self._opened()
@@ -127,7 +134,9 @@ class Cursor:
         """Ask one SELECT, a `?` in it for each of `parameters`."""
         self._opened()
         self._result, self._rows, self._next = None, [], 0
-        result = self.connection._ask(bound(operation, parameters or ()))
+        with translated():
+            sql = bound(operation, parameters or ())
+        result = self.connection._ask(sql)
         self._result, self._rows = result, result.rows
         return self
 

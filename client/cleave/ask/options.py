@@ -88,28 +88,13 @@ class Place(TypedDict, total=False):
     say: Annotated["Callable[[str], None] | None", Flag()]
 
 
-class Asking(Place, total=False):
-    """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
+class Answering(Place, total=False):
+    """Places and limits of queries over stored tables: of one query, or of a gateway's."""
 
-    schema: Annotated[
-        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
-    ]
-    table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
     others: Annotated[
         "Others | None",
         Flag(None, "--with FILE[=SCHEMA]", "Another table to join; it is read here only. Repeatable.", list[str]),
     ]
-    min_group: Annotated[
-        int,
-        Flag(
-            0,
-            "--min-group N",
-            "Leave out groups of fewer than N rows. Default: 5 for tables with contributors (1: off).",
-            int,
-        ),
-    ]
-    strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
-    cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
     endpoint: Annotated[str | None, Flag(None, "--endpoint URL", "URL of both services, or SENSITIVE_URL,PLAIN_URL.")]
     analyst: Annotated[
         str | Path | None,
@@ -133,6 +118,30 @@ class Asking(Place, total=False):
     ]
     sign: Annotated[bool, Flag(False, "--sign", "Sign requests to any host with AWS credentials.", bool, advanced=True)]
     insecure_http: Annotated[bool, Flag(False, "--insecure-http", "Allow http to other machines.", bool, advanced=True)]
+
+
+class Asking(Answering, total=False):
+    """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
+
+    schema: Annotated[
+        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
+    ]
+    table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
+    min_group: Annotated[
+        int,
+        Flag(
+            0,
+            "--min-group N",
+            "Leave out groups of fewer than N rows. Default: 5 for tables with contributors (1: off).",
+            int,
+        ),
+    ]
+    strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
+    cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
+    contributor: Annotated[
+        str | None,
+        Flag(None, "--contributor NAME", "Use only the rows of this contributor, or of `owner`.", advanced=True),
+    ]
     pad: Annotated[bool, Flag(False, "--pad", "Send and read more, to hide how much is selected.", bool, advanced=True)]
 
 

@@ -69,6 +69,10 @@ class Session:
         with self._bars() as progress:
             return self._run(lambda _: self.source.rows(name, progress))
 
+    def renew(self, names: Sequence[str]) -> None:
+        """Have the next question answered over the newest version of the stored tables `names`."""
+        self._run(lambda _: self.source.renew(names))
+
     def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Decide for each output which way answers it. Reads no rows and sends nothing.
 

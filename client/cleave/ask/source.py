@@ -106,6 +106,10 @@ class Source(Protocol):
         """Rows of a table; None where they are not known before a question reads them."""
         ...
 
+    def renew(self, names: Sequence[str]) -> None:  # noqa: ARG002 - files have one version
+        """Have the next question answered over the newest versions of the tables `names`."""
+        return
+
     def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """Raises QueryRefused."""
         ...

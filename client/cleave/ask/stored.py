@@ -264,6 +264,12 @@ class StoredSource(Source):
         finally:
             self._stores.limit(None)
 
+    def renew(self, names: Sequence[str]) -> None:
+        """Open the newer versions of tables `names` that there are, of whatever schema."""
+        for name in map(str.lower, names):
+            if name in self._held and self._tables.replaced(self._held[name].opened):
+                self._held.pop(name).close()
+
     def _renewed(self) -> bool:
         """Open the newer versions that there are; whether there is one. Raises StoreError for one of another schema."""
         newer = [name for name, each in self._held.items() if self._tables.replaced(each.opened)]

@@ -29,6 +29,7 @@ from cleave.cli.answer import (
     write_page,
 )
 from cleave.cli.changes import alter, compact, delete, update
+from cleave.cli.gateway import add_user, gateway, list_users, remove_user
 from cleave.cli.group import ANYWHERE, Command, Group, Listening, Serve, Settings
 from cleave.cli.options import Json, argument, flag, with_options
 from cleave.cli.question import SqlFile, Words, read_question, session_over
@@ -60,6 +61,7 @@ def create_cli(
     serve_locally: Serve,
     prepare: Callable[[], None] = lambda: None,
     words: Sequence[str] = (),
+    serve_gateway: Callable[..., None] = lambda *_, **__: None,
 ) -> typer.Typer:
     """The whole command line over `embedded` services and a local server.
 
@@ -84,11 +86,11 @@ def create_cli(
             bool, flag("--version", "Show the version.", is_eager=True, callback=_show_version)
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, prepare, debug=debug, quiet=quiet)
+        ctx.obj = Settings(embedded, serve_locally, prepare, serve_gateway, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
     stored = (put, ls, show, pull, derive, delete, update, alter, compact, verify, drop)
-    commands = (schema, plan, query, shell, *stored, serve, config)
+    commands = (schema, plan, query, shell, *stored, serve, gateway, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (
             "Create, show, copy, export and rotate keys.",
@@ -108,6 +110,7 @@ def create_cli(
             "Release totals of a stored table to analysts, who have no key.",
             {"new": analysts.new, "ls": analysts.ls, "revoke": analysts.revoke},
         ),
+        "user": ("Say who may ask the gateway, and what.", {"add": add_user, "ls": list_users, "remove": remove_user}),
         "contributor": (
             "Let others add rows to a stored table, and collect them.",
             {

@@ -57,6 +57,7 @@ class Settings:
     embedded: Embedded
     serve: Serve
     prepare: Callable[[], None]
+    gateway: Callable[..., None]
     debug: bool
     quiet: bool
 

@@ -8,13 +8,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from cleave.cli import process
 from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
     from cleave.cli.group import Listening
+
+_BESIDE_ROWS: Final = 3 << 30  # bytes of address space that a worker takes for everything else
 
 
 def main() -> None:
@@ -28,7 +31,7 @@ def main() -> None:
     from cleave.local.embedded import embedded_services, prepare_embedded  # noqa: PLC0415 - as above
 
     try:
-        create_cli(embedded_services, _serve, prepare_embedded, sys.argv[1:])(prog_name="cleave")
+        create_cli(embedded_services, _serve, prepare_embedded, sys.argv[1:], _gateway)(prog_name="cleave")
     except SystemExit as ended:
         # at once: Python would wait for work that a deadline left behind, and take 30 ms to undo what it has imported
         process.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -48,3 +51,30 @@ def _serve(listening: Listening, ready: Callable[[str], None]) -> None:
         from cleave.local.serve import serve  # noqa: PLC0415 - uvicorn, too
 
     serve(listening, ready)
+
+
+def _gateway(
+    asking: dict[str, Any],
+    files: tuple[str, ...],
+    tables: frozenset[str] | None,
+    *,
+    users: Path,
+    listening: tuple[str, int, int | None, Path | None, Path | None],
+    workers: int,
+    rows: int,
+    seconds: float,
+    ready: Callable[[str], None],
+) -> None:
+    with extra("gateway", "the gateway"):
+        from cleave.gateway.serve import Listening, serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
+        from cleave.gateway.work import Setup  # noqa: PLC0415
+        from cleave.gateway.workers import Limits  # noqa: PLC0415
+    from cleave.local.embedded import embedded_services, prepare_embedded  # noqa: PLC0415 - both services
+    from cleave.table.duck import quarter_of_memory  # noqa: PLC0415
+    from cleave.text.quantities import size_of  # noqa: PLC0415
+
+    memory = size_of(asking["memory"]) if asking["memory"] else quarter_of_memory() // workers
+    asking = {**asking, "memory": memory, "timeout": seconds}
+    setup = Setup(asking, files, tables, embedded_services, prepare_embedded)
+    limits = Limits(seconds, memory + _BESIDE_ROWS, rows)
+    serve(setup, users, Listening(*listening), limits, workers, ready)

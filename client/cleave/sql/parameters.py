@@ -1,8 +1,8 @@
-"""Parameters of DB-API's `qmark` style, and the type objects and constructors of PEP 249.
+"""Parameters of DB-API's `qmark` style.
 
 Parameters are written into the SQL as literals where DuckDB's own lexer finds a `?`, since another one might see a text
 end where DuckDB does not. The values stand in the SQL as if they had been typed there: the plain service sees those of
-its part. A `type_code` is DuckDB's name of the type, equal to one of the objects.
+its part.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from decimal import Decimal
 
 import numpy as np
 
-from cleave.api.errors import ProgrammingError
 from cleave.table.duck import literal
+from cleave_shared.errors import QueryRefused
 
 
 def bound(sql: str, parameters: Sequence[object]) -> str:
-    """`sql` with a literal in the place of each `?`. Raises ProgrammingError for a number or a type that does not fit.
+    """`sql` with a literal in the place of each `?`. Raises QueryRefused for a number or a type that does not fit.
 
     >>> bound("SELECT '?', AVG(age) FROM t WHERE ward = ? AND bed < ?", ["O'Hara", 7])
     "SELECT '?', AVG(age) FROM t WHERE ward = 'O''Hara' AND bed < 7"
@@ -28,9 +28,9 @@ def bound(sql: str, parameters: Sequence[object]) -> str:
     from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
     if not isinstance(sql, str):
-        raise ProgrammingError(f"a statement is text, not {type(sql).__name__}")
+        raise QueryRefused(f"a statement is text, not {type(sql).__name__}")
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
-        raise ProgrammingError("parameters are a sequence, one for each ? of the statement")
+        raise QueryRefused("parameters are a sequence, one for each ? of the statement")
     text = sql.encode()
     places = [
         start
@@ -38,9 +38,7 @@ def bound(sql: str, parameters: Sequence[object]) -> str:
         if kind == duckdb.token_type.operator and text[start : start + 1] == b"?"
     ]
     if len(places) != len(parameters):
-        raise ProgrammingError(
-            f"the statement has {len(places)} placeholders, and {len(parameters)} parameters are given"
-        )
+        raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters are given")
     for start, value, number in reversed(list(zip(places, parameters, range(1, len(places) + 1), strict=True))):
         text = text[:start] + _literal(value, number).encode() + text[start + 1 :]
     return text.decode()
@@ -74,7 +72,7 @@ def _literal(value: object, number: int) -> str:
             return f"{literal(str(value))}::UUID"
         case bytes() | bytearray():
             return f"{literal(''.join(f'{chr(92)}x{byte:02X}' for byte in value))}::BLOB"
-    raise ProgrammingError(f"parameter {number}: this {type(value).__name__} has no literal in SQL")
+    raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL")
 
 
 def _double(value: float) -> str:
@@ -84,34 +82,3 @@ def _double(value: float) -> str:
     text = repr(value)
     text = text if "e" in text else f"{text}e0"
     return text if not text.startswith("-") else f"({text})"
-
-
-Date, Time, Timestamp, Binary = datetime.date, datetime.time, datetime.datetime, bytes
-DateFromTicks, TimestampFromTicks = datetime.date.fromtimestamp, datetime.datetime.fromtimestamp
-
-
-def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - PEP 249 names it so
-    return datetime.datetime.fromtimestamp(ticks).time()  # noqa: DTZ006 - local time, as PEP 249 has it
-
-
-class TypeObject:
-    """Equal to the type codes whose names begin as one of `names`."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, TypeObject):
-            return self._names == other._names
-        return isinstance(other, str) and other.split("(")[0] in self._names
-
-    def __hash__(self) -> int:
-        return hash(self._names)
-
-
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-STRING = TypeObject("VARCHAR")
-BINARY = TypeObject("BLOB")
-NUMBER = TypeObject(*_INTEGERS, *(f"U{name}" for name in _INTEGERS), "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL")
-ROWID = TypeObject()

@@ -1,0 +1,164 @@
+"""MySQL's dialect, read by sqlglot and written as DuckDB's.
+
+A statement that DuckDB accepts means what it means there. One that it does not, with names in backticks, texts in
+double quotes or functions of MySQL, is translated.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final, cast
+
+from sqlglot import TokenType, exp, parse
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import SqlglotError
+
+from cleave_shared.errors import QueryRefused
+
+DATABASE: Final = "cleave"
+VERSION: Final = "8.0.29-cleave"  # clients choose what they ask by it
+SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+MOST_CHARACTERS: Final = 1 << 20  # of a statement
+
+Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | datetime.timedelta
+Variables = Mapping[str, object]
+
+
+def parsed(sql: str) -> exp.Expr | None:
+    """The one statement of `sql`, read as MySQL's; None where it is not MySQL's. Raises QueryRefused for several."""
+    try:
+        statements = [each for each in parse(sql, read="mysql") if each is not None]
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    if len(statements) > 1:
+        raise QueryRefused("there are several statements", hint="send one after the other")
+    return statements[0] if statements else None
+
+
+def placeholders(sql: str) -> list[int]:
+    """Where the `?` of a statement are. Raises QueryRefused for what is no SQL of MySQL's."""
+    try:
+        tokens = MySQL().tokenize(sql)
+    except (SqlglotError, ValueError):
+        raise QueryRefused("the statement cannot be read", hint="is a text or a comment left open?") from None
+    return [token.start for token in tokens if token.token_type == TokenType.PLACEHOLDER]
+
+
+def bound(sql: str, parameters: Sequence[Parameter]) -> str:
+    """`sql` with a literal of MySQL's in the place of each `?`. Raises QueryRefused where their numbers differ."""
+    places = placeholders(sql)
+    if len(places) != len(parameters):
+        raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters were sent")
+    for start, value in reversed(list(zip(places, parameters, strict=True))):
+        sql = f"{sql[:start]}{_literal(value)}{sql[start + 1 :]}"
+    return sql
+
+
+def _literal(value: Parameter) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int() | Decimal() | float():
+            return f"({value})"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case datetime.datetime():
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+        case datetime.timedelta():
+            return f"INTERVAL {value // datetime.timedelta(microseconds=1)} MICROSECOND"
+        case _:
+            return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] | None:
+    """The system tables that a query reads, by database and name; None where it reads another table.
+
+    `database`: the one that names without a database are of.
+    """
+    ctes = {each.alias_or_name.lower() for each in tree.find_all(exp.CTE)}
+    named: set[tuple[str, str]] = set()
+    for table in tree.find_all(exp.Table):
+        if not table.name or (not table.db and table.name.lower() in ctes):
+            continue
+        of = (table.db or database or DATABASE).lower()
+        if of not in SYSTEM:
+            if table.name.lower() == "dual":
+                continue
+            return None
+        named.add((of, table.name.lower()))
+    return named
+
+
+def translated(tree: exp.Expr, variables: Variables) -> str:
+    """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for a name of a database that there is not."""
+    return tree.transform(lambda node: _node(node, variables)).sql(dialect="duckdb")
+
+
+def _node(node: exp.Expr, variables: Variables) -> exp.Expr:
+    match node:
+        case exp.Collate():
+            return cast("exp.Expr", node.this)
+        case exp.SessionParameter() | exp.Func() if (value := _value(node, variables)) is not None:
+            return _named(node, value)
+        case exp.Table() if node.name:
+            return _table(node)
+        case exp.Column() if node.args.get("db"):
+            return exp.column(node.this, node.args.get("table"))
+    return node
+
+
+def _table(node: exp.Table) -> exp.Expr:
+    database = node.db.lower()
+    if database in SYSTEM:
+        node.set("db", exp.to_identifier(f"mysql_{database}"))
+    elif database and database != DATABASE:
+        raise QueryRefused(f"there is no database {node.db!r}", hint=f"all tables are in {DATABASE!r}")
+    else:
+        node.set("db", None)
+    node.set("catalog", None)
+    return node
+
+
+_FUNCTIONS: Final = {
+    "DATABASE": "database",
+    "SCHEMA": "database",
+    "CURRENT_SCHEMA": "database",
+    "CURRENT_DATABASE": "database",
+    "USER": "user",
+    "CURRENT_USER": "user",
+    "SESSION_USER": "user",
+    "SYSTEM_USER": "user",
+    "VERSION": "version",
+    "CURRENT_VERSION": "version",
+    "CONNECTION_ID": "connection_id",
+}
+
+
+def _value(node: exp.Expr, variables: Variables) -> exp.Expr | None:
+    """Return what a variable of the session, or a function over it, stands for."""
+    if isinstance(node, exp.SessionParameter):
+        name = node.name.lower()
+        if name not in variables:
+            raise QueryRefused(f"there is no variable @@{name}")
+    else:
+        called = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_names()[0]  # type: ignore[attr-defined]
+        name = _FUNCTIONS.get(called, "")
+        if not name:
+            return None
+    value = variables.get(name)
+    if isinstance(value, bool):
+        value = int(value)
+    return exp.null() if value is None else exp.convert(value)
+
+
+def _named(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """`value`, under the name that MySQL gives a column of `node`."""
+    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+        return exp.alias_(value, exp.to_identifier(node.sql(dialect="mysql"), quoted=True))
+    return value

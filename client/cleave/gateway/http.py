@@ -1,0 +1,146 @@
+"""The gateway over HTTP: `POST /v1/query` with a bearer token, for what speaks no MySQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+
+from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
+from cleave.gateway.workers import Refused, Reply, Workers
+from cleave.share.users import User, Users
+from cleave_shared.errors import CleaveError
+from cleave_shared.version import VERSION as RELEASE
+
+_MOST_BODY: Final = 4 * MOST_CHARACTERS
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+_LOOK_SECONDS: Final = 0.5
+
+
+class Query(BaseModel):
+    """One SELECT. `parameters`: a value for each `?`. `bounds`: with a column NAME_bound after each inexact one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sql: str = Field(min_length=1, max_length=MOST_CHARACTERS)
+    parameters: list[bool | int | float | str | None] = Field(default=[], max_length=10_000)
+    bounds: bool = False
+    format: Literal["json", "arrow"] = "json"
+
+
+class Column(BaseModel):
+    """A column of an answer. `type`: DuckDB's name."""
+
+    name: str
+    type: str
+
+
+class Answer(BaseModel):
+    """Rows as texts that DuckDB reads as values of their columns' types, or null."""
+
+    columns: list[Column]
+    rows: list[list[str | None]]
+    warnings: list[str]
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+
+
+def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
+    """The whole of it; its description is at /openapi.json."""
+    app = FastAPI(title="Cleave gateway", version=RELEASE, docs_url=None, redoc_url=None)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(_: Request, error: RequestValidationError) -> Response:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        return _problem(422, f"{where} is not as it should be")
+
+    @app.middleware("http")
+    async def bounded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.path == "/v1/query" and request.method == "POST":
+            if await _user(request, users) is None:
+                return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
+            length = request.headers.get("content-length", "")
+            if not length.isdecimal():
+                return _problem(411, "the length of the body is needed")
+            if int(length) > _MOST_BODY:
+                return _problem(413, f"a body has at most {_MOST_BODY:,} bytes")
+        return await call(request)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.post(
+        "/v1/query",
+        response_model=Answer,
+        responses={
+            200: {"content": {_ARROW: {}}, "description": "The answer, as JSON or as an Arrow stream."},
+            400: {"model": Problem, "description": "The question is refused."},
+            401: {"model": Problem, "description": "No token, or one that is not known."},
+        },
+    )
+    async def query(body: Query, request: Request) -> Response:
+        found = await _user(request, users)
+        if found is None:
+            return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
+        name, user = found
+        variables = {"database": DATABASE, "user": f"{name}@%", "connection_id": 0, "version": VERSION}
+        asking = asyncio.ensure_future(
+            workers.ask(
+                name,
+                user,
+                body.sql,
+                tuple(body.parameters),
+                variables=variables,
+                bounds=body.bounds,
+                most=None,
+                arrow=body.format == "arrow",
+            )
+        )
+        try:
+            while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:
+                if await request.is_disconnected():
+                    return _problem(499, "the client has gone")
+            reply: Reply = asking.result()
+        except Refused as error:
+            return _problem(400, str(error))
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+        if body.format == "arrow":
+            return Response(reply.content, media_type=_ARROW)
+        told: dict[str, Any] = {
+            "columns": [{"name": each, "type": type_} for each, type_ in reply.columns],
+            "rows": reply.rows,
+            "warnings": reply.warnings,
+        }
+        return Response(json.dumps(told), media_type="application/json")
+
+    return app
+
+
+async def _user(request: Request, users: Callable[[], Users]) -> tuple[str, User] | None:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not 20 < len(token) < 200:
+        return None
+    try:
+        return users().with_token(token.strip())
+    except CleaveError:  # of the file of users, meanwhile
+        return None
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    content = Problem(title="refused", status=status, detail=detail).model_dump_json()
+    return Response(content, status, headers, media_type="application/problem+json")

@@ -1,0 +1,396 @@
+"""MySQL's system tables and SHOW, over the tables that a user may ask.
+
+Tools read them to list tables and columns. Each statement makes the tables that it names, in a DuckDB of its own that
+reaches nothing else, and is answered by DuckDB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from mysql_mimic.constants import INFO_SCHEMA
+from sqlglot import exp
+
+from cleave.gateway.dialect import DATABASE, SYSTEM, Variables, parsed, system_tables, translated
+from cleave.table.duck import identifier, literal, private
+from cleave.table.types import decimals_of, digits_of
+from cleave_shared import duckdb
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import QueryRefused
+
+_COLLATION: Final = "utf8mb4_general_ci"
+_LONGEST_TEXT: Final = 1 << 16
+_NUMBERS: Final = frozenset(
+    {
+        *("ordinal_position", "character_maximum_length", "character_octet_length", "numeric_precision"),
+        *("numeric_scale", "datetime_precision", "version", "table_rows", "avg_row_length", "data_length"),
+        *("max_data_length", "index_length", "data_free", "auto_increment", "seq_in_index", "non_unique"),
+        *("cardinality", "sub_part", "position_in_unique_constraint", "id", "maxlen", "sortlen"),
+    }
+)
+_MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("information_schema", "engines"): ("engine", "support", "comment", "transactions", "xa", "savepoints"),
+    ("information_schema", "plugins"): ("plugin_name", "plugin_version", "plugin_status", "plugin_type"),
+    ("information_schema", "processlist"): ("id", "user", "host", "db", "command", "time", "state", "info"),
+    ("information_schema", "keywords"): ("word", "reserved"),
+}
+_TYPES: Final = {
+    "BOOLEAN": "tinyint",
+    "TINYINT": "tinyint",
+    "SMALLINT": "smallint",
+    "INTEGER": "int",
+    "BIGINT": "bigint",
+    "UTINYINT": "smallint",
+    "USMALLINT": "int",
+    "UINTEGER": "bigint",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "DATE": "date",
+    "TIME": "time",
+    "BLOB": "longblob",
+}
+_DECIMAL: Final = ("HUGEINT", "UHUGEINT", "UBIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A column of a table, as tools are told of it. `type`: DuckDB's."""
+
+    name: str
+    type: str
+    nullable: bool
+    kind: str
+
+
+Tables = Callable[[], Mapping[str, Sequence[Listed]]]
+"""Columns by table, read when a statement needs them."""
+
+
+def type_of(duck: str) -> tuple[str, str]:
+    """MySQL's data type and full type of a type of DuckDB's.
+
+    >>> type_of("DECIMAL(9,2)"), type_of("VARCHAR"), type_of("TIMESTAMP WITH TIME ZONE")
+    (('decimal', 'decimal(9,2)'), ('varchar', 'varchar(65536)'), ('datetime', 'datetime(6)'))
+    """
+    if duck.startswith("DECIMAL"):
+        return "decimal", f"decimal({digits_of(duck)},{decimals_of(duck)})"
+    if duck in _DECIMAL:
+        return "decimal", "decimal(39,0)"
+    if duck.startswith("TIMESTAMP"):
+        return "datetime", "datetime(6)"
+    if duck.endswith("]") or duck.startswith(("STRUCT", "MAP", "UNION", "JSON")):
+        return "json", "json"
+    found = _TYPES.get(duck, "varchar")
+    return found, {"varchar": f"varchar({_LONGEST_TEXT})", "tinyint": "tinyint(1)", "time": "time(6)"}.get(found, found)
+
+
+_WORD = r"(?:`(?:[^`]|``)+`|'[^']*'|(?!(?:LIKE|WHERE|FROM|IN|FOR)\b)[\w$@%]+)"
+_SHOW = re.compile(
+    r"\s*SHOW\s+(?P<full>(?:(?:FULL|EXTENDED|GLOBAL|SESSION|LOCAL)\s+)*)"
+    r"(?P<kind>CREATE\s+(?:TABLE|DATABASE|SCHEMA|VIEW)|TABLE\s+STATUS|CHARACTER\s+SET|(?:PROCEDURE|FUNCTION)\s+STATUS"
+    r"|(?:MASTER|SLAVE|REPLICA|BINARY\s+LOG)\s+STATUS|STORAGE\s+ENGINES|\w+)(?:\s+IF\s+NOT\s+EXISTS)?"
+    rf"(?P<names>(?:\s+(?:FROM|IN|FOR))?(?:\s+{_WORD}(?:\.{_WORD})?)?(?:\s+(?:FROM|IN)\s+{_WORD})?)"
+    r"(?:\s+(?:(?P<like>LIKE\s+'(?:[^'\\]|\\.|'')*')|WHERE\s+(?P<where>.+)))?\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NAME = re.compile(r"`(?:[^`]|``)+`|'[^']*'|\w+")
+_WORDS = frozenset({"from", "in", "for", "like", "where"})
+_IS_SHOW = re.compile(r"\s*(?:SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
+_DESCRIBE = re.compile(
+    r"\s*(?:DESCRIBE|DESC|EXPLAIN)\s+((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))?)\s*(?:'[^']*'|\w+)?\s*;?\s*",
+    re.IGNORECASE,
+)
+_EMPTY: Final = {
+    "STATUS": ("Variable_name", "Value"),
+    "GLOBAL STATUS": ("Variable_name", "Value"),
+    "ERRORS": ("Level", "Code", "Message"),
+    "PROCEDURE STATUS": ("Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"),
+    "FUNCTION STATUS": ("Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"),
+    "TRIGGERS": ("Trigger", "Event", "Table", "Statement", "Timing", "Created"),
+    "EVENTS": ("Db", "Name", "Definer", "Type", "Status"),
+    "PRIVILEGES": ("Privilege", "Context", "Comment"),
+    "MASTER STATUS": ("File", "Position"),
+    "SLAVE STATUS": ("Slave_IO_State", "Master_Host"),
+    "REPLICA STATUS": ("Replica_IO_State", "Source_Host"),
+    "BINARY LOG STATUS": ("File", "Position"),
+    "OPEN": ("Database", "Table", "In_use", "Name_locked"),
+    "PROFILES": ("Query_ID", "Duration", "Query"),
+}
+_INDEX: Final = (
+    "table_name AS `Table`, non_unique AS `Non_unique`, index_name AS `Key_name`, seq_in_index AS `Seq_in_index`, "
+    "column_name AS `Column_name`, collation AS `Collation`, cardinality AS `Cardinality`, sub_part AS `Sub_part`, "
+    "packed AS `Packed`, nullable AS `Null`, index_type AS `Index_type`, comment AS `Comment`"
+)
+_LISTS: Final = {
+    "DATABASES": "SELECT schema_name AS `Database` FROM information_schema.schemata",
+    "SCHEMAS": "SELECT schema_name AS `Database` FROM information_schema.schemata",
+    "ENGINES": (
+        "SELECT engine AS `Engine`, support AS `Support`, comment AS `Comment`, transactions AS `Transactions`, "
+        "xa AS `XA`, savepoints AS `Savepoints` FROM information_schema.engines"
+    ),
+    "PLUGINS": (
+        "SELECT plugin_name AS `Name`, plugin_status AS `Status`, plugin_type AS `Type` FROM information_schema.plugins"
+    ),
+    "PROCESSLIST": (
+        "SELECT id AS `Id`, user AS `User`, host AS `Host`, db AS `db`, command AS `Command`, time AS `Time`, "
+        "state AS `State`, info AS `Info` FROM information_schema.processlist"
+    ),
+    "COLLATION": (
+        "SELECT collation_name AS `Collation`, character_set_name AS `Charset`, id AS `Id`, is_default AS `Default`, "
+        "is_compiled AS `Compiled`, sortlen AS `Sortlen` FROM information_schema.collations"
+    ),
+    "CHARACTER SET": (
+        "SELECT character_set_name AS `Charset`, description AS `Description`, "
+        "default_collate_name AS `Default collation`, maxlen AS `Maxlen` FROM information_schema.character_sets"
+    ),
+}
+_LISTS["CHARSET"], _LISTS["STORAGE ENGINES"] = _LISTS["CHARACTER SET"], _LISTS["ENGINES"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Columns, by name and DuckDB's type, and rows of texts."""
+
+    columns: list[tuple[str, str]]
+    rows: list[list[str | None]]
+
+
+def answer(sql: str, tables: Tables, variables: Variables) -> Reply | None:
+    """Answer a statement that reads system tables alone, or none; None for any other. Raises QueryRefused."""
+    if _IS_SHOW.match(sql):
+        return _shown(sql, tables, variables)
+    tree = parsed(sql)
+    if tree is None or not hasattr(tree, "selects"):
+        return None
+    database = variables.get("database")
+    named = system_tables(tree, str(database) if database else None)
+    if named is None:
+        return None
+    if str(database or "").lower() in SYSTEM:
+        for table in tree.find_all(exp.Table):
+            if table.name and not table.db:
+                table.set("db", str(database).lower())
+    return _run(translated(tree, variables), named, tables)
+
+
+def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
+    if found := _DESCRIBE.fullmatch(sql):
+        names = [_unquoted(each) for each in _NAME.findall(found[1])]
+        return _columns(names[-1], tables, variables, full=False, condition="")
+    found = _SHOW.fullmatch(sql)
+    if found is None:
+        if sql.lstrip()[:4].upper() == "SHOW":
+            raise QueryRefused("this SHOW is not known", hint="SHOW TABLES, SHOW COLUMNS FROM a table")
+        raise QueryRefused("EXPLAIN is not answered here", hint="`cleave plan` shows how a question is answered")
+    kind = " ".join(found["kind"].upper().split())
+    names = [_unquoted(each) for each in _NAME.findall(found["names"] or "") if each.lower() not in _WORDS]
+    condition = ""
+    if found["where"]:
+        condition = f" WHERE {found['where']}"
+    full = "FULL" in found["full"].upper()
+
+    def listed(select: str, first: str) -> Reply:
+        where = f" WHERE {first} {found['like']}" if found["like"] else condition
+        return _answered(f"SELECT * FROM ({select}) AS listed{where}", tables, variables)
+
+    match kind:
+        case "TABLES":
+            of = (names or [str(variables.get("database") or DATABASE)])[-1].lower()
+            more = ", table_type AS `Table_type`" if full else ""
+            name = f"`Tables_in_{of}`"
+            return listed(
+                f"SELECT table_name AS {name}{more} FROM information_schema.tables WHERE table_schema = '{_safe(of)}'",
+                name,
+            )
+        case "COLUMNS" | "FIELDS" if names:
+            where = f" WHERE `Field` {found['like']}" if found["like"] else condition
+            return _columns(_table_of(names, found["names"]), tables, variables, full=full, condition=where)
+        case "INDEX" | "INDEXES" | "KEYS":
+            return listed(f"SELECT {_INDEX} FROM information_schema.statistics", "`Key_name`")
+        case "TABLE STATUS":
+            return listed(
+                "SELECT table_name AS `Name`, engine AS `Engine`, version AS `Version`, row_format AS `Row_format`, "
+                "table_rows AS `Rows`, create_time AS `Create_time`, table_collation AS `Collation`, "
+                "table_comment AS `Comment` FROM information_schema.tables WHERE table_schema = 'cleave'",
+                "`Name`",
+            )
+        case "CREATE TABLE" if names:
+            return _create(names[-1], tables)
+        case "CREATE DATABASE" | "CREATE SCHEMA":
+            made = f"CREATE DATABASE `{DATABASE}` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
+            return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, made]])
+        case "VARIABLES":
+            rows = [(name, _text(value)) for name, value in sorted(variables.items()) if name not in _NOT_VARIABLES]
+            values = ", ".join(f"ROW({literal(name)}, {literal(value or '')})" for name, value in rows)
+            return _variables(values, found["like"], found["where"])
+        case "GRANTS":
+            user = variables.get("user")
+            return Reply([(f"Grants for {user}", "VARCHAR")], [[f"GRANT SELECT ON `{DATABASE}`.* TO `{user}`"]])
+        case "COUNT":
+            return Reply([("count", "BIGINT")], [["0"]])
+    if kind in _EMPTY:
+        return Reply([(name, "VARCHAR") for name in _EMPTY[kind]], [])
+    if kind in _LISTS:
+        first = re.match(r"SELECT \w+ AS (`[^`]+`)", _LISTS[kind])
+        return listed(_LISTS[kind], first[1] if first else "")
+    raise QueryRefused(f"SHOW {kind} is not known", hint="SHOW TABLES, SHOW COLUMNS FROM a table")
+
+
+_NOT_VARIABLES: Final = frozenset({"database", "user", "connection_id"})
+
+
+def _variables(values: str, like: str | None, where: str | None) -> Reply:
+    condition = f" WHERE Variable_name I{like}" if like else ""
+    sql = f"SELECT v[1] AS Variable_name, v[2] AS Value FROM (SELECT unnest([{values}]) AS v)"
+    if where:
+        tree = parsed(f"SELECT * FROM listed WHERE {where}")
+        if tree is None:
+            raise QueryRefused("this condition of SHOW cannot be read")
+        clause = tree.args["where"].sql(dialect="duckdb")
+        condition = f" {clause}"
+    return _run(f"SELECT * FROM ({sql}) AS listed{condition}", set(), dict)
+
+
+def _columns(table: str, tables: Tables, variables: Variables, *, full: bool, condition: str) -> Reply:
+    if table.lower() not in map(str.lower, tables()):
+        raise QueryRefused(f"there is no table {table!r}", hint="SHOW TABLES lists them")
+    middle = ", collation_name AS `Collation`" if full else ""
+    more = ", privileges AS `Privileges`, column_comment AS `Comment`" if full else ""
+    return _answered(
+        f"SELECT * FROM (SELECT column_name AS `Field`, column_type AS `Type`{middle}, is_nullable AS `Null`, "
+        f"column_key AS `Key`, column_default AS `Default`, extra AS `Extra`{more} FROM information_schema.columns "
+        f"WHERE lower(table_name) = '{_safe(table.lower())}' ORDER BY ordinal_position) AS listed{condition}",
+        tables,
+        variables,
+    )
+
+
+def _create(table: str, tables: Tables) -> Reply:
+    there = tables()
+    found = next((each for each in there if each.lower() == table.lower()), None)
+    if found is None:
+        raise QueryRefused(f"there is no table {table!r}", hint="SHOW TABLES lists them")
+    columns = ",\n".join(
+        f"  `{each.name.replace('`', '``')}` {type_of(each.type)[1]}{'' if each.nullable else ' NOT NULL'}"
+        f" COMMENT '{each.kind}'"
+        for each in there[found]
+    )
+    made = f"CREATE TABLE `{found.replace('`', '``')}` (\n{columns}\n) ENGINE=Cleave DEFAULT CHARSET=utf8mb4"
+    return Reply([("Table", "VARCHAR"), ("Create Table", "VARCHAR")], [[found, made]])
+
+
+def _answered(sql: str, tables: Tables, variables: Variables) -> Reply:
+    """A statement of our own, in MySQL's dialect."""
+    tree = parsed(sql)
+    if tree is None:
+        raise QueryRefused("this condition of SHOW cannot be read")
+    return _run(translated(tree, variables), system_tables(tree, None) or set(), tables)
+
+
+def _run(sql: str, named: set[tuple[str, str]], tables: Tables) -> Reply:
+    """Raises QueryRefused for a table that there is not, and for what DuckDB refuses."""
+    with private() as connection:
+        for database, table in sorted(named):
+            names = _MORE.get((database, table)) or tuple(INFO_SCHEMA.get(database, {}).get(table, ()))
+            if not names:
+                raise QueryRefused(f"there is no table {database}.{table}")
+            schema = identifier(f"mysql_{database}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            types = (f"{identifier(each)} {'BIGINT' if each in _NUMBERS else 'VARCHAR'}" for each in names)
+            connection.execute(f"CREATE TABLE {schema}.{identifier(table)} ({', '.join(types)})")
+            for row in _rows(table, tables):
+                given = [each for each in names if each in row]
+                marks = ", ".join("?" * len(given))
+                connection.execute(
+                    f"INSERT INTO {schema}.{identifier(table)} ({', '.join(map(identifier, given))}) VALUES ({marks})",
+                    [row[each] for each in given],
+                )
+        try:
+            found = connection.execute(sql)
+            described = found.description or []
+            rows = found.fetchall()
+        except duckdb.Error:  # its message may quote what was asked
+            raise QueryRefused(
+                "this statement over no table of yours, or over system tables, cannot be answered",
+                hint="DuckDB's dialect, or MySQL's",
+            ) from None
+    columns = [(each[0], str(each[1])) for each in described]
+    return Reply(columns, [[_text(value) for value in row] for row in rows])
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _rows(table: str, tables: Tables) -> list[dict[str, Any]]:
+    """The rows of a system table."""
+    of = {"table_catalog": "def", "table_schema": DATABASE}
+    match table:
+        case "schemata":
+            sets = {"default_character_set_name": "utf8mb4", "default_collation_name": _COLLATION}
+            return [{"catalog_name": "def", "schema_name": each, **sets} for each in (DATABASE, "information_schema")]
+        case "tables":
+            more = {"table_type": "BASE TABLE", "engine": "Cleave", "version": 10, "table_collation": _COLLATION}
+            return [{**of, "table_name": name, **more, "table_comment": ""} for name in tables()]
+        case "columns":
+            return [
+                {**of, "table_name": name, **_column(each, place)}
+                for name, columns in tables().items()
+                for place, each in enumerate(columns, 1)
+            ]
+        case "character_sets":
+            held = {"default_collate_name": _COLLATION, "description": "UTF-8 Unicode", "maxlen": 4}
+            return [{"character_set_name": "utf8mb4", **held}]
+        case "collations":
+            held = {"character_set_name": "utf8mb4", "id": 45, "is_default": "Yes", "is_compiled": "Yes", "sortlen": 1}
+            return [{"collation_name": _COLLATION, **held}]
+        case "engines":
+            return [{"engine": "Cleave", "support": "DEFAULT", "comment": "read only", "transactions": "NO"}]
+    return []
+
+
+def _column(each: Listed, place: int) -> dict[str, Any]:
+    data_type, column_type = type_of(each.type)
+    is_text = data_type == "varchar"
+    whole = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19, "float": 12, "double": 22}
+    precision = (digits_of(each.type) or 39) if data_type == "decimal" else whole.get(data_type)
+    scale = decimals_of(each.type) or 0 if data_type == "decimal" else 0 if precision and "int" in data_type else None
+    return {
+        "column_name": each.name,
+        "ordinal_position": place,
+        "is_nullable": "YES" if each.nullable else "NO",
+        "data_type": data_type,
+        "character_maximum_length": _LONGEST_TEXT if is_text else None,
+        "character_octet_length": 4 * _LONGEST_TEXT if is_text else None,
+        "numeric_precision": precision,
+        "numeric_scale": scale,
+        "datetime_precision": 6 if data_type in ("datetime", "time") else None,
+        "character_set_name": "utf8mb4" if is_text else None,
+        "collation_name": _COLLATION if is_text else None,
+        "column_type": column_type,
+        "column_key": "",
+        "extra": "",
+        "privileges": "select",
+        "column_comment": each.kind,
+        "generation_expression": "",
+    }
+
+
+def _table_of(names: Sequence[str], written: str) -> str:
+    """The table of `FROM table`, `FROM table FROM database` or `FROM database.table`."""
+    return names[1] if re.search(r"[`\w]\.[`\w]", written) and len(names) > 1 else names[0]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name[0] in "`'" else name
+
+
+def _safe(text: str) -> str:
+    """`text` between the quotes of a text of MySQL's."""
+    return text.replace("\\", "\\\\").replace("'", "''")

@@ -1,0 +1,238 @@
+"""A worker of the gateway: a process that holds the opened tables and answers one question at a time.
+
+It stands apart from the process that speaks to clients, which holds no key and opens no table: a question that takes
+too long, or too much memory, ends its worker and nothing else. A reply is frames of JSON, or of Arrow's stream.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from cleave.ask.opening import open_session
+from cleave.ask.options import Asking, complete
+from cleave.ask.source import Options
+from cleave.finish.records import Records, loaded, records
+from cleave.gateway import system
+from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, bound, parsed, translated
+from cleave.propose.further import further
+from cleave.sql.parameters import bound as bound_in_duckdb
+from cleave.sql.planner import names_in
+from cleave.table.progress import no_bars
+from cleave.text.figures import plain
+from cleave_shared.children import Channel
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CleaveError, InputError, QueryRefused
+
+if TYPE_CHECKING:
+    from cleave.ask.services import Embedded
+    from cleave.ask.session import Session
+    from cleave.ask.source import Result
+    from cleave.sql.plan import LocalPlan, QueryPlan
+
+BATCH: Final = 4096  # rows of a frame
+MOST_BYTES: Final = 64 << 20  # of an answer
+_YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Tables and services that all queries use. `files`: further tables, read here. `tables`: those served; None: all.
+
+    `embedded`, `prepare`: the services in this process, and what gets them ready; both are found again by their names.
+    """
+
+    asking: dict[str, Any]
+    files: tuple[str, ...]
+    tables: frozenset[str] | None
+    embedded: Embedded
+    prepare: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One statement of one user.
+
+    `tables`: names in lower case that the user may ask; None: all that are served. `rows`: whether rows may be read at
+    all. `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column of
+    them beside each inexact figure. `most`: rows that are sent; `limit`: rows that are too many.
+    """
+
+    sql: str
+    parameters: tuple[Parameter, ...]
+    tables: frozenset[str] | None
+    min_group: int
+    rows: bool
+    variables: dict[str, Any]
+    bounds: bool
+    seconds: float
+    most: int | None
+    limit: int
+    arrow: bool = False
+
+
+_sessions: dict[str, Session] = {}  # the one of this process
+
+
+def answer(channel: Channel, setup: Setup, request: Request) -> None:
+    """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone."""
+    try:
+        head, rows, content = _answered(setup, request)
+    except CleaveError as error:
+        channel.send([json.dumps({"error": error.message, "hint": error.hint}).encode()])
+        return
+    channel.send([json.dumps(head).encode()])
+    if content is not None:
+        channel.send([content])
+    for start in range(0, len(rows), BATCH):
+        channel.send([json.dumps(rows[start : start + BATCH]).encode()])
+    channel.send([])
+
+
+def _answered(setup: Setup, request: Request) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
+    if len(request.sql) > MOST_CHARACTERS:
+        raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
+    if not _sessions:
+        setup.prepare()  # before there is a second thread
+        _sessions[""] = _opened(setup)
+    session = _sessions[""]
+    may = _Allowed(setup, request, session)
+    reads_system = bound(request.sql, request.parameters) if request.parameters else request.sql
+    reply = system.answer(reads_system, may.listed, request.variables)
+    if reply is not None:
+        head = {"columns": reply.columns, "warnings": []}
+        return head, reply.rows[: request.most], None
+    plan = may.plan()
+    return _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
+
+
+def _opened(setup: Setup) -> Session:
+    others = []
+    for each in setup.files:
+        file, _, schema = each.partition("=")
+        others.append(further(file, Path(schema) if schema else None))
+    return open_session(None, others, complete(Asking, cast("Asking", setup.asking)), setup.embedded, no_bars)
+
+
+class _Allowed:
+    """Rights of a user, over a session."""
+
+    def __init__(self, setup: Setup, request: Request, session: Session) -> None:
+        self._setup = setup
+        self._request = request
+        self._session = session
+
+    def __contains__(self, name: str) -> bool:
+        lists = (self._setup.tables, self._request.tables)
+        return all(each is None or name.lower() in each for each in lists)
+
+    def listed(self) -> dict[str, list[system.Listed]]:
+        """The columns of every table that the user may ask, as they are now."""
+        self._session.renew(list(self._session.schemas))
+        return {
+            name: [system.Listed(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
+            for name, schema in self._session.schemas.items()
+            if name in self
+        }
+
+    def plan(self) -> QueryPlan | LocalPlan:
+        """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
+
+        One with a backslash is MySQL's in any case: MySQL's clients escape quotes within texts by it, and DuckDB would
+        see such a text end there.
+        """
+        sql, parameters = self._request.sql, self._request.parameters
+        refusal: QueryRefused | None = None
+        if "\\" not in sql:
+            try:
+                return self._planned(bound_in_duckdb(sql, parameters))
+            except QueryRefused as error:
+                refusal = error
+        tree = parsed(bound(sql, parameters) if parameters else sql)
+        if tree is None:
+            raise refusal or QueryRefused("the statement cannot be read", hint="as MySQL reads it: it has a backslash")
+        if not hasattr(tree, "selects"):
+            raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
+        try:
+            return self._planned(translated(tree, self._request.variables))
+        except QueryRefused as second:
+            raise (second if refusal is None or "`" in sql else refusal) from None
+
+    def _planned(self, sql: str) -> QueryPlan | LocalPlan:
+        names, _ = names_in(sql)
+        self._session.renew(names)
+        try:
+            for name in names:
+                if name not in self:
+                    raise QueryRefused(name)
+            return self._session.plan(sql, cloud_only=not self._request.rows)
+        except QueryRefused:  # of a table that there is not: in the same words where the user may not ask it
+            there = {each.lower() for each in self._session.schemas if each in self}
+            for name in names:
+                if name.lower() not in there:
+                    raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
+            raise
+
+
+def _sent(result: Result, request: Request) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
+    table = result.result
+    if len(table.rows) > request.limit and (request.most is None or request.most > request.limit):
+        raise QueryRefused(
+            f"the answer has more than {request.limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
+        )
+    held = records(table, bounds=request.bounds)
+    if request.most is not None:
+        held = Records(held.names, held.types, held.rows[: request.most])
+    head = {"columns": list(zip(held.names, held.types, strict=True)), "warnings": _warnings(result)}
+    if request.arrow:
+        return head, (), _arrow(held)
+    size = 0
+    rows = []
+    for row in held.rows:
+        texts = [
+            None if value is None else _text(plain(value), type_) for value, type_ in zip(row, held.types, strict=True)
+        ]
+        size += sum(len(text) for text in texts if text is not None)
+        if size > MOST_BYTES:
+            raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
+        rows.append(texts)
+    return head, rows, None
+
+
+def _text(text: str, type_: str) -> str | None:
+    """`text`, or None for what neither MySQL nor JSON has: NaN, infinities, years before 1 or after 9999."""
+    if type_ in ("DOUBLE", "FLOAT"):
+        return None if text.lstrip("-")[:1] in "ni" else text
+    if type_.startswith(("DATE", "TIMESTAMP")):
+        return text if _YEAR.match(text) else None
+    return text
+
+
+def _arrow(held: Records) -> bytes:
+    import duckdb  # noqa: F401, PLC0415 - whole, as in `Result.arrow`
+    import pyarrow as pa  # noqa: PLC0415 - only where Arrow is asked for
+
+    with loaded(held, "arrow") as connection:
+        table = connection.sql("FROM answer").to_arrow_table()
+    if table.nbytes > MOST_BYTES:
+        raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _warnings(result: Result) -> list[str]:
+    """The largest bound of each inexact column, what was left out, and what the bounds leave open."""
+    table = result.result
+    told = []
+    for place, column in enumerate(table.columns):
+        bounds = [row[place] for row, exact in zip(table.bounds, table.exact, strict=True) if exact[place] is False]
+        largest = max((each for each in bounds if each is not None), default=None)
+        if largest is not None:
+            told.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
+    suppressed = result.usage.suppression
+    return [*told, *([suppressed] if suppressed else []), *table.warnings]

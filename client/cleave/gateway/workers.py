@@ -1,0 +1,162 @@
+"""The gateway's workers, and whose turn it is: no user keeps the others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer
+from cleave.share.users import User
+from cleave_shared.children import Bounds, Child
+from cleave_shared.crew import Crew
+from cleave_shared.dataclass import dataclass
+from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
+from cleave_shared.fork_server import ForkServer
+
+_GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
+_MOST_FRAME: Final = 4 * MOST_BYTES
+_MOST_WAITING: Final = 64  # questions of one user
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one query: seconds, bytes of its worker, rows of its answer."""
+
+    seconds: float
+    memory: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; what is to be said of it."""
+
+    columns: list[tuple[str, str]]
+    rows: list[list[str | None]]
+    content: bytes
+    warnings: list[str]
+
+
+class Refused(Exception):  # noqa: N818 - named for what happened
+    """A question that is not answered; its message is for the client."""
+
+
+class Workers:
+    """As many processes as `count`; each user is given all but one of them at most."""
+
+    def __init__(self, server: ForkServer, setup: Setup, count: int, limits: Limits) -> None:
+        self.limits = limits
+        self._setup = setup
+        self._crew = Crew(server.fork, count)
+        self._threads = ThreadPoolExecutor(count + 1, "question")
+        self._free = asyncio.Semaphore(count)
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
+        self._waiting: defaultdict[str, int] = defaultdict(int)
+
+    def begin(self) -> None:
+        """Start a worker ahead, so that the first question finds it."""
+        self._crew.begin()
+
+    async def ask(self, name: str, user: User, sql: str, parameters: tuple[Any, ...] = (), **more: Any) -> Reply:
+        """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
+        seconds = min(self.limits.seconds, more.pop("seconds", None) or self.limits.seconds)
+        request = Request(
+            sql=sql,
+            parameters=parameters,
+            tables=None if user.tables is None else frozenset(map(str.lower, user.tables)),
+            min_group=user.min_group,
+            rows=user.rows,
+            seconds=seconds,
+            limit=self.limits.rows,
+            **more,
+        )
+        if self._waiting[name] >= _MOST_WAITING:
+            raise Refused("too many of your questions are waiting; try again later")
+        self._waiting[name] += 1
+        try:
+            async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
+                async with self._turns[name], self._free:
+                    time.reschedule(None)  # from here on the worker has a deadline of its own
+                    return await self._asked(request)
+        except TimeoutError:
+            raise Refused(f"the question waited longer than {seconds:g} s for its turn; try again later") from None
+        finally:
+            self._waiting[name] -= 1
+
+    async def _asked(self, request: Request) -> Reply:
+        at_work = _AtWork()
+        future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, request, at_work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(at_work.stop)
+            await asyncio.wait([future])
+            future.exception()
+            raise
+
+    def _work(self, request: Request, at_work: _AtWork) -> Reply:
+        seconds = request.seconds + _GRACE_SECONDS
+        try:
+            with self._crew.worker() as child, at_work.with_child(child):
+                bounds = Bounds(seconds=seconds, memory=self.limits.memory)
+                child.call(answer, (self._setup, request), bounds, lasting=True)
+                return _received(child, seconds, arrow=request.arrow)
+        except ProcessDied as error:
+            if error.late:
+                raise Refused(f"the question took longer than the {request.seconds:g} s it is given") from None
+            raise Refused("the question needs more memory than it is given, or was stopped") from None
+        except (ServiceError, CleaveError) as error:
+            raise Refused(error.message) from None
+
+    def close(self) -> None:
+        self._crew.end()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _AtWork:
+    """The worker of one question, so that another thread may end it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._stopped = False
+
+    def with_child(self, child: Child) -> _AtWork:
+        with self._lock:
+            self._child = child
+            if self._stopped:
+                child.kill()
+        return self
+
+    def __enter__(self) -> _AtWork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._child = None
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._child is not None:
+                self._child.kill()
+
+
+def _received(child: Child, seconds: float, *, arrow: bool) -> Reply:
+    (content,) = child.receive(seconds, _MOST_FRAME)
+    head = json.loads(content)
+    if "error" in head:
+        raise Refused(f"{head['error']} ({head['hint']})" if head["hint"] else head["error"])
+    columns = [(str(name), str(type_)) for name, type_ in head["columns"]]
+    rows: list[list[str | None]] = []
+    stream = b""
+    while parts := child.receive(seconds, _MOST_FRAME):
+        if arrow and not rows:
+            stream = parts[0]
+        else:
+            rows += json.loads(parts[0])
+    return Reply(columns, rows, stream, head["warnings"])

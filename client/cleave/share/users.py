@@ -1,0 +1,156 @@
+"""Users of a gateway: a TOML file beside the key that opens the tables, which its owner alone may read.
+
+    [users.alice]
+    password = "$argon2id$v=19$m=65536,t=3,p=1$..."
+    tokens = ["sha256 of a bearer token, 64 hex digits"]
+    tables = ["visits"]     # without it: every table that is served
+    min_group = 10          # groups of fewer rows are left out
+    rows = true             # without it: sums only, no row is read
+
+Passwords are kept as Argon2id hashes (RFC 9106). A token is 32 random bytes, so SHA-256 of it is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import tomlkit
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cleave.ckks.passphrase import refuse_trivial
+from cleave.files import write_atomically
+from cleave_shared.errors import InputError
+
+_MOST_BYTES: Final = 1 << 20
+_HASH: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"
+_MAKE: Final = "make one with: cleave user add NAME"
+
+
+class User(BaseModel):
+    """Rights of one user. `tables` None: every table that is served. `rows` False: what sums answer alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    password: Annotated[str, Field(pattern=r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$")] | None = (
+        None
+    )
+    tokens: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
+    tables: tuple[str, ...] | None = None
+    min_group: Annotated[int, Field(ge=0)] = 0
+    rows: bool = False
+
+
+class Users(BaseModel):
+    """All users, by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    users: dict[str, User] = {}
+
+    def with_password(self, name: str, password: bytes) -> User | None:
+        """The user of that name and password. It takes as long for a name that there is not."""
+        user = self.users.get(name)
+        hashed = user.password if user and user.password else _NOBODY
+        try:
+            Argon2id.verify_phc_encoded(password, hashed)
+        except InvalidKey:
+            return None
+        return user if user and user.password else None
+
+    def with_token(self, token: str) -> tuple[str, User] | None:
+        digest = _digest(token)
+        return next(
+            (
+                (name, user)
+                for name, user in self.users.items()
+                for each in user.tokens
+                if hmac.compare_digest(each, digest)
+            ),
+            None,
+        )
+
+
+def read_users(path: Path) -> Users:
+    """Raises InputError for a file that others may read, or that is none of users."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise InputError(f"{path}: others on this machine may read or change it", hint=f"chmod 600 {path}")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint=_MAKE) from None
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{path}: a file of users has at most {_MOST_BYTES:,} bytes")
+    try:
+        return Users.model_validate(tomllib.loads(content.decode()))
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise InputError(f"{path}: {where} is not as it should be", hint=_MAKE) from None
+    except ValueError:
+        raise InputError(f"{path}: not a TOML file", hint=_MAKE) from None
+
+
+def write_user(
+    path: Path,
+    name: str,
+    password: bytes | None,
+    *,
+    tables: Sequence[str] | None,
+    min_group: int,
+    rows: bool,
+    token: bool,
+) -> str | None:
+    """Write user `name` into the file, in the place of one of that name. Returns the new bearer token, if wanted.
+
+    `password` None: the user has tokens alone, or keeps the password there is. Raises InputError, KeyFileError for a
+    password that is too simple.
+    """
+    if not name.strip() or len(name) > 32:
+        raise InputError("a user's name has 1 to 32 characters")
+    there = read_users(path).users if path.exists() else {}
+    before = there.get(name, User())
+    if password is not None:
+        refuse_trivial(password)
+    new = secrets.token_urlsafe(32) if token else None
+    user = User(
+        password=before.password if password is None else _hashed(password),
+        tokens=(*before.tokens, _digest(new)) if new else before.tokens,
+        tables=None if tables is None else tuple(tables),
+        min_group=min_group,
+        rows=rows,
+    )
+    _write(path, {**there, name: user})
+    return new
+
+
+def delete_user(path: Path, name: str) -> None:
+    """Raises InputError for a user that there is not."""
+    users = dict(read_users(path).users)
+    if users.pop(name, None) is None:
+        raise InputError(f"{path}: there is no user {name!r}", hint="`cleave user ls` lists them")
+    _write(path, users)
+
+
+def _write(path: Path, users: dict[str, User]) -> None:
+    document = {"users": {each: held.model_dump(exclude_none=True) for each, held in users.items()}}
+    write_atomically(path, tomlkit.dumps(document), error=InputError, overwrite=True)
+
+
+def _hashed(password: bytes) -> str:
+    kdf = Argon2id(salt=secrets.token_bytes(16), length=32, iterations=3, lanes=1, memory_cost=64 << 10)
+    return kdf.derive_phc_encoded(password)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+_NOBODY: Final = _hashed(secrets.token_bytes(32))

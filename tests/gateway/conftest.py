@@ -1,0 +1,140 @@
+"""One gateway for the session: two tables of every kind of type, four users, both protocols."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pymysql
+import pytest
+
+import cleave
+from cleave.ckks.key_file import create_key
+from cleave.share.users import write_user
+
+PASSWORD = "seventeen quiet herons 41"
+ROWS = 3000
+VISITS = f"""
+    SELECT i AS id, ['A', 'B', 'C', NULL][1 + i % 4] AS ward, DATE '2024-01-01' + (i % 700)::INTEGER AS day,
+        TIMESTAMP '2024-01-01 00:00:00.000001' + i * INTERVAL '61.5 seconds' AS seen,
+        CASE WHEN i % 7 THEN (i * 7919 % 100000)::DECIMAL(9, 2) / 100 END::DECIMAL(9, 2) AS bill,
+        i * 1e-3 - 1.5 AS level, (i % 2 = 0) AS insured, (i * 2147483647)::BIGINT AS big,
+        (i % 24 || ':30:15.25')::TIME AS clock,
+        CASE WHEN i % 5 THEN 'O''Hara \\ "' || chr(128512) || i END AS name
+    FROM range({ROWS}) r(i)
+"""
+WARDS = "SELECT * FROM (VALUES ('A', 'north'), ('B', 'south'), ('C', 'north')) w(ward, region)"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running gateway. `connect`: by MySQL's protocol; `truth`: DuckDB over the same tables, in the clear."""
+
+    folder: Path
+    port: int
+    http: str
+    tokens: dict[str, str]
+    truth: duckdb.DuckDBPyConnection
+    process: subprocess.Popen[str]
+
+    def connect(self, user: str = "owner", **more: object) -> pymysql.Connection:
+        given = {"password": PASSWORD, "database": "cleave", "read_timeout": 600} | more
+        return pymysql.connect(host="127.0.0.1", port=self.port, user=user, **given)
+
+    def rows(self, sql: str, user: str = "owner") -> list[tuple[object, ...]]:
+        with closing(self.connect(user)) as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+
+def filled(folder: Path) -> duckdb.DuckDBPyConnection:
+    """A store of two tables in `folder`, and the truth about them."""
+    truth = duckdb.connect()
+    truth.execute("SET TimeZone = 'UTC'")
+    create_key(folder / "key.json", None)
+    for name, sql in (("visits", VISITS), ("wards", WARDS)):
+        truth.execute(f"CREATE TABLE {name} AS {sql}")
+        kinds = {"id": "sealed", "ward": "plain", "day": "plain", "region": "plain"}
+        columns = [each[0] for each in truth.execute(f"DESCRIBE {name}").fetchall()]
+        frame = truth.sql(f"FROM {name}").to_arrow_table()
+        number = {"bill", "level", "big"}
+        cleave.put(
+            frame,
+            name,
+            store=folder / "store",
+            key=folder / "key.json",
+            schema={each: kinds.get(each, "encrypted" if each in number else "sealed") for each in columns},
+            by=["ward"],
+        )
+    return truth
+
+
+def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], list[str]]:
+    """A `cleave gateway` over the store in `folder`, and the addresses at which it listens."""
+    command = [
+        *(
+            Path(sys.executable).with_name("cleave"),
+            "gateway",
+            "--store",
+            folder / "store",
+            "--key",
+            folder / "key.json",
+        ),
+        *("--users", folder / "users.toml", "--port", "0", *options),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    addresses: list[str] = []
+    said = []
+    for line in process.stderr or ():
+        said.append(line)
+        addresses += re.findall(r"listening on (\S+)", line)
+        if len(addresses) == 1 + ("--http-port" in options):
+            return process, addresses
+    raise AssertionError(f"the gateway ended with {process.wait()}: {said}")
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ask it to end, and see that it does so without ado."""
+    with process:
+        process.terminate()
+        assert process.wait(600) == 0
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    import socket  # noqa: PLC0415
+
+    def find() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return int(listener.getsockname()[1])
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("gateway")
+    truth = filled(folder)
+    users = folder / "users.toml"
+    secret = PASSWORD.encode()
+    told = {"tables": None, "min_group": 0, "rows": True, "token": False}
+    write_user(users, "owner", secret, **told)
+    write_user(users, "counter", secret, **told | {"rows": False})
+    write_user(users, "wards_only", secret, **told | {"tables": ["wards"]})
+    write_user(users, "grouped", secret, **told | {"rows": False, "min_group": 751})
+    tokens = {
+        name: write_user(users, name, None, **told | more | {"token": True})
+        for name, more in (("owner", {}), ("wards_only", {"tables": ["wards"]}))
+    }
+    port = free_port()
+    process, (address, http) = started(folder, "--http-port", str(port), "--workers", "2")
+    try:
+        yield Gateway(folder, int(address.rpartition(":")[2]), http, tokens, truth, process)
+    finally:
+        stop(process)

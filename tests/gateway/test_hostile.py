@@ -1,0 +1,191 @@
+"""Clients that lie, stall, leave or come in crowds: none stops the gateway, or hears more than it may."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from tests.functional.processes import HANGS, descendants, met
+from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+
+SLOW = "SELECT COUNT(*) FROM visits a, visits b, visits c WHERE a.name < b.name AND b.name < c.name"
+
+
+def lives(gateway: Gateway) -> bool:
+    return gateway.process.poll() is None and gateway.rows("SELECT COUNT(*) FROM wards") == [(3,)]
+
+
+def sent(gateway: Gateway, content: bytes) -> bytes:
+    """What the gateway says to `content`, until it ends the connection."""
+    with socket.create_connection(("127.0.0.1", gateway.port), HANGS) as connection:
+        try:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        except OSError:  # it has cut us off
+            return b""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack("<I", 0xFFFFFF | 1 << 24) + bytes(1 << 17),  # more than may be sent before a login
+        struct.pack("<I", 32 | 1 << 24) + b"\xff" * 32 + b"no TLS",
+        struct.pack("<I", 40 | 9 << 24) + bytes(40),  # out of order
+        struct.pack("<I", 5 | 1 << 24) + b"\x8d",  # cut
+        struct.pack("<I", 64 | 1 << 24) + b"\xff" * 64,
+        struct.pack("<I", 4 | 1 << 24) + bytes(4),
+    ],
+)
+def test_what_is_no_login(gateway: Gateway, content: bytes) -> None:
+    said = sent(gateway, content)
+    assert b"Traceback" not in said
+    assert b"visits" not in said
+    assert lives(gateway)
+
+
+def test_random_packets(gateway: Gateway) -> None:
+    """Of clients that are logged in, too: each command with random bytes behind it."""
+    source = random.Random(7)
+    for _ in range(60):
+        size = source.randrange(200)
+        sent(gateway, struct.pack("<I", size | 1 << 24) + source.randbytes(size))
+    for command in range(32):
+        with closing(gateway.connect()) as connection:
+            for _ in range(2):
+                try:
+                    connection._next_seq_id = 0
+                    connection.write_packet(bytes([command]) + source.randbytes(source.randrange(40)))
+                    if command not in (0x01, 0x18, 0x19):  # without an answer
+                        connection._read_packet()
+                except (pymysql.err.Error, OSError):
+                    break
+    assert lives(gateway)
+
+
+def test_two_hundred_connections(gateway: Gateway) -> None:
+    with ExitStack() as stack:
+        held = [stack.enter_context(closing(gateway.connect())) for _ in range(60)]
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port))) for _ in range(140)]
+        assert len(silent) == 140
+        for connection in held[::20]:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT COUNT(*) FROM wards")
+                assert cursor.fetchall() == ((3,),)
+    assert lives(gateway)
+
+
+def workers(gateway: Gateway) -> set[int]:
+    return set(descendants(gateway.process.pid))
+
+
+def test_a_client_that_leaves_stops_its_question(gateway: Gateway) -> None:
+    lives(gateway)
+    connection = gateway.connect()
+    other = gateway.connect()
+    with closing(other), other.cursor() as cursor:
+        cursor.execute("SELECT CONNECTION_ID()")
+    before = workers(gateway)
+    connection._execute_command(3, SLOW)
+    connection._force_close()
+    assert met(lambda: before - workers(gateway))  # its worker is ended
+    assert lives(gateway)
+
+
+def test_a_question_is_killed(gateway: Gateway) -> None:
+    with closing(gateway.connect()) as one, closing(gateway.connect()) as other:
+        caught: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                one.query(SLOW)
+            except pymysql.err.Error as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while thread.is_alive():
+            with other.cursor() as cursor:
+                cursor.execute(f"KILL QUERY {one.thread_id()}")
+            thread.join(0.5)
+        assert "killed" in str(caught[0])
+        with one.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM wards")
+            assert cursor.fetchall() == ((3,),)
+
+
+def test_a_long_question_stops_nobody_else(gateway: Gateway) -> None:
+    """Two workers: one user gets one of them at most."""
+    with ExitStack() as stack:
+        busy = [stack.enter_context(closing(gateway.connect())) for _ in range(3)]
+        for connection in busy:
+            connection._execute_command(3, SLOW)
+        assert gateway.rows("SELECT COUNT(*) FROM visits", "counter") == [(3000,)]
+        for connection in busy:
+            connection._force_close()
+    assert lives(gateway)
+
+
+def test_limits_of_a_question(gateway: Gateway) -> None:
+    with closing(gateway.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SET max_execution_time = 300")
+        with pytest.raises(pymysql.err.Error, match=r"0\.3 s|not answered|longer"):
+            cursor.execute(SLOW)
+        cursor.execute("SET max_execution_time = 0")
+        with pytest.raises(pymysql.err.Error, match="more than"):
+            cursor.execute("SELECT a.id FROM visits a, visits b WHERE b.id < 400")
+        with pytest.raises(pymysql.err.Error):
+            cursor.execute("SELECT '" + "x" * (1 << 21) + "'")
+    assert lives(gateway)
+
+
+def test_beyond_this_machine_under_tls_only(gateway: Gateway) -> None:
+    command = [Path(sys.executable).with_name("cleave"), "gateway", "--store", gateway.folder / "store"]
+    command += ["--key", gateway.folder / "key.json", "--users", gateway.folder / "users.toml", "--host", "0.0.0.0"]  # noqa: S104
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)
+    assert done.returncode == 3
+    assert "--tls-cert" in done.stderr
+
+
+def test_tls_of_our_own(gateway: Gateway, tmp_path: Path) -> None:
+    from cleave.gateway.serve import _self_signed  # noqa: PLC0415
+
+    pem = tmp_path / "cert.pem"
+    pem.write_bytes(_self_signed())
+    (tmp_path / "store").symlink_to(gateway.folder / "store")
+    (tmp_path / "key.json").symlink_to(gateway.folder / "key.json")
+    (tmp_path / "users.toml").symlink_to(gateway.folder / "users.toml")
+    process, (address,) = started(tmp_path, "--tls-cert", str(pem), "--tls-key", str(pem), "--tables", "wards")
+    try:
+        port = int(address.rpartition(":")[2])
+        context = ssl.create_default_context(cafile=pem)
+        given = {"host": "localhost", "port": port, "user": "owner", "password": PASSWORD, "ssl": context}
+        with closing(pymysql.connect(**given)) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            assert cursor.fetchall() == (("wards",),)
+            assert isinstance(connection._sock, ssl.SSLSocket)
+    finally:
+        stop(process)
+
+
+def test_nothing_is_left_behind(gateway: Gateway, tmp_path: Path) -> None:
+    for name in ("store", "key.json", "users.toml"):
+        (tmp_path / name).symlink_to(gateway.folder / name)
+    process, _ = started(tmp_path, "--workers", "1")
+    children = descendants(process.pid)
+    assert children
+    with process:
+        process.kill()
+    assert met(lambda: not any(Path(f"/proc/{each}/exe").exists() for each in children))

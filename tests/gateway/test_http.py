@@ -1,0 +1,64 @@
+"""`POST /v1/query`: the same answers, the same limits."""
+
+from __future__ import annotations
+
+import httpx
+import pyarrow as pa
+
+from tests.functional.processes import HANGS
+from tests.gateway.conftest import Gateway
+
+SQL = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward"
+
+
+def post(gateway: Gateway, body: object, user: str | None = "owner", **headers: str) -> httpx.Response:
+    if user:
+        headers["authorization"] = f"Bearer {gateway.tokens.get(user, user)}"
+    return httpx.post(f"{gateway.http}/v1/query", json=body, headers=headers, timeout=HANGS)
+
+
+def test_json_and_arrow(gateway: Gateway) -> None:
+    truth = gateway.truth.sql(SQL)
+    answer = post(gateway, {"sql": SQL}).json()
+    assert [(each["name"], each["type"]) for each in answer["columns"]] == list(
+        zip(truth.columns, map(str, truth.types), strict=True)
+    )
+    assert answer["rows"] == [[None if each is None else str(each) for each in row] for row in truth.fetchall()]
+    streamed = post(gateway, {"sql": SQL, "format": "arrow"})
+    assert streamed.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    assert pa.ipc.open_stream(streamed.content).read_all() == gateway.truth.sql(SQL).to_arrow_table()
+
+
+def test_parameters(gateway: Gateway) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE name = ? AND id < ?"
+    for text in ("' OR 1=1 -- ", "O'Hara \\ \"\U0001f6001"):
+        truth = gateway.truth.execute(sql, [text, 50]).fetchall()
+        assert post(gateway, {"sql": sql, "parameters": [text, 50]}).json()["rows"] == [[str(truth[0][0])]]
+
+
+def test_who_may_ask(gateway: Gateway) -> None:
+    for user in (None, "short", "x" * 43, "é" * 20):
+        headers = {} if user is None else {"authorization": f"Bearer {user}".encode()}
+        said = httpx.post(f"{gateway.http}/v1/query", json={"sql": "SELECT 1"}, headers=headers, timeout=HANGS)
+        assert said.status_code == 401
+        assert said.headers["www-authenticate"] == "Bearer"
+    assert post(gateway, {"sql": "SELECT COUNT(*) FROM wards"}, "wards_only").json()["rows"] == [["3"]]
+    refused = post(gateway, {"sql": "SELECT COUNT(*) FROM visits"}, "wards_only")
+    assert refused.status_code == 400
+    assert "there is no table" in refused.json()["detail"]
+
+
+def test_bodies_that_are_wrong(gateway: Gateway) -> None:
+    for body in ({}, [], {"sql": 1}, {"sql": ""}, {"sql": "SELECT 1", "more": 1}, {"sql": "SELECT 1", "format": "x"}):
+        assert post(gateway, body).status_code == 422
+    assert post(gateway, {"sql": "DELETE FROM visits"}).status_code == 400
+    large = httpx.post(
+        f"{gateway.http}/v1/query",
+        content=b"x" * (5 << 20),
+        headers={"authorization": f"Bearer {gateway.tokens['owner']}"},
+        timeout=HANGS,
+    )
+    assert large.status_code == 413
+    assert httpx.get(f"{gateway.http}/health").json() == {"status": "ok"}
+    described = httpx.get(f"{gateway.http}/openapi.json").json()
+    assert set(described["paths"]) == {"/v1/query", "/health"}
