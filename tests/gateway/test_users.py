@@ -87,6 +87,9 @@ def test_tables_of_others_do_not_exist(gateway: Gateway) -> None:
                 gateway.rows(sql.replace("visits", name).replace("VISITS", name), "wards_only")
             told.add(str(caught.value).replace("absents", "visits"))
     assert told == {"(1105, \"there is no table 'visits' (SHOW TABLES lists them)\")"}
+    with pytest.raises(pymysql.err.Error) as caught:
+        gateway.rows("SELECT blil FROM wards", "wards_only")
+    assert "bill" not in str(caught.value)
     columns = gateway.rows("SELECT DISTINCT table_name FROM information_schema.columns", "wards_only")
     assert columns == [("wards",)]
 

@@ -85,8 +85,19 @@ class Session:
             return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
         except QueryRefused as error:
             with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
-                point(error, sql, [name for schema in self.schemas.values() for name in schema.names])
+                point(error, sql, self._names(sql))
             raise
+
+    def _names(self, sql: str) -> list[str]:
+        """Columns of the tables that a statement names: those of others are not for everyone who may ask it."""
+        from cleave.sql.planner import names_in  # noqa: PLC0415 - as `point`
+
+        try:
+            named = {each.lower() for each in names_in(sql)[0]}
+        except QueryRefused:
+            named = set()
+        named.add(self.name.lower())
+        return [name for table, schema in self.schemas.items() if table.lower() in named for name in schema.names]
 
     def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""

@@ -84,6 +84,8 @@ def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] 
     ctes = {each.alias_or_name.lower() for each in tree.find_all(exp.CTE)}
     named: set[tuple[str, str]] = set()
     for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Func):
+            return None  # query_table('...') and its like read whatever there is
         if not table.name or (not table.db and table.name.lower() in ctes):
             continue
         of = (table.db or database or DATABASE).lower()
