@@ -38,7 +38,7 @@ def test_the_proposal_is_shown_with_its_reasons_and_written(cli: Cli, csv: Path)
     assert "e-mail" in result.stdout
     target = csv.with_suffix(".schema.toml")
     wrote, unsure = result.stderr.splitlines()
-    assert wrote == f"wrote {target}: review it before the first question"
+    assert wrote == f"wrote {target}: review it before the first query"
     assert unsure.startswith("unsure of status: none of it is plain; settle it with --plain")
     assert kinds(target) == {"email": "sealed", "ward": "plain", "age": "encrypted", "status": "sealed"}
     assert [column.unsure for column in load_schema(target).columns] == [False, False, False, True]

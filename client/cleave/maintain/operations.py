@@ -275,7 +275,7 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
     >>> cleave.delete("shrinking", "ward = 'Surgery'", store="tables").rows
-    165
+    95
     """
     from cleave.maintain.changes import delete as remove  # noqa: PLC0415 - as above
     from cleave.maintain.record import signed_record  # noqa: PLC0415
