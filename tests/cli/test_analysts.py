@@ -50,7 +50,6 @@ def test_an_analyst_asks_by_shell_plan_and_environment(parties: Parties) -> None
         (["query", "stays", "SELECT * FROM stays"], 4, "asks for single rows"),
         (["query", "stays", SQL, "--strict"], 8, "incomplete"),
         (["query", "stays", SQL, "--key", "key.json"], 3, "key does not go with an analyst's identity"),
-        (["query", "stays", SQL, "--contributor", "north"], 3, "does not go with an analyst's identity"),
         (["query", "wards", "SELECT COUNT(*) FROM wards"], 3, "no release of table 'wards' for this analyst"),
     ],
 )

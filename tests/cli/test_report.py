@@ -175,7 +175,7 @@ def test_a_plan_in_six_lines() -> None:
         "how much  1 request, 66 kB up, about 131 kB of sums down; $1.6e-05 at list price with both services on "
         "Lambda, without the functions' time",
         "learned   The plain service: nothing: it is not asked. The sensitive service: sizes",
-        "way       sums of ciphertexts that are made for this question",
+        "way       sums of ciphertexts that are made for this query",
         "in short  No value of age leaves this machine unencrypted; no column is sent in the clear.",
     ]
 

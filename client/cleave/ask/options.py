@@ -138,10 +138,6 @@ class Asking(Answering, total=False):
     ]
     strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
     cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
-    contributor: Annotated[
-        str | None,
-        Flag(None, "--contributor NAME", "Use only the rows of this contributor, or of `owner`.", advanced=True),
-    ]
     pad: Annotated[bool, Flag(False, "--pad", "Send and read more, to hide how much is selected.", bool, advanced=True)]
 
 
