@@ -76,7 +76,7 @@ def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
 def compact(ctx: typer.Context, name: Name, place: Place) -> None:
     """Merge small segments of a stored table.
 
-    Appends do so themselves beyond 64 small segments.
+    Appends do so themselves beyond 8 small segments.
 
     Examples:
       cleave compact visits --store s3://bucket/prefix

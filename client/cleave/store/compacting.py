@@ -16,8 +16,8 @@ from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.rewrite import Piece
 from cleave.table.stream import Survey
 
-MOST_SMALL = 64  # small segments that appends leave
-_FEWEST = 8  # segments that an append merges
+MOST_SMALL = 8  # small segments that appends leave
+_FEWEST = 4  # segments that an append merges
 
 
 def merges(manifest: Manifest) -> list[Piece]:
