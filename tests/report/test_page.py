@@ -191,10 +191,10 @@ def test_what_left_this_machine_is_one_sentence_before_the_answer() -> None:
     statements = [attributes for attributes in Reader(text).all("p") if attributes.get("class") == "statement"]
     assert len(statements) == 1
     assert (
-        "To answer this question, column ward of patients left this machine in the clear and columns age, bill of "
+        "To answer this query, column ward of patients left this machine in the clear and columns age, bill of "
         "patients left this machine encrypted; no other column and no key did." in text
     )
-    assert "Nothing was sent to answer this question" in made("local")
+    assert "Nothing was sent to answer this query" in made("local")
 
 
 def test_a_page_has_the_title_and_author_it_is_given() -> None:

@@ -110,5 +110,5 @@ def _spoiled(terms: Sequence[Sequence[Term]], rng: random.Random) -> list[list[T
 
 def test_an_answer_of_another_size_is_refused(segments: Segments) -> None:
     shape, terms = reduced(segments.shapes, WINDOW)
-    with pytest.raises(CheckFailed, match="not the results"):
+    with pytest.raises(CheckFailed, match="lacks requested results"):
         segments.totals(shape, segments.summed(terms, segments.files)[:-1])
