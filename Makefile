@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CLIENT := $(VENV)/.client
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow test-all campaign fuzz bombs mutants check lock charts release clean
+.PHONY: setup demo test test-slow test-all test-clients campaign fuzz bombs mutants check lock charts release clean
 
 setup: $(READY)
 
@@ -34,17 +34,21 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist 
 
 # Every test that is quick. Four minutes on two quiet cores.
 test: setup
-	$(PYTEST) -m "not sam and not slow"
+	$(PYTEST) -m "not sam and not clients and not slow"
 
 # Tests that take more than 2 s each and have a quicker twin, and campaigns.
 test-slow: setup
-	$(PYTEST) -m "slow and not sam"
+	$(PYTEST) -m "slow and not sam and not clients"
 
 test-all: test test-slow
 
+# The gateway, asked by clients in other languages, which come from Maven's, npm's and Go's registries.
+test-clients: setup
+	$(BIN)/python -m pytest -m clients tests/gateway/clients
+
 # Campaigns at FACTOR times their size: all of them, or TESTS=tests/property/test_oracle.py.
 campaign: setup
-	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam" \
+	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam and not clients" \
 		$(or $(TESTS),$(shell grep -rlw CLEAVE_CAMPAIGN tests --include='test_*.py'))
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.

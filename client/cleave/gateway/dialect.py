@@ -99,11 +99,14 @@ def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] 
 
 def translated(tree: exp.Expr, variables: Variables) -> str:
     """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for a name of a database that there is not."""
-    return tree.transform(lambda node: _node(node, variables)).sql(dialect="duckdb")
+    changed = tree.transform(lambda node: _node(node, variables))
+    return cast("exp.Expr", changed).sql(dialect="duckdb")  # None stands for what is within alone
 
 
-def _node(node: exp.Expr, variables: Variables) -> exp.Expr:
+def _node(node: exp.Expr, variables: Variables) -> exp.Expr | None:
     match node:
+        case exp.From() if isinstance(node.this, exp.Table) and not node.this.db and node.this.name.lower() == "dual":
+            return None
         case exp.Collate():
             return cast("exp.Expr", node.this)
         case exp.SessionParameter() | exp.Func() if (value := _value(node, variables)) is not None:

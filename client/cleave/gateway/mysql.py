@@ -16,6 +16,7 @@ import datetime
 import hmac
 import io
 import ipaddress
+import re
 import secrets
 import socket
 import struct
@@ -40,13 +41,15 @@ from mysql_mimic.results import NullBitmap, ResultColumn, ResultSet
 from mysql_mimic.session import Session
 from mysql_mimic.stream import ConnectionClosed, MysqlStream
 from mysql_mimic.types import Capabilities, ColumnType
-from mysql_mimic.utils import nonce, xor
+from mysql_mimic.utils import aiterate, nonce, xor
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
+from sqlglot import exp
 
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, SYSTEM, VERSION, Parameter, placeholders
 from cleave.gateway.system import type_of
 from cleave.gateway.workers import Refused, Reply, Workers
 from cleave.share.users import User, Users
+from cleave.table.types import decimals_of
 from cleave_shared.errors import CleaveError, QueryRefused
 
 LOGIN_SECONDS: Final = 20.0
@@ -63,6 +66,8 @@ _LOOK_SECONDS: Final = 0.5
 _ROWS: Final = 1000
 _PACKET: Final = 0xFFFFFF
 _TLS_WANTED: Final = 32  # bytes of a client's wish for TLS
+_EXPRESSIONS: Final = frozenset({"sql_mode", "session_track_system_variables"})  # JDBC sets them to CONCAT(...)
+_TRANSACTION: Final = re.compile(r"SET\s+(?:(?:SESSION|LOCAL)\s+)?TRANSACTION\s", re.IGNORECASE)
 _ABOUT_SESSION: Final = frozenset({"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK"})
 
 # What has a parser that can be sent round for ever (attributes of connections, of questions) is not offered.
@@ -336,7 +341,10 @@ class Client(Connection):
             raise MysqlError(error.message, ErrorCode.PARSE_ERROR) from None
         statement = PreparedStatement(next(self.prepared_stmt_seq), sql, count)
         self.prepared_stmts[statement.stmt_id] = statement
-        for packet in self.com_stmt_prepare_response(statement):
+        *response, end = self.com_stmt_prepare_response(statement)
+        if not count or not self.deprecate_eof():  # mysql-mimic sends an EOF in any case
+            response.append(end)
+        for packet in response:
             await self.stream.write(packet, drain=False)
         await self.stream.drain()
 
@@ -362,32 +370,37 @@ class Client(Connection):
         if not found:
             await self.stream.write(self.ok())
             return
-        await self.stream.write(types.uint_len(len(found.columns)), drain=False)
-        for column in found.columns:
-            await self.stream.write(self._defined(column), drain=False)
-        rows = self._binary(found)
+        rows = _packets(found, packets.make_binary_resultrow)
         if has_cursor:
+            await self._define(found)
             statement.cursor = rows
             await self.stream.write(self.ok_or_eof(flags=types.ServerStatus.SERVER_STATUS_CURSOR_EXISTS))
             return
+        await self._send(found, rows)
+
+    async def write_text_resultset(self, result_set: ResultSet) -> None:
+        await self._send(result_set, _packets(result_set, packets.make_text_resultset_row))
+
+    async def _send(self, found: ResultSet, rows: AsyncIterator[bytes]) -> None:
+        await self._define(found)
         if not self.deprecate_eof():
             await self.stream.write(self.eof(), drain=False)
         async for row in rows:
             await self.stream.write(row, drain=False)
         await self.stream.write(self.ok_or_eof())
 
-    def _defined(self, column: ResultColumn) -> bytes:
-        return packets.make_column_definition_41(
-            server_charset=self.server_charset,
-            name=column.name,
-            column_type=column.type,
-            character_set=column.character_set,
-        )
-
-    @staticmethod
-    async def _binary(found: ResultSet) -> AsyncIterator[bytes]:
-        async for row in found.rows:
-            yield packets.make_binary_resultrow(row, found.columns)
+    async def _define(self, found: ResultSet) -> None:
+        await self.stream.write(types.uint_len(len(found.columns)), drain=False)
+        decimals = self.session.decimals or [0] * len(found.columns)
+        for column, places in zip(found.columns, decimals, strict=True):
+            content = packets.make_column_definition_41(
+                server_charset=self.server_charset,
+                name=column.name,
+                column_type=column.type,
+                character_set=column.character_set,
+                decimals=places,
+            )
+            await self.stream.write(content, drain=False)
 
     def _parameters(self, reader: io.BytesIO, statement: PreparedStatement) -> tuple[Parameter, ...]:
         """https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_stmt_execute.html"""
@@ -411,6 +424,11 @@ class Client(Connection):
             else:
                 values.append(_read(reader, kind, self.client_charset, unsigned=unsigned))
         return tuple(values)
+
+
+async def _packets(found: ResultSet, make: Callable[..., bytes]) -> AsyncIterator[bytes]:
+    async for row in aiterate(found.rows):
+        yield make(row, found.columns)
 
 
 _BLOBS: Final = frozenset(
@@ -493,6 +511,7 @@ class Statements(Session):
         super().__init__(SessionVariables(GlobalVariables(_VARIABLES)))
         self._server = server
         self._warnings: list[str] = []
+        self.decimals: list[int] = []  # of the last answer's columns
         self._asking: asyncio.Future[Reply] | None = None
 
     def stop(self) -> None:
@@ -524,6 +543,7 @@ class Statements(Session):
 
     async def handle_query(self, sql: str, attrs: dict[str, str]) -> Any:
         del attrs
+        self.decimals = []
         words = _without_comments(sql).split(None, 2)
         first = words[0].upper().rstrip(";") if words else ""
         if not first:
@@ -539,14 +559,22 @@ class Statements(Session):
         return await self.ask(sql, ())
 
     async def _set(self, sql: str) -> Any:
+        if _TRANSACTION.match(_without_comments(sql)):
+            return None  # nothing is ever written
         try:
             return await super().handle_query(sql, {})
-        except MysqlError as error:
-            if error.code == ErrorCode.UNKNOWN_SYSTEM_VARIABLE and "cleave_" not in sql.lower():
-                return None  # of MySQL's there are hundreds that change nothing here
+        except MysqlError:
             raise
         except Exception:  # noqa: BLE001 - of a parser that a client's bytes went through
             raise MysqlError("the statement cannot be read", ErrorCode.PARSE_ERROR) from None
+
+    def _set_variable(self, setitem: exp.SetItem) -> None:
+        """Set a variable. Of MySQL's there are hundreds that change nothing here."""
+        name = setitem.this.left.name.lower()
+        if name in self.variables.schema and name not in _EXPRESSIONS:
+            super()._set_variable(setitem)
+        elif name.startswith("cleave_"):
+            raise MysqlError(f"there is no variable {name}", ErrorCode.UNKNOWN_SYSTEM_VARIABLE)
 
     async def _kill(self, words: Sequence[str]) -> None:
         """End a question, or a connection, of the same user."""
@@ -584,6 +612,7 @@ class Statements(Session):
             self._warnings = []
             raise MysqlError(str(error), ErrorCode.UNKNOWN_ERROR) from None
         self._warnings = reply.warnings
+        self.decimals = [_decimals(type_) for _, type_ in reply.columns]
         return ResultSet(self._rows(reply), [_column(name, type_) for name, type_ in reply.columns])
 
     async def _while_there(self, question: Any) -> Reply:
@@ -715,6 +744,12 @@ def _column(name: str, duck: str) -> ResultColumn:
     return ResultColumn(name, kind, CharacterSet.utf8mb4, text, _BINARY.get(data_type, _long_text))
 
 
+def _decimals(duck: str) -> int:
+    """How many decimals a column's description tells of: drivers cut a time's microseconds to as many."""
+    data_type = type_of(duck)[0]
+    return decimals_of(duck) or 0 if data_type == "decimal" else _DECIMALS.get(data_type, 0)
+
+
 _KINDS: Final = {
     "tinyint": ColumnType.LONG,
     "smallint": ColumnType.LONG,
@@ -727,6 +762,7 @@ _KINDS: Final = {
     "time": ColumnType.TIME,
     "json": ColumnType.JSON,
 }
+_DECIMALS: Final = {"datetime": 6, "time": 6, "double": 31, "float": 31}  # 31: as many as there are
 _BITS: Final = {"true": "1", "false": "0"}
 
 

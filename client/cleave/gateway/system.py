@@ -86,7 +86,7 @@ def type_of(duck: str) -> tuple[str, str]:
     return found, {"varchar": f"varchar({_LONGEST_TEXT})", "tinyint": "tinyint(1)", "time": "time(6)"}.get(found, found)
 
 
-_WORD = r"(?:`(?:[^`]|``)+`|'[^']*'|(?!(?:LIKE|WHERE|FROM|IN|FOR)\b)[\w$@%]+)"
+_WORD = r"(?:`(?:[^`]|``)+`|'[^']*'|(?!(?:LIKE|WHERE|FROM|IN|FOR)\b)[\w$@%]+(?:\(\))?)"
 _SHOW = re.compile(
     r"\s*SHOW\s+(?P<full>(?:(?:FULL|EXTENDED|GLOBAL|SESSION|LOCAL)\s+)*)"
     r"(?P<kind>CREATE\s+(?:TABLE|DATABASE|SCHEMA|VIEW)|TABLE\s+STATUS|CHARACTER\s+SET|(?:PROCEDURE|FUNCTION)\s+STATUS"

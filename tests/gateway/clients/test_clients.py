@@ -1,8 +1,7 @@
-"""Clients that people have, each in its own language, are told DuckDB's truth. They are fetched from their registries."""
+"""Clients in other languages are told DuckDB's truth. They are fetched from their registries."""
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import os
@@ -54,8 +53,6 @@ def plain(value: object) -> object:
     """A cell as every driver has it: numbers compared as such, texts and dates as texts."""
     if value is None or isinstance(value, bool):
         return value if value is None else Decimal(int(value))
-    if isinstance(value, datetime.timedelta):
-        value = datetime.datetime.min + value
     text = str(value)
     try:
         return Decimal(text)
