@@ -26,7 +26,7 @@ from tests.store.trial import World
 __all__ = ["schema", "table"]
 ALTERATIONS = [
     (Alteration(widen=["age=0..40000"]), [], False),
-    (Alteration(widen=["weight=0..100000", "bill=DECIMAL(18,4)"]), ["ALTER bill TYPE DECIMAL(18,4)"], False),
+    (Alteration(widen=["weight=0..100000", "bill=DECIMAL(20,4)"]), ["ALTER bill TYPE DECIMAL(20,4)"], False),
     (Alteration(add=["note VARCHAR", "extra BIGINT encrypted"]), ["ADD note VARCHAR", "ADD extra BIGINT"], False),
     (Alteration(add=["city VARCHAR plain"]), ["ADD city VARCHAR"], True),
     (Alteration(rename=["bill=cost"]), ["RENAME bill TO cost"], False),
