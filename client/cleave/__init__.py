@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         delete,
         derive,
         drop,
+        log,
         ls,
         pull,
         put,
@@ -140,6 +141,7 @@ __all__ = [
     "derive",
     "drop",
     "load_schema",
+    "log",
     "ls",
     "open_key",
     "paramstyle",
@@ -170,7 +172,7 @@ _HOMES = {
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
     "cleave.maintain.facts": "Changed Contribution Pulled ReleaseFacts StoredTable TableFacts",
-    "cleave.maintain.operations": "alter append collect compact contribute delete derive drop ls pull put release "
+    "cleave.maintain.operations": "alter append collect compact contribute delete derive drop log ls pull put release "
     "revoke rotate show update verify",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "

@@ -254,5 +254,5 @@ def refuses(world: World, match: str, *, name: str = "north", others: int = 1) -
     assert world.collect() == [], "what was refused is not tried again"
     table = world.tables()[0].folder(world.name)
     there = {each for store in world.stores().apart() for each in store.names(table)}
-    assert len(there - manifest.objects()) == 2, "head and manifest: nothing of what was refused was left there"
+    assert len(there - manifest.objects()) == 3, "head, manifest and log: nothing of what was refused was left there"
     return raised.value

@@ -123,11 +123,13 @@ class Trial:
         key = open_key(path, None)
         stores = self.stores()
         tables = Tables(stores, key, Memory(self.world.root / f"{path.stem}.seen.json"))
-        manifest = tables.open("trial").manifest
+        opened = tables.open("trial")
+        manifest = opened.manifest
         contributed = folder_of(manifest.table_id, self.world.identity("north").public)
         folders = (tables.folder("trial"), contributed)
         there = {name for store in stores.apart() for folder in folders for name in store.names(folder)}
-        return {name for name in there - manifest.objects() if not name.endswith(("/head", "/draft"))}
+        named = {*manifest.objects(), opened.head.log.page.name}
+        return {name for name in there - named if not name.endswith(("/head", "/draft"))}
 
 
 @pytest.fixture(params=["folder", "s3"] if FULL else ["folder"])

@@ -128,16 +128,11 @@ class Place:
         there = {*stores.sensitive.names("tables"), *stores.plain.names("tables")}
         assert {name.rsplit("/", 1)[1] for name in there - opened.manifest.objects()} <= {
             "head",
-            manifest_of(tables),
+            opened.head.manifest.name.rsplit("/", 1)[1],
+            opened.head.log.page.name.rsplit("/", 1)[1],
             f"draft.{opened.manifest.version}",  # of an append
         }
         return opened.manifest
-
-
-def manifest_of(tables: Tables) -> str:
-    """The last part of the name of the object that the head names."""
-    head = tables.stores.sensitive.read(f"{tables.folder('trial')}/head")
-    return str(tables._heads.load(tables.tag("trial"), head)["manifest"]["name"]).rsplit("/", 1)[1]
 
 
 @pytest.fixture

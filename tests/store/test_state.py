@@ -39,28 +39,28 @@ def test_a_table_is_committed_and_opened_with_a_warning(tmp_path: Path, key: Own
     opened = tables(tmp_path, key, state)
     manifest = put(opened, key)
     with pytest.warns(CleaveWarning, match=r"tables.json: cannot be written \(Is a directory\): this machine will not"):
-        opened.commit(manifest, None)
-    with pytest.warns(CleaveWarning, match="older version of the table than version 1"):
-        assert opened.open("trial").manifest == manifest
+        done = opened.commit(manifest, None, "put")
+    with pytest.warns(CleaveWarning, match="older state of the table"):
+        assert opened.open("trial").manifest == done.manifest
 
 
 def test_what_is_noted_already_needs_no_writing(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     opened = tables(tmp_path, key, state)
-    opened.commit(put(opened, key), None)
+    opened.commit(put(opened, key), None, "put")
     close(state)
     opened.open("trial")  # and a warning would be an error
 
 
 def test_an_older_version_is_refused_all_the_same(tmp_path: Path, key: OwnerKey, state: Path) -> None:
     opened = tables(tmp_path, key, state)
-    first = opened.commit(put(opened, key), None)
+    first = opened.commit(put(opened, key), None, "put")
     place = f"{opened.folder('trial')}/head"
     store = Folder(tmp_path / "store")
     old = store.read(place)
-    newer = opened.commit(first.manifest.model_copy(update={"version": 2}), first.head)
+    newer = opened.commit(first.manifest, first, "put")
     close(state)
-    store.replace(place, old, newer.head)
-    with pytest.raises(CheckFailed, match="shows version 1"):
+    store.replace(place, old, newer.stored)
+    with pytest.raises(CheckFailed, match="shows an older state"):
         opened.open("trial")
     with pytest.raises(InputError, match="cannot be written"):
         opened.forget("trial")

@@ -32,42 +32,41 @@ def put(tables: Tables, key: OwnerKey, name: str = "trial", **changes: object) -
     folder, vault = tables.folder(name), Vault(key, table_id)
     cells, secret = tables.seal(folder, vault, "cells", b"cells"), tables.seal(folder, vault, "ckks", b"secret")
     settled = {"table": name, "table_id": table_id, "version": 1, "profile": "p", "schema_toml": "", "by": ()}
-    settled |= {"measures": (), "sealed": (), "secret": secret, "cells": cells, "segments": (), "history": ()}
-    return Manifest.model_validate({**settled, **changes})
+    settled |= {"measures": (), "sealed": (), "secret": secret, "cells": cells, "segments": (), "changed": ""}
+    return Manifest.model_validate({**settled, **changes}).model_copy(update={"version": 0})  # none is committed yet
 
 
 def test_what_is_committed_is_opened(tables: Tables, key: OwnerKey) -> None:
     assert tables.find("trial") is None
-    manifest = put(tables, key)
-    tables.commit(manifest, None)
+    manifest = tables.commit(put(tables, key), None, "put").manifest
     opened = tables.open("TRIAL")
     assert opened.manifest == manifest
     assert tables.unseal(opened.vault, "cells", manifest.cells) == b"cells"
 
 
 def test_a_second_table_of_that_name_does_not_take_its_place(tables: Tables, key: OwnerKey) -> None:
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     with pytest.raises(ConflictError):
-        tables.commit(put(tables, key), None)
+        tables.commit(put(tables, key), None, "put")
 
 
 def test_of_two_writers_the_second_is_told(tables: Tables, key: OwnerKey) -> None:
     first = put(tables, key)
-    opened = tables.commit(first, None)
-    tables.commit(first.model_copy(update={"version": 2}), opened.head)
+    opened = tables.commit(first, None, "put")
+    tables.commit(opened.manifest, opened, "put")
     with pytest.raises(ConflictError):
-        tables.commit(first.model_copy(update={"version": 2, "profile": "other"}), opened.head)
+        tables.commit(opened.manifest.model_copy(update={"profile": "other"}), opened, "put")
     assert tables.open("trial").manifest.profile == "p"
 
 
 def test_an_older_head_is_not_believed(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     first = put(tables, key)
-    opened = tables.commit(first, None)
+    opened = tables.commit(first, None, "put")
     place = f"{tables.folder('trial')}/head"
     old = storage.read(place)
-    newer = tables.commit(first.model_copy(update={"version": 2}), opened.head)
-    storage.replace(place, old, newer.head)
-    with pytest.raises(CheckFailed, match="shows version 1"):
+    newer = tables.commit(opened.manifest, opened, "put")
+    storage.replace(place, old, newer.stored)
+    with pytest.raises(CheckFailed, match="shows an older state"):
         tables.open("trial")
     storage.delete([place])
     with pytest.raises(CheckFailed, match="is gone"):
@@ -77,7 +76,7 @@ def test_an_older_head_is_not_believed(tables: Tables, key: OwnerKey, storage: S
 def test_another_key_finds_nothing(
     tables: Tables, key: OwnerKey, other_key: OwnerKey, storage: Storage, tmp_path: Path
 ) -> None:
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     others = Tables(Stores(storage, storage), other_key, Memory(tmp_path / "other.json"))
     assert others.find("trial") is None
     assert list(others.all()) == []
@@ -86,7 +85,7 @@ def test_another_key_finds_nothing(
 
 
 def test_every_byte_of_the_head_counts(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     place = f"{tables.folder('trial')}/head"
     content = storage.read(place)
     version = storage.read_versioned(place)
@@ -105,10 +104,10 @@ def test_every_byte_of_the_head_counts(tables: Tables, key: OwnerKey, storage: S
 
 
 def test_a_head_of_another_table_does_not_pass(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    tables.commit(put(tables, key), None)
-    other = tables.commit(put(tables, key, "other"), None)
+    tables.commit(put(tables, key), None, "put")
+    other = tables.commit(put(tables, key, "other"), None, "put")
     head = storage.read(f"{tables.folder('trial')}/head")
-    storage.replace(f"{tables.folder('other')}/head", head, other.head)
+    storage.replace(f"{tables.folder('other')}/head", head, other.stored)
     with pytest.raises(CheckFailed):
         tables.open("other")
 
@@ -116,7 +115,7 @@ def test_a_head_of_another_table_does_not_pass(tables: Tables, key: OwnerKey, st
 @pytest.mark.parametrize("damage", ["lost", "flipped", "truncated", "empty", "swapped"])
 def test_a_damaged_object_is_told(tables: Tables, key: OwnerKey, storage: Storage, damage: str) -> None:
     manifest = put(tables, key)
-    opened = tables.commit(manifest, None)
+    opened = tables.commit(manifest, None, "put")
     content = bytearray(storage.read(manifest.cells.name))
     storage.delete([manifest.cells.name])
     content[len(content) // 2] ^= 4
@@ -177,7 +176,7 @@ def test_a_sealed_objects_size_tells_little(key: OwnerKey) -> None:
 
 def test_tables_are_listed_by_name(tables: Tables, key: OwnerKey) -> None:
     for name in ("b", "A", "c"):
-        tables.commit(put(tables, key, name), None)
+        tables.commit(put(tables, key, name), None, "put")
     assert [each.manifest.table for each in tables.all()] == ["A", "b", "c"]
     tables.drop("b")
     assert [each.manifest.table for each in tables.all()] == ["A", "c"]
@@ -185,39 +184,39 @@ def test_tables_are_listed_by_name(tables: Tables, key: OwnerKey) -> None:
 
 
 def test_no_name_can_be_read_in_the_store(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    tables.commit(put(tables, key, "hepatitis", schema_toml="diagnosis"), None)
+    tables.commit(put(tables, key, "hepatitis", schema_toml="diagnosis"), None, "put")
     for name in storage.names(""):
         assert b"hepatitis" not in storage.read(name) + name.encode()
         assert b"diagnosis" not in storage.read(name)
 
 
 def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    opened = tables.commit(put(tables, key), None)
+    opened = tables.commit(put(tables, key), None, "put")
     tables.seal(tables.folder("trial"), opened.vault, "cells", b"left behind")
-    newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
-    assert tables.sweep(newer) == 2  # and the manifest of version 1
+    newer = tables.commit(opened.manifest, opened, "put")
+    assert tables.sweep(newer) == 3  # and the manifest of version 1 and its page of the log
     assert tables.unseal(newer.vault, "cells", newer.manifest.cells) == b"cells"
-    last = tables.commit(newer.manifest.model_copy(update={"version": 3}), newer.head)
-    assert tables.sweep(last) == 1
+    last = tables.commit(newer.manifest, newer, "put")
+    assert tables.sweep(last) == 2
 
 
 def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: OwnerKey) -> None:
     """Whatever was there before a commit is of writers who will be told to try again; what came after it stays."""
-    first = tables.commit(put(tables, key), None)
+    first = tables.commit(put(tables, key), None, "put")
     early = tables.seal(tables.folder("trial"), first.vault, "cells", b"of one who read version 1")
-    second = tables.commit(first.manifest.model_copy(update={"version": 2}), first.head)
+    second = tables.commit(first.manifest, first, "put")
     late = tables.seal(tables.folder("trial"), second.vault, "cells", b"of one who read version 2")
-    third = tables.commit(second.manifest.model_copy(update={"version": 3, "cells": late}), second.head)
+    third = tables.commit(second.manifest.model_copy(update={"cells": late}), second, "put")
     tables.sweep(second)  # late itself
     assert tables.unseal(third.vault, "cells", tables.open("trial").manifest.cells) == b"of one who read version 2"
     with pytest.raises(ConflictError):
-        tables.commit(first.manifest.model_copy(update={"version": 2, "cells": early}), first.head)
+        tables.commit(first.manifest.model_copy(update={"cells": early}), first, "put")
 
 
 def test_a_reader_whose_version_was_swept_reads_the_next(
     tables: Tables, key: OwnerKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = tables.commit(put(tables, key), None)
+    first = tables.commit(put(tables, key), None, "put")
     real = storage.read_versioned
     heads: list[int] = []
 
@@ -225,7 +224,7 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
         found = real(name, *most)
         if not heads:  # between a reader's head and its manifest
             heads.append(1)
-            tables.sweep(tables.commit(first.manifest.model_copy(update={"version": 2}), first.head))
+            tables.sweep(tables.commit(first.manifest, first, "put"))
         return found
 
     monkeypatch.setattr(storage, "read_versioned", read_versioned)
@@ -233,7 +232,7 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
 
 
 def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Tables, key: OwnerKey) -> None:
-    opened = tables.commit(put(tables, key), None)
+    opened = tables.commit(put(tables, key), None, "put")
 
     def read() -> None:
         with tables.changing(opened):
@@ -241,7 +240,7 @@ def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Ta
 
     read()
     cells = tables.seal(tables.folder("trial"), opened.vault, "cells", b"other cells")
-    newer = tables.commit(opened.manifest.model_copy(update={"version": 2, "cells": cells}), opened.head)
+    newer = tables.commit(opened.manifest.model_copy(update={"cells": cells}), opened, "put")
     tables.sweep(newer)
     with pytest.raises(ConflictError, match="by somebody else"):
         read()
@@ -272,10 +271,10 @@ class Deaf:
 def test_a_commit_whose_answer_is_lost_is_looked_up(
     tables: Tables, key: OwnerKey, storage: Storage, error: StoreError, tmp_path: Path
 ) -> None:
-    first = tables.commit(put(tables, key), None)
+    first = tables.commit(put(tables, key), None, "put")
     deaf: Any = Deaf(storage, error)
     others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
-    opened = others.commit(first.manifest.model_copy(update={"version": 2}), first.head)
+    opened = others.commit(first.manifest, first, "put")
     assert tables.open("trial").head == opened.head
 
 
@@ -285,17 +284,17 @@ def test_a_commit_that_cannot_be_looked_up_is_said_to_be_open(
     deaf: Any = Deaf(storage, StoreError("the connection broke"), blind=True)
     others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
     with pytest.raises(StoreError, match="the connection broke") as caught:
-        others.commit(put(tables, key), None)
+        others.commit(put(tables, key), None, "put")
     assert "may have changed" in str(caught.value.hint)
 
 
 def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     """Somebody keeps a dropped table and puts it in the place of its namesake that was put since."""
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     folder = tables.folder("trial")
     kept = {name: storage.read(name) for name in storage.names(folder)}
     tables.drop("trial")
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     storage.delete([f"{folder}/head"])
     for name, content in kept.items():
         storage.write(name, content)
@@ -307,11 +306,11 @@ def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: OwnerK
 
 
 def test_an_older_state_is_not_listed(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    opened = tables.commit(put(tables, key), None)
+    opened = tables.commit(put(tables, key), None, "put")
     head = storage.read(f"{tables.folder('trial')}/head")
-    newer = tables.commit(opened.manifest.model_copy(update={"version": 2}), opened.head)
-    storage.replace(f"{tables.folder('trial')}/head", head, newer.head)
-    with pytest.raises(CheckFailed, match="shows version 1"):
+    newer = tables.commit(opened.manifest, opened, "put")
+    storage.replace(f"{tables.folder('trial')}/head", head, newer.stored)
+    with pytest.raises(CheckFailed, match="shows an older state"):
         list(tables.all())
 
 
@@ -321,12 +320,12 @@ def test_two_stores_have_tables_of_one_name(key: OwnerKey, tmp_path: Path) -> No
         store = Folder(tmp_path / name)
         tables = Tables(Stores(store, store), key, memory)
         assert tables.find("trial") is None
-        tables.commit(put(tables, key), None)
+        tables.commit(put(tables, key), None, "put")
         assert tables.open("trial").manifest.version == 1
 
 
 def test_what_is_not_there_is_not_dropped(tables: Tables, key: OwnerKey, other_key: OwnerKey, tmp_path: Path) -> None:
-    tables.commit(put(tables, key), None)
+    tables.commit(put(tables, key), None, "put")
     with pytest.raises(InputError, match="no table 'other'"):
         tables.drop("other")
     others = Tables(tables.stores, other_key, Memory(tmp_path / "other.json"))

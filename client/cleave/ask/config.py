@@ -22,7 +22,9 @@ SETTINGS = {
     "profile": "AWS_PROFILE",
     "key": "CLEAVE_KEY",
     "analyst": "CLEAVE_ANALYST",
+    "user": "CLEAVE_USER",
 }
+_LONGEST_USER = 64
 
 
 def config_path() -> Path | None:
@@ -38,6 +40,17 @@ def config_path() -> Path | None:
 def usual(name: str) -> str | None:
     """A setting of the environment, else of the file; None where neither has it. Raises InputError."""
     return os.environ.get(SETTINGS[name]) or settings().get(name)
+
+
+def user() -> str:
+    """Return what audit logs call this user; empty where nothing was set. Raises InputError."""
+    found = usual("user") or ""
+    if len(found) > _LONGEST_USER or not found.isprintable():
+        raise InputError(
+            f"the user's name has {len(found)} characters, or some that cannot be printed",
+            hint=f"at most {_LONGEST_USER} characters in {SETTINGS['user']}, or by `cleave config user`",
+        )
+    return found
 
 
 def origin(name: str) -> str:

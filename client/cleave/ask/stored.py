@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser
+from cleave.ask.config import user
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
 from cleave.ask.source import ASKED, GroupSums, Loaded, Question, Source, Usage
@@ -66,7 +67,7 @@ def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *,
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory(), open_cache(used=cache))
+    return Tables(stores, key, memory or Memory(), open_cache(used=cache), user())
 
 
 class StoredSource(Source):

@@ -35,7 +35,7 @@ from cleave.cli.options import Json, argument, flag, with_options
 from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
-from cleave.cli.stored import add_scan, derive, drop, drop_scan, ls, pull, put, show, verify
+from cleave.cli.stored import add_scan, derive, drop, drop_scan, log, ls, pull, put, show, verify
 from cleave.files import write_atomically
 from cleave.text.nearest import did_you_mean
 from cleave.text.tabular import Heading, table
@@ -89,7 +89,7 @@ def create_cli(
         ctx.obj = Settings(embedded, serve_locally, prepare, serve_gateway, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
-    stored = (put, ls, show, pull, derive, delete, update, alter, compact, verify, drop)
+    stored = (put, ls, show, log, pull, derive, delete, update, alter, compact, verify, drop)
     commands = (schema, plan, query, shell, *stored, serve, gateway, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (

@@ -115,7 +115,9 @@ def export(
 
         with opened(place) as tables:
             secret = tables.key
-            manifest = tables.open(table).manifest
+            there = tables.open(table)
+            manifest = there.manifest
+            tables.record(there, "key export", 0)
             invitation = invite(manifest, newest_versions(tables, manifest)).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)

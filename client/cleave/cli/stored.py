@@ -1,4 +1,4 @@
-"""`cleave put`, `ls`, `show`, `pull`, `derive`, `verify`, `drop` and `scan`: commands for stored tables."""
+"""`cleave put`, `ls`, `show`, `log`, `pull`, `derive`, `verify`, `drop` and `scan`: commands for stored tables."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ def ls(place: Place, as_json: Json = False) -> None:
     numbers = [Heading(word, justify="right") for word in ("rows", "bytes", "version")]
     rows = []
     for each in found:
-        history = each.facts["history"]
-        changed = history[-1]["at"] if history else ""
-        rows.append([each.name, f"{each.rows:,}", f"{each.bytes:,}", str(each.version), changed])
+        rows.append([each.name, f"{each.rows:,}", f"{each.bytes:,}", str(each.version), each.facts["changed"]])
     headings = [Heading("table"), *numbers, Heading("changed")]
     console.out(text_table(headings, rows) if rows else "no tables under this key")
 
@@ -93,6 +91,37 @@ def show(name: Name, place: Place, as_json: Json = False) -> None:
 
     found = described(name, **place)
     console.out(json.dumps(found.facts) if as_json else found.text)
+
+
+def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> None:
+    """Show who changed or exported a stored table, and check that no record is missing.
+
+    `cleave config user NAME` sets the name that your records have. The exit code is 7 if a record was removed, moved or
+    changed.
+
+    Examples:
+      cleave log visits --store s3://bucket/prefix
+      cleave log visits --store tables --json
+    """
+    from cleave.maintain.operations import log as records  # noqa: PLC0415 - as above
+
+    found = records(name, **place)
+    if as_json:
+        console.out(json.dumps(found))
+        return
+    rows = [
+        [
+            *(f"{each['number']:,}", each["at"], each["user"] or "-", each["key_id"][:16], each["what"]),
+            *(f"{each['rows']:,}", str(each["version"])),
+            ", ".join(f"{word} {value}" for word, value in each["details"].items()),
+        ]
+        for each in found
+    ]
+    words = ("record", "at", "user", "key", "what", "rows", "version", "details")
+    numbers = ("record", "rows", "version")
+    headings = [Heading(word, justify="right" if word in numbers else "left") for word in words]
+    console.out(text_table(headings, rows))
+    ctx.obj.say(f"{counted(len(found), 'record')}, none missing or changed")
 
 
 def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:

@@ -69,7 +69,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
-        return tables.change(opened, manifest.model_copy(update={"sealed": sealed}), "alter")
+        return tables.commit(manifest.model_copy(update={"sealed": sealed}), opened, "alter")
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)

@@ -70,4 +70,4 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
             "measures": (*manifest.measures, measure),
             "segments": tuple(segments),
         }
-        return tables.change(opened, manifest.model_copy(update=update), "derive")
+        return tables.commit(manifest.model_copy(update=update), opened, "derive", column=name)

@@ -132,13 +132,13 @@ def stored_table(manifest: Manifest) -> StoredTable:
     facts = {
         "table": manifest.table,
         "version": manifest.version,
+        "changed": manifest.changed,
         "rows": manifest.rows,
         "bytes": manifest.bytes,
         "segments": len(manifest.segments),
         "by": list(manifest.by),
         "measures": [each.model_dump(include={"name", "sql", "type", "derived"}) for each in manifest.measures],
         "contributors": [each.model_dump(include={"name", "key", "added"}) for each in manifest.contributors],
-        "history": [each.model_dump() for each in manifest.history],
     }
     counts = manifest.version, manifest.rows, len(manifest.segments), manifest.bytes
     return StoredTable(manifest.table, *counts, manifest.by, facts)
@@ -158,13 +158,12 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
         [each.name, str(each.kind), each.type, _stored_as(each.name in manifest.by, each.name in measures)]
         for each in with_contributor(manifest, load_stored_schema(manifest)).columns
     ] + [[each.name, "derived", each.type, each.sql] for each in manifest.measures if each.derived]
-    history = [[str(each.version), each.at, each.what, f"{each.rows:,}"] for each in manifest.history]
     sections = [
-        f"{manifest.table}: version {manifest.version}, {counted(manifest.rows, 'row')}, {counted(cells, 'cell')} by "
+        f"{manifest.table}: version {manifest.version} of {manifest.changed}, {counted(manifest.rows, 'row')}, "
+        f"{counted(cells, 'cell')} by "
         f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
         f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}",
         table([Heading(word) for word in ("column", "kind", "type", "kept")], columns),
-        table([*map(Heading, ("version", "at", "what")), Heading("rows", justify="right")], history),
         *([contributors_text(manifest)] if manifest.contributors else []),
         *_seen(manifest, *tables.places),
     ]

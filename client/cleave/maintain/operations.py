@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
+from cleave.ask.config import user
 from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
 from cleave.ask.options import (
     DEFAULT_IDENTITY,
@@ -216,7 +217,7 @@ def ls(**place: Unpack[Place]) -> list[StoredTable]:
 
 @stated(Place)
 def show(name: str, **place: Unpack[Place]) -> TableFacts:
-    """Describe a stored table: its columns, its history, and what each party can see of it."""
+    """Describe a stored table: its columns, and what each party can see of it."""
     with opened(complete(Place, place), _SECONDS) as tables:
         return facts_of(tables, tables.open(name))
 
@@ -237,6 +238,7 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
     >>> cleave.pull("pulled", "back.parquet", store="tables")
     """
     from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415 - as above
+    from cleave.objects.storage import ConflictError, StoreError  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
     given = complete(Pulling, options)
@@ -248,7 +250,15 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
             hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
     with _working(given) as (tables, progress):
-        stored = Stored(tables, tables.open(name), given["contributor"])
+        opened = tables.open(name)
+        stored = Stored(tables, opened, given["contributor"])
+        whose = {"contributor": given["contributor"]} if given["contributor"] else {}
+        try:
+            tables.record(opened, "pull", stored.manifest.rows, **whose)
+        except ConflictError:
+            raise
+        except StoreError as error:  # whoever may not write to the store may still read it
+            _warn(f"this pull is not in the log of {name!r}: {error.message}")
         if output is None:
             return Pulled(pull_arrow(stored, progress))
         pull_into(stored, Path(output), progress)
@@ -356,8 +366,25 @@ def compact(name: str, **place: Unpack[Place]) -> StoredTable:
 
 
 @stated(Place)
+def log(name: str, **place: Unpack[Place]) -> list[dict[str, Any]]:
+    """Return the audit log of a stored table: each change and each export, with its time, key and user.
+
+    Raises CheckFailed where a record was removed, moved or changed.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "logged", store="tables", by=["ward"])
+    >>> [(each["number"], each["what"], each["rows"]) for each in cleave.log("logged", store="tables")]
+    [(1, 'put', 600)]
+    """
+    with opened(complete(Place, place), _SECONDS) as tables:
+        return [each.facts() for each in tables.log(tables.open(name))]
+
+
+@stated(Place)
 def verify(name: str, **place: Unpack[Place]) -> list[Damage]:
-    """Read and check every object of a stored table. Returns what is lost or damaged: nothing, if all is well."""
+    """Read and check every object of a stored table, and its log. Returns what is lost or damaged: nothing, if all is
+    well.
+    """
     from cleave.maintain.verify import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
@@ -395,7 +422,8 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     describe_key(target)  # a missing one is reported before a passphrase is asked for
     with _working(given, after=_CONTINUES) as (tables, progress):
         other = open_key(target, passphrase_of(given["new_passphrase"]))
-        return stored_table(put_under(tables, Tables(tables.stores, other, Memory()), name, progress).manifest)
+        new = Tables(tables.stores, other, Memory(), user=user())
+        return stored_table(put_under(tables, new, name, progress).manifest)
 
 
 @stated(Place)

@@ -12,6 +12,7 @@ import json
 
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
+from cleave.store.log import copied
 from cleave.store.manifest import Release, Segment
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, Rewriter, new_draft, put_drafts
@@ -62,7 +63,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         raise InputError(f"there is another table {table!r} under the new key")
     old.note(table, new)
     new.note(table, old)
-    head = there.head if there else None
+    head = there.head.manifest.name if there else None
     drafts = put_drafts(new, table, source.version + 1)
     asked = hashlib.sha256(json.dumps(["rotate", source.table_id, source.version]).encode()).hexdigest()
     draft = drafts.stands(drafts.left(asked), head)
@@ -91,7 +92,8 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         ),
     }
-    committed = new.commit(target.model_copy(update=update).next("rotate", 0), head)
+    log = copied(old, opened.vault, opened.head.log, new, new.folder(table), new.vault(table_id))
+    committed = new.commit(target.model_copy(update=update), there, "rotate", 0, log)
     drafts.delete(draft)
     new.sweep(committed)
 

@@ -32,7 +32,7 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
         with writer.encryptors(most) as encryptors, closing(Rows(tables, opened).tables(names)) as found:
             for segment, table in zip(manifest.segments, found, strict=True):
                 segments.append(writer.finish(writer.for_scans(table, segment), encryptors, advance))
-        return tables.change(opened, manifest.model_copy(update={"segments": tuple(segments)}), "scan add")
+        return tables.commit(manifest.model_copy(update={"segments": tuple(segments)}), opened, "scan add")
 
 
 def drop_scan(tables: Tables, name: str) -> Opened:
@@ -42,4 +42,4 @@ def drop_scan(tables: Tables, name: str) -> Opened:
         raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
     segments = tuple(each.model_copy(update={"scan": None}) for each in opened.manifest.segments)
     manifest = opened.manifest.model_copy(update={"scanned": 0, "segments": segments})
-    return tables.change(opened, manifest, "scan drop")
+    return tables.commit(manifest, opened, "scan drop")

@@ -23,8 +23,8 @@ class Damage:
 
 
 def verify(stored: Stored, progress: Progress) -> list[Damage]:
-    """Read and check every object of the table: its digest, and that what is sealed opens. Of each contributor's head:
-    that it bears its signature and is no older than what was taken in. Raises StoreError.
+    """Read and check every object of the table: its digest, and that what is sealed opens. Check its log too, and that
+    each contributor's head bears its signature and is no older than what was taken in. Raises StoreError.
     """
     found: list[Damage] = []
     every = list(_objects(stored))
@@ -37,6 +37,10 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
         advance(which.bytes)
     if not found:  # then every total must open as well: another key, or another's ciphertexts, would show
         stored.totals([(column.measure, column.part) for column in columns_of(stored.manifest.measures)])
+    try:
+        stored.tables.log(stored.opened)
+    except CheckFailed as failure:
+        found.append(Damage("the log", failure.message))
     for each in stored.manifest.contributors:
         try:
             news(stored.tables, stored.manifest, each)

@@ -179,7 +179,8 @@ def _commit(tables: Tables, opened: Opened, manifest: Manifest, found: News, tak
     kept = [each for each in who.parts if each not in found.gone]
     changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": (*kept, *taken)})
     contributors = tuple(changed if each == who else each for each in manifest.contributors)
-    opened = tables.change(opened, manifest.model_copy(update={"contributors": contributors}), "collect")
+    manifest = manifest.model_copy(update={"contributors": contributors})
+    opened = tables.commit(manifest, opened, "collect", contributor=who.name)
     tables.sweep(opened)
     return opened
 
@@ -194,11 +195,11 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
     manifest, cells = opened.manifest, tables.cells(opened)
 
     def keys_of(segments: Iterable[Segment]) -> set[Texts]:
-        return {cells.keys[cell] for each in segments for cell in tables.index(opened, each).cells.tolist()}
+        return {cells.keys[cell] for each in segments for cell in tables.index(opened.vault, each).cells.tolist()}
 
     left, share = cells.copy(), MOST_CELLS // (len(manifest.contributors) + 1)
     for segment in gone:
-        left.count(tables.index(opened, segment), -1)
+        left.count(tables.index(opened.vault, segment), -1)
     there = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
     if len(there | keys) <= share or keys <= there:  # so no one has more, or it fills no cell that is empty
         return

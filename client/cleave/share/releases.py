@@ -226,7 +226,8 @@ def _made(
         analysts=analysts,
         revoked=revoked,
     )
-    done = tables.change(opened, manifest.model_copy(update={"release": made}), what)
+    to = ", ".join(each.name for each in analysts)
+    done = tables.commit(manifest.model_copy(update={"release": made}), opened, what, to=to)
     publish(tables, done, ledger.key)
     tables.sweep(done)
     older = sum(each.number != number for each in values.values())

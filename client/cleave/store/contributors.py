@@ -34,7 +34,7 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
             raise InputError(f"this key is that of contributor {each.name!r}")
     made = Contributor(name=name, key=key, registration=new_id(), added=now())
     manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, made)})
-    return tables.change(opened, manifest, "contributor")
+    return tables.commit(manifest, opened, "contributor add", contributor=name)
 
 
 def remove(tables: Tables, table: str, name: str) -> Opened:
@@ -44,7 +44,8 @@ def remove(tables: Tables, table: str, name: str) -> Opened:
     gone = [each for each in opened.manifest.segments if each.contributor == who.name]
     manifest = without(tables, opened, gone)
     left = tuple(each for each in manifest.contributors if each != who)
-    return tables.change(opened, manifest.model_copy(update={"contributors": left}), "contributor")
+    manifest = manifest.model_copy(update={"contributors": left})
+    return tables.commit(manifest, opened, "contributor remove", contributor=who.name)
 
 
 def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest:
@@ -54,7 +55,7 @@ def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest
         return manifest
     cells = tables.cells(opened)
     for segment in gone:
-        cells.count(tables.index(opened, segment), -1)
+        cells.count(tables.index(opened.vault, segment), -1)
     ids = {each.id for each in gone}
     return manifest.model_copy(
         update={
@@ -121,5 +122,5 @@ def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
     cells = tables.cells(opened)
     cells.rows = [0] * len(cells)
     for segment in chosen:
-        cells.count(tables.index(opened, segment))
-    return Opened(manifest.model_copy(update={"segments": chosen}), opened.vault, opened.head), cells
+        cells.count(tables.index(opened.vault, segment))
+    return replace(opened, manifest=manifest.model_copy(update={"segments": chosen})), cells

@@ -40,7 +40,7 @@ class Step(Part):
 
 
 class Draft(Part):
-    """`asked`: digest of the request. `head`: what it adds to, or replaces."""
+    """`asked`: digest of the request. `head`: name of the manifest that it adds to, or replaces."""
 
     format: Literal[2] = 2
     id: Hex

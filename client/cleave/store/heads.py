@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic import ValidationError
+
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import FORMAT
-from cleave_shared.errors import DAMAGED, CheckFailed
+from cleave.store.manifest import FORMAT, Head
+from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 _MOST_BYTES = 4096
 
@@ -47,6 +49,16 @@ class Heads:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise failed from None
         return head
+
+    def shown(self, head: dict[str, Any]) -> Head:
+        """Return what a head says of its table. Raises InputError for one of an earlier release."""
+        try:
+            return Head.model_validate({name: head[name] for name in Head.model_fields})
+        except (KeyError, ValidationError):
+            raise InputError(
+                f"{self._location}: a table's head is not of this release",
+                hint="use the release that wrote it, or a later one",
+            ) from None
 
 
 def _signed(tag: str, head: dict[str, Any]) -> bytes:

@@ -5,6 +5,7 @@
     secret      sealed: the CKKS secret key of the table's totals and rows for scans
     cells       sealed: the by columns' values of every cell, and its rows
     release     ledger sealed: what was released to analysts; totals sealed under the key of the release
+    log         sealed: pages of the audit log (cleave.store.log), which the head names
     segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
                 columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
                 plain   Parquet of the plain columns, in the plain store; its rows have the same order
@@ -192,18 +193,12 @@ class Release(Part):
         yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
 
 
-class Event(Part):
-    version: Count
-    at: str
-    what: str  # put, append, derive, collect, rotate, contributor
-    rows: int  # added; below 0: taken out
-
-
 class Manifest(Part):
     format: Literal[2] = 2
     table: str
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
+    changed: str  # ISO 8601, UTC
     profile: str
     schema_toml: str
     by: tuple[str, ...]
@@ -213,7 +208,6 @@ class Manifest(Part):
     secret: Object  # sealed: the table's CKKS secret key
     cells: Object
     segments: tuple[Segment, ...]
-    history: tuple[Event, ...]
     contributors: tuple[Contributor, ...] = ()
     release: Release | None = None
 
@@ -226,10 +220,9 @@ class Manifest(Part):
         """Return the bytes of all its objects, in either store."""
         return sum(each.bytes for each in self._parts())
 
-    def next(self, what: str, rows: int) -> Manifest:
-        """The next version, in which `what` added so many rows."""
-        event = Event(version=self.version + 1, at=now(), what=what, rows=rows)
-        return self.model_copy(update={"version": event.version, "history": (*self.history, event)})
+    def next(self) -> Manifest:
+        """The manifest as the next version."""
+        return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:
         """The names of all it stands on, in either store."""
@@ -242,6 +235,23 @@ class Manifest(Part):
             yield from self.release.parts()
         for segment in self.segments:
             yield from segment.parts()
+
+
+class Log(Part):
+    """The audit log of a table (cleave.store.log): how many records, the digest of the last, and its newest page."""
+
+    count: Annotated[int, Field(ge=1)]
+    last: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    page: Object
+
+
+class Head(Part):
+    """What the head of a table says of it. `log.count` grows with every head."""
+
+    table_id: Hex
+    version: Annotated[int, Field(ge=1)]
+    manifest: Object
+    log: Log
 
 
 def now() -> str:

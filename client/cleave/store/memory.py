@@ -1,4 +1,6 @@
-"""The newest version of every table that was seen here: a store that shows an older one is not believed.
+"""The newest state of every table that was seen here: a store that shows an older one is not believed.
+
+A state is known by the length of the table's audit log, which every head makes longer.
 
 Where that cannot be written, a warning says so and the command goes on: what was seen before still counts.
 """
@@ -19,7 +21,7 @@ from cleave.files import write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
 _FILE = "tables.json"
-_KNOWN = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id and version
+_KNOWN = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
 
 
 def memory_path() -> Path:
@@ -31,7 +33,7 @@ class _UnwritableError(InputError):
     """The file, or its folder, cannot be written."""
 
     def __init__(self, message: str) -> None:
-        hint = "the newest version seen of each table is kept there; XDG_STATE_HOME names another place"
+        hint = "the newest state seen of each table is kept there; XDG_STATE_HOME names another place"
         super().__init__(message, hint=hint)
 
 
@@ -42,30 +44,30 @@ class Memory:
         self._path = path or memory_path()
 
     def newest(self, tag: str) -> tuple[str, int] | None:
-        """The id and the version of the table last seen under `tag`."""
+        """The id of the table last seen under `tag`, and the length of its log."""
         return self._load().get(tag)
 
-    def remember(self, tag: str, table_id: str, version: int) -> None:
-        """Note a version, unless a newer one of the same table is noted: several here may ask and change it.
+    def remember(self, tag: str, table_id: str, count: int) -> None:
+        """Note a state, unless a newer one of the same table is noted: several here may ask and change it.
 
         Warns where it cannot be written.
         """
-        if self._has(tag, table_id, version):
+        if self._has(tag, table_id, count):
             return
         try:
             with self._locked():
-                if not self._has(tag, table_id, version):
-                    self._save(self._load() | {tag: (table_id, version)})
+                if not self._has(tag, table_id, count):
+                    self._save(self._load() | {tag: (table_id, count)})
         except _UnwritableError as error:
             text = (
-                f"{error.message}: this machine will not notice if a store shows an older version of the table than "
-                f"version {version}; XDG_STATE_HOME names another place"
+                f"{error.message}: this machine will not notice if a store shows an older state of the table; "
+                "XDG_STATE_HOME names another place"
             )
             warnings.warn(text, CleaveWarning, stacklevel=2)
 
-    def _has(self, tag: str, table_id: str, version: int) -> bool:
+    def _has(self, tag: str, table_id: str, count: int) -> bool:
         found = self.newest(tag)
-        return found is not None and found[0] == table_id and found[1] >= version
+        return found is not None and found[0] == table_id and found[1] >= count
 
     def forget(self, tag: str) -> None:
         """Raises InputError where it is noted and cannot be written."""
@@ -84,7 +86,7 @@ class Memory:
         except (OSError, ValueError):
             raise InputError(
                 f"{self._path}: cannot be read",
-                hint="it holds the newest version seen of each stored table; if it is lost, delete it",
+                hint="it holds the newest state seen of each stored table; if it is lost, delete it",
             ) from None
 
     def _save(self, known: dict[str, tuple[str, int]]) -> None:

@@ -109,7 +109,6 @@ def put(
             sealed=sealed_columns(schema, chosen),
             scanned=len(measures) if scan else 0,
             segments=(),
-            history=there.manifest.history if there else (),
         )
         if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
             say(f"not stored: {', '.join(local)} (kind local)")
@@ -195,7 +194,7 @@ class _Putting:
         self._manifest = manifest
         self._cells = cells
         self._there = there
-        self._head = there.head if there else None
+        self._head = there.head.manifest.name if there else None
         self._pieces = pieces
         self._what = what
         self._say = say
@@ -236,8 +235,8 @@ class _Putting:
         tables, manifest, cells = self._tables, self._manifest, self._cells.copy()
         if draft is not None:
             manifest = draft.of(manifest)
-            opened = Opened(manifest, tables.vault(manifest.table_id), "")
-            counted = counted_cells(tables, opened, draft, self._pieces, cells)
+            vault = tables.vault(manifest.table_id)
+            counted = counted_cells(tables, vault, draft, self._pieces, cells)
             if counted is None:
                 return None
             cells = counted
@@ -277,7 +276,8 @@ class _Putting:
             "cells": tables.seal(folder, vault, "cells", cells.dump()),
             **with_pieces(manifest, self._pieces, draft),
         }
-        opened = tables.commit(manifest.model_copy(update=update).next(self._what, draft.rows), self._head)
+        rows = draft.rows if self._what == "put" else None
+        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows)
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
             self._drafts.delete(draft)
         else:

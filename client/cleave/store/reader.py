@@ -19,7 +19,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
 from cleave.store.cells import Cells, Index, load_cells, load_index
 from cleave.store.decoded import Decoded
-from cleave.store.manifest import Manifest, Object, Segment, described, new_id
+from cleave.store.manifest import Head, Manifest, Object, Segment, described, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DAMAGED, CheckFailed
@@ -31,13 +31,16 @@ _SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table as one head has it. `head` is what the next commit must still find; `before`: the objects of its folder,
-    by store, that were there before it was committed here.
+    """A table as one head has it.
+
+    `stored`: the head's version in the store. `before`: the objects of the table's folder, by store, that were there
+    before it was committed here and that its log does not need.
     """
 
     manifest: Manifest
     vault: Vault
-    head: str
+    head: Head
+    stored: str
     before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
 
 
@@ -115,8 +118,8 @@ class Objects:
     def cells(self, opened: Opened) -> Cells:
         return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
 
-    def index(self, opened: Opened, segment: Segment) -> Index:
-        return load_index(self.unseal(opened.vault, "cells", segment.index), segment)
+    def index(self, vault: Vault, segment: Segment) -> Index:
+        return load_index(self.unseal(vault, "cells", segment.index), segment)
 
     def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:
         """A new object of either store, as it is."""
@@ -136,8 +139,11 @@ class Objects:
         tag = self.tag(name)
         return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
 
-    def read(self, which: Object, *, plain: bool = False) -> bytes:
-        """An object as it was written. Raises CheckFailed for one that is lost or damaged."""
+    def read(self, which: Object, *, plain: bool = False, cached: bool = True) -> bytes:
+        """An object as it was written. Raises CheckFailed for one that is lost or damaged.
+
+        `cached` False: it is of no use to the local cache.
+        """
 
         def written(content: bytes) -> bytes:
             if hashlib.sha256(content).hexdigest() != which.sha256:
@@ -145,13 +151,13 @@ class Objects:
                 raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
             return content
 
-        cached = self.cached(which, plain=plain)
+        kept = self.cached(which, plain=plain) if cached else None
         with contextlib.suppress(CheckFailed):
-            if cached is not None and (found := cached.get(WHOLE, which.bytes)) is not None:
+            if kept is not None and (found := kept.get(WHOLE, which.bytes)) is not None:
                 return written(found)
         content = read_twice(lambda: self._read(which, 0, None, plain=plain), written)
-        if cached is not None:
-            cached.put(WHOLE, content)
+        if kept is not None:
+            kept.put(WHOLE, content)
         return content
 
     def read_blocks(self, which: Object, start: int, first: int, sizes: Sequence[int], *, again: bool = False) -> bytes:

@@ -23,6 +23,7 @@ from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
+from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.table import Table
@@ -137,7 +138,7 @@ class Rewriter:
     def _step(self, rows: Rows, piece: Piece, encryptors: RowEncryptors | None) -> PutStep | None:
         cells = self._cells
         for each in piece.segments if not piece.recounts else ():
-            cells.count(self._source.index(self._opened, each), -1)
+            cells.count(self._source.index(self._opened.vault, each), -1)
         with self._computed(rows, piece) as table:
             if not table.rows:
                 return None
@@ -202,11 +203,11 @@ def rewrite(
     with tables.changing(opened):
         before = tables.cells(opened)
         cells = before.copy() if cells is None else cells
-        draft = drafts.stands(drafts.left(asked), opened.head)
-        if draft is not None and (counted := counted_cells(tables, opened, draft, pieces, cells)) is not None:
+        draft = drafts.stands(drafts.left(asked), opened.head.manifest.name)
+        if draft is not None and (counted := counted_cells(tables, opened.vault, draft, pieces, cells)) is not None:
             cells, manifest = counted, draft.of(manifest)
         else:
-            draft = new_draft(asked, opened.head, manifest)
+            draft = new_draft(asked, opened.head.manifest.name, manifest)
         writer = SegmentWriter(tables, manifest)
         advance = progress.stage(what, sum(each.rows for each in pieces), "rows")
         with writer.encryptors(max((each.rows for each in pieces), default=0)) as encryptors:
@@ -216,7 +217,7 @@ def rewrite(
             cells.keep_rows(before)
         sealed = tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump())
         update = {"cells": sealed, **with_pieces(manifest, pieces, draft)}
-        done = tables.change(opened, manifest.model_copy(update=update), what)
+        done = tables.commit(manifest.model_copy(update=update), opened, what)
     if repeats and draft.steps:
         drafts.finish(draft)
     elif draft.steps:
@@ -236,7 +237,7 @@ def digest_of_request(what: str, request: Sequence[object]) -> str:
 
 
 def counted_cells(
-    tables: Tables, opened: Opened, draft: PutDraft, pieces: Sequence[Piece], cells: Cells
+    tables: Tables, vault: Vault, draft: PutDraft, pieces: Sequence[Piece], cells: Cells
 ) -> Cells | None:
     """A copy of `cells` with the rows of `draft` counted in place of those it replaces. None where it replaces other
     segments than `pieces` do, or an index is damaged.
@@ -247,14 +248,14 @@ def counted_cells(
         for step in draft.steps:
             piece = known[step.replaces] if step.replaces else None
             for each in piece.segments if piece and not piece.recounts else ():
-                counted.count(tables.index(opened, each), -1)
+                counted.count(tables.index(vault, each), -1)
             for number, key in step.keys:
                 if number == len(counted):
                     counted.keys.append(key)
                     counted.rows.append(0)
                 counted.keys[number] = key
             if step.segment:
-                index = tables.index(opened, step.segment)
+                index = tables.index(vault, step.segment)
                 counted.count(index)
                 if piece and piece.same_rows:
                     _stayed(counted, dict(zip(index.cells.tolist(), index.rows.tolist(), strict=True)))

@@ -159,7 +159,7 @@ class Rows:
 
     def index(self, segment: Segment) -> Index:
         if segment.id not in self._indexes:
-            self._indexes[segment.id] = self._tables.index(self._version, segment)
+            self._indexes[segment.id] = self._tables.index(self._version.vault, segment)
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[Block]:

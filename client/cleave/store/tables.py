@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.cache import WHOLE, Cache
@@ -14,7 +14,8 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, read_twice, replaced
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.manifest import Manifest, Object
+from cleave.store.log import Record, extended, records_of
+from cleave.store.manifest import Head, Log, Manifest, Object
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.vault import Vault
@@ -36,10 +37,13 @@ _TRIES = 4  # to read a table that others change meanwhile
 class Tables(Objects):
     """Tables of `key` in `stores`."""
 
-    def __init__(self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None) -> None:
-        """`cache`: see Objects."""
+    def __init__(
+        self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None, user: str = ""
+    ) -> None:
+        """`cache`: see Objects. `user`: as the audit logs call who uses the key here."""
         super().__init__(stores, key, cache)
         self._memory = memory
+        self._user = user
         self._heads = Heads(key, stores.sensitive.location)
 
     def find(self, name: str) -> Opened | None:
@@ -77,32 +81,33 @@ class Tables(Objects):
 
         return read_twice(lambda: self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
 
-    def _believed(self, tag: str, head: dict[str, Any], version: str, seen: tuple[str, int] | None) -> Opened:
-        """Return the facts of a head, unless a newer version or another table was seen here in its place."""
-        self._require_not_moved(head)
-        if seen and seen[0] == head["table_id"] and head["version"] < seen[1]:
+    def _believed(self, tag: str, found: dict[str, Any], stored: str, seen: tuple[str, int] | None) -> Opened:
+        """Return the facts of a head, unless a newer state or another table was seen here in its place."""
+        self._require_not_moved(found)
+        head = self._heads.shown(found)
+        if seen and seen[0] == head.table_id and head.log.count < seen[1]:
             raise CheckFailed(
                 "stored",
-                f"{self.stores.sensitive.location}: shows version {head['version']} of a table, "
-                f"and {seen[1]} was here before",
+                f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
+                f"records, and {seen[1]} were here before",
                 hint="somebody put an old state back: restore the newest one",
             )
-        cached = self.cached(Object.model_validate(head["manifest"]))
+        cached = self.cached(head.manifest)
         known = cached is not None and cached.is_there
-        opened = self._open(head, version)
-        if seen and seen[0] != head["table_id"]:
+        opened = self._open(head, stored)
+        if seen and seen[0] != head.table_id:
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
                 hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
             )
-        self._memory.remember(self.seen(tag), head["table_id"], head["version"])
+        self._memory.remember(self.seen(tag), head.table_id, head.log.count)
         if not known:
-            self._evict_older(tag, opened.manifest, head["manifest"]["name"])
+            self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
 
     def _newest(self, tag: str) -> tuple[str, int] | None:
-        """The newest version that was seen here, or that the key file was copied with."""
+        """The table, and the length of its log, that was seen here last, or that the key file was copied with."""
         seen, floor = self._memory.newest(self.seen(tag)), self.key.floors.get(tag)
         if floor:
             forgotten = self._memory.newest(self._forgotten(tag))
@@ -126,31 +131,81 @@ class Tables(Objects):
             hint=near or "`cleave ls --store ...` lists the tables there are",
         )
 
-    def commit(self, manifest: Manifest, expected: str | None) -> Opened:
-        """Make `manifest`, all of whose objects are there, the table's. Raises ConflictError if another came first.
+    def commit(
+        self,
+        manifest: Manifest,
+        there: Opened | None,
+        what: str,
+        rows: int | None = None,
+        log: Log | None = None,
+        **details: JsonValue,
+    ) -> Opened:
+        """Make the next version of `manifest`, all of whose objects are there, the table's, and record it in the log.
 
-        `expected`: `Opened.head`, None for a new table.
+        `there`: what it takes the place of; None for a new table. `rows` that came with it; None: those that there are
+        more of. `log`: that is continued; None: that of `there`. `details`: of the record. Raises ConflictError if
+        another version came first.
         """
-        tag = self.tag(manifest.table)
-        before = tuple((store, tuple(store.names(f"tables/{tag}"))) for store in self.stores.apart())
-        vault = self.vault(manifest.table_id)
+        manifest = manifest.next()
+        tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
+        if rows is None:
+            rows = manifest.rows - (there.manifest.rows if there else 0)
+        before = [(store, tuple(store.names(f"tables/{tag}"))) for store in self.stores.apart()]
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
-        head = {
-            "table_id": manifest.table_id,
-            "version": manifest.version,
-            "manifest": written.model_dump(),
-        }
-        content = self._heads.dump(tag, head)
-        version = replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, expected)
-        self._memory.remember(self.seen(tag), manifest.table_id, manifest.version)
+        head, stored, kept = self._show(manifest, written, there, log, what, rows, details)
         self._evict_older(tag, manifest, written.name)
-        return Opened(manifest, vault, version, before)
+        unused = tuple((store, tuple(name for name in names if name not in kept)) for store, names in before)
+        return Opened(manifest, vault, head, stored, unused)
 
-    def change(self, before: Opened, manifest: Manifest, what: str) -> Opened:
-        """Commit `manifest`, made of that of `before`, as its next version. Raises ConflictError as `commit` does."""
-        return self.commit(manifest.next(what, manifest.rows - before.manifest.rows), before.head)
+    def record(self, there: Opened, what: str, rows: int, **details: JsonValue) -> None:
+        """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
+        _, _, kept = self._show(there.manifest, there.head.manifest, there, None, what, rows, details)
+        self.stores.sensitive.delete({there.head.log.page.name} - kept)
+
+    def log(self, opened: Opened) -> tuple[Record, ...]:
+        """Return all records of the table's log. Raises CheckFailed where it is damaged."""
+        return records_of(self, opened.vault, opened.head.log)
+
+    def _show(
+        self,
+        manifest: Manifest,
+        written: Object,
+        there: Opened | None,
+        log: Log | None,
+        what: str,
+        rows: int,
+        details: dict[str, JsonValue],
+    ) -> tuple[Head, str, set[str]]:
+        """Write a head that shows `manifest`, stored as `written`, and a log with one record more.
+
+        Returns the head, its version in the store, and the names of all pages of the log. Where only the log grew since
+        `there`, the record follows what was added.
+        """
+        tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
+        head = there.head if there else None
+        expected = there.stored if there else None
+        given = {"table": manifest.table, "version": manifest.version, "user": self._user}
+        given |= {"what": what, "rows": rows, "details": details}
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.changing(there):
+                    grown, page = extended(self, folder, vault, log or (head.log if head else None), given)
+                shown = Head(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
+                content = self._heads.dump(tag, shown.model_dump())
+                stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected)
+                break
+            except (ConflictError, LostError):
+                found = self._found_head(tag)
+                if log or head is None or found is None or key_moved_to(found[0]) is not None or not left:
+                    raise
+                newer = self._heads.shown(found[0])
+                if newer.manifest != head.manifest or newer.log.count <= head.log.count:
+                    raise
+                head, expected = newer, found[1]
+        self._memory.remember(self.seen(tag), manifest.table_id, grown.count)
+        return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
 
     def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
         """Delete from the cache what a version does not name."""
@@ -172,17 +227,17 @@ class Tables(Objects):
             self._memory.remember(self._forgotten(tag), *self.key.floors[tag])
 
     def replaced(self, opened: Opened) -> bool:
-        """Return whether the table has another head by now."""
-        found = self.stores.sensitive.read_versioned(f"tables/{self.tag(opened.manifest.table)}/{_HEAD}")
-        return found is None or found[1] != opened.head
+        """Check whether the table has another version by now."""
+        found = self._found_head(self.tag(opened.manifest.table))
+        return found is None or found[0].get("manifest") != opened.head.manifest.model_dump()
 
     @contextlib.contextmanager
-    def changing(self, opened: Opened) -> Iterator[None]:
+    def changing(self, opened: Opened | None) -> Iterator[None]:
         """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
         try:
             yield
         except LostError:
-            if not self.replaced(opened):
+            if opened is None or not self.replaced(opened):
                 raise
             location = self.stores.sensitive.location
             raise ConflictError(f"{location}: the table was changed by somebody else meanwhile") from None
@@ -204,8 +259,8 @@ class Tables(Objects):
         yield from sorted(found, key=lambda each: each.manifest.table.lower())
 
     def versions(self) -> dict[str, tuple[str, int]]:
-        """The id and version of every table under this key, by tag: floors for a copy of the key file."""
-        return {self.tag(each.manifest.table): (each.manifest.table_id, each.manifest.version) for each in self.all()}
+        """The id of every table under this key and the length of its log, by tag: floors for a copy of the key file."""
+        return {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
         """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
@@ -255,7 +310,7 @@ class Tables(Objects):
         tag = self.tag(opened.manifest.table)
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
-        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head)
+        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.stored)
 
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
@@ -326,9 +381,9 @@ class Tables(Objects):
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
 
-    def _open(self, head: dict[str, Any], version: str) -> Opened:
-        vault = self.vault(head["table_id"])
-        content = self.unseal(vault, "manifest", Object.model_validate(head["manifest"]))
+    def _open(self, head: Head, stored: str) -> Opened:
+        vault = self.vault(head.table_id)
+        content = self.unseal(vault, "manifest", head.manifest)
         try:
             manifest = Manifest.model_validate_json(content)
         except ValidationError:
@@ -336,9 +391,9 @@ class Tables(Objects):
                 f"{self.stores.sensitive.location}: a table's manifest is not of this release",
                 hint="use the release that wrote it, or a later one",
             ) from None
-        if (manifest.table_id, manifest.version) != (head["table_id"], head["version"]):
+        if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
-        return Opened(manifest, vault, version)
+        return Opened(manifest, vault, head, stored)
 
 
 def _is_note(name: str) -> bool:

@@ -21,7 +21,7 @@ from cleave.ckks.owner_key import Deriving
 from cleave.store.sealed import key_of_object, padded
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release"]
+Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log"]
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS2"

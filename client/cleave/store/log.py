@@ -1,0 +1,134 @@
+"""The audit log of a table: one record for each change and each export, sealed, signed and chained.
+
+The log is a chain of pages, sealed objects of up to PAGE records. The signed head of the table holds the number of
+records, the digest of the last one, and the newest page, which names the full pages before it. Every record holds the
+digest of the one before it, so a record that is removed, changed or moved is found, and so is a cut tail. A page is
+read to append to it or to read the log, never to open the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue, ValidationError
+
+from cleave.ckks.owner_key import OwnerKey, key_id_of
+from cleave.store.identity import is_signed
+from cleave.store.manifest import Log, Object, Part, now
+from cleave.store.reader import Objects
+from cleave.store.vault import Vault
+from cleave_shared.errors import DAMAGED, CheckFailed
+
+PAGE = 128  # records
+
+
+class Record(Part):
+    """`rows`: added; below 0: taken out. `details`: names of contributors and the like, never a value of the table.
+
+    `version`: of the table, once this was done. `user`: as the user is called on the machine where it was done.
+    """
+
+    number: Annotated[int, Field(ge=1)]
+    table: str
+    version: Annotated[int, Field(ge=1)]
+    at: str  # ISO 8601, UTC
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # Ed25519, public
+    user: str
+    what: str
+    rows: int
+    details: dict[str, JsonValue]
+    before: str  # digest of the record before this one; empty in the first
+    signature: str = ""
+
+    @property
+    def key_id(self) -> str:
+        return key_id_of(bytes.fromhex(self.key))
+
+    def facts(self) -> dict[str, Any]:
+        """The record as `cleave log --json` prints it."""
+        shown = self.model_dump(include={"number", "version", "at", "user", "what", "rows", "details"})
+        return {**shown, "key_id": self.key_id}
+
+
+class Page(Part):
+    """`pages`: the full pages before this one."""
+
+    pages: tuple[Object, ...] = ()
+    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
+
+
+def extended(objects: Objects, folder: str, vault: Vault, log: Log | None, given: dict[str, Any]) -> tuple[Log, Page]:
+    """Write a page that continues `log` by one record. `given`: the record, but for its place in the chain."""
+    page = _page(objects, vault, log.page) if log else None
+    record = _signed(
+        objects.key, {**given, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
+    )
+    if log is None or page is None:
+        page = Page(records=(record,))
+    elif len(page.records) < PAGE:
+        page = Page(pages=page.pages, records=(*page.records, record))
+    else:
+        page = Page(pages=(*page.pages, log.page), records=(record,))
+    return Log(count=record.number, last=_digest(record), page=_sealed(objects, folder, vault, page)), page
+
+
+def records_of(objects: Objects, vault: Vault, log: Log) -> tuple[Record, ...]:
+    """Return all records in their order. Raises CheckFailed where they are not those that were written."""
+    newest = _page(objects, vault, log.page)
+    records = [each for which in newest.pages for each in _page(objects, vault, which).records]
+    records += newest.records
+    before = ""
+    for number, record in enumerate(records, 1):
+        if record.number != number or record.before != before:
+            raise _broken(f"record {number:,} is not the one that follows the record before it")
+        if not is_signed(record.key, record.signature, _content(record)):
+            raise _broken(f"record {number:,} does not bear the signature of its key")
+        before = _digest(record)
+    if (len(records), before) != (log.count, log.last):
+        raise _broken(f"it ends with record {len(records):,}, which is not the last of {log.count:,}")
+    return tuple(records)
+
+
+def copied(source: Objects, opened_vault: Vault, log: Log, target: Objects, folder: str, vault: Vault) -> Log:
+    """Seal the records of `log` again for another key, as they are. Raises CheckFailed where they are damaged."""
+    records, pages, page = records_of(source, opened_vault, log), list[Object](), log.page
+    for start in range(0, len(records), PAGE):
+        page = _sealed(target, folder, vault, Page(pages=tuple(pages), records=records[start : start + PAGE]))
+        pages.append(page)
+    return log.model_copy(update={"page": page})
+
+
+def _sealed(objects: Objects, folder: str, vault: Vault, page: Page) -> Object:
+    return objects.seal(folder, vault, "log", page.model_dump_json().encode())
+
+
+def _page(objects: Objects, vault: Vault, which: Object) -> Page:
+    try:
+        return Page.model_validate_json(vault.open("log", which.name, objects.read(which, cached=False)))
+    except ValidationError:
+        raise _broken("a page is not of this release") from None
+
+
+def _signed(key: OwnerKey, given: dict[str, Any]) -> Record:
+    signing = key.signing_key()
+    record = Record.model_validate({**given, "key": signing.public_key().public_bytes_raw().hex()})
+    return record.model_copy(update={"signature": signing.sign(_content(record)).hex()})
+
+
+def _content(record: Record) -> bytes:
+    """The bytes that are signed."""
+    return _canonical(["cleave log", record.model_dump(exclude={"signature"})])
+
+
+def _digest(record: Record) -> str:
+    return hashlib.sha256(_canonical(record.model_dump())).hexdigest()
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _broken(why: str) -> CheckFailed:
+    return CheckFailed("stored", f"the log of the table is damaged: {why}", hint=DAMAGED)
