@@ -305,7 +305,7 @@ def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> Non
     assert killed_at(place, append_it, table, 3, made=True)
     tables, _stores = place.tables()
     opened = putting.append(tables, table, "trial", Silent())
-    assert tables.sweep(opened) == 5 + 2  # what was left, the manifest of version 1 and its cells
+    assert tables.sweep(opened) == 5 + 3  # what was left; the manifest of version 1, its cells and its log
     assert verify(Stored(tables, opened), Silent()) == []
 
 

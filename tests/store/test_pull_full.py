@@ -45,6 +45,7 @@ def test_duckdb_finds_the_disk_full(store: str, cli: Cli, tmp_path: Path, monkey
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.filterwarnings("ignore:this pull is not in the log")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_this_process_finds_the_disk_full(
     store: str, key_file: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

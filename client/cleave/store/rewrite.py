@@ -236,9 +236,7 @@ def digest_of_request(what: str, request: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps([what, *request]).encode()).hexdigest()
 
 
-def counted_cells(
-    tables: Tables, vault: Vault, draft: PutDraft, pieces: Sequence[Piece], cells: Cells
-) -> Cells | None:
+def counted_cells(tables: Tables, vault: Vault, draft: PutDraft, pieces: Sequence[Piece], cells: Cells) -> Cells | None:
     """A copy of `cells` with the rows of `draft` counted in place of those it replaces. None where it replaces other
     segments than `pieces` do, or an index is damaged.
     """
