@@ -246,7 +246,7 @@ class Log(Part):
 
 
 class Head(Part):
-    """What the head of a table says of it. `log.count` grows with every head."""
+    """The head of a table, without its signature. `log.count` grows with every head."""
 
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
