@@ -75,7 +75,7 @@ def test_it_is_the_table_that_duckdb_makes(
     cells = world.tables.cells(done)
     assert sum(cells.rows) == done.manifest.rows
     assert not any(cells.gone.values())
-    assert done.manifest.history[-1].what == "alter"
+    assert world.tables.log(done)[-1].what == "alter"
 
 
 def test_what_is_widened_takes_wider_values(world: World) -> None:
