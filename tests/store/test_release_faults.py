@@ -97,13 +97,13 @@ def test_a_revocation_that_is_killed_is_finished_by_the_next(world: Releases, tm
 
 def test_of_two_releases_at_once_one_is_refused(world: Releases) -> None:
     tables = world.tables()[0]
-    change = tables.change
+    commit = tables.commit
 
     def second(*given: Any, **named: Any) -> Any:
         world.release("erin")
-        return change(*given, **named)
+        return commit(*given, **named)
 
-    tables.change = second  # type: ignore[method-assign]
+    tables.commit = second  # type: ignore[method-assign]
     with pytest.raises(ConflictError):
         release(tables, world.name, {})
     assert [rows_shown(world, name) for name in ("carol", "dave", "erin")] == [AFTER] * 3

@@ -146,7 +146,7 @@ def test_a_cell_without_rows_leaves_the_release(history: History) -> None:
 
 def test_another_partition_is_refused(history: History) -> None:
     tables, opened = history.world.tables()[0], history.world.open()
-    tables.change(opened, opened.manifest.model_copy(update={"by": ("ward",)}), "alter")
+    tables.commit(opened.manifest.model_copy(update={"by": ("ward",)}), opened, "alter")
     with pytest.raises(InputError, match="was released by ward, sex, and is stored by ward"):
         history.world.release()
 
