@@ -261,6 +261,7 @@ class Appending(Place, total=False):
     again: Annotated[
         bool, Flag(False, "--again", "Add the rows even if the last change added the same ones.", bool, advanced=True)
     ]
+    batch: Annotated[str | None, Flag(None, "--batch ID", "With --append: add nothing if this batch is there.")]
 
 
 class Contributing(Appending, total=False):

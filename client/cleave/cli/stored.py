@@ -34,6 +34,7 @@ def put(
     Examples:
       cleave put visits.csv --table visits --store s3://bucket/prefix --by ward,sex
       cleave put visits-2025.csv --table visits --store s3://bucket/prefix --append
+      cleave put daily/ --table visits --store s3://bucket/prefix --append
     """
     from cleave.maintain import operations  # noqa: PLC0415 - what --help does without
 

@@ -51,13 +51,15 @@ from cleave.text.quantities import counted
 from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 
 if TYPE_CHECKING:
-    from cleave.ask.options import Data
+    from cleave.ask.options import Data, SchemaLike
     from cleave.maintain.verify import Damage
     from cleave.share.releases import Made
+    from cleave.store.manifest import Batch
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
     from cleave.table.progress import Progress
 
+_LONGEST_BATCH = 200  # characters of a name
 _SECONDS = 600.0  # to list or show tables
 _CONTINUES = "run it again to continue from there"
 
@@ -95,10 +97,11 @@ def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
 
 @stated(Appending)
 def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
-    """Add rows to a stored table, under the schema it has. Otherwise as `put`.
+    """Add rows to a stored table. Otherwise as `put`.
 
-    Where the table's last change added just these rows, a warning says so and nothing is added unless `again`: a call
-    that was stopped can be made again as it is.
+    Without a schema file beside the data they have the table's schema. `batch`: names the rows; where the table has a
+    batch of that name, a warning says so and nothing is added. The files of a folder are one batch each, by file name.
+    Other rows are recognised only if the table's last change added just them: then nothing is added unless `again`.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "growing", store="tables", by=["ward"])
@@ -107,15 +110,53 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
     (1200, 2)
     """
     from cleave.store.put import append as add  # noqa: PLC0415 - as above
+    from cleave.store.put import has_batch  # noqa: PLC0415
 
     given = complete(Appending, options)
-    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
-        done = add(
-            *(tables, rows, name, progress),
-            again=given["again"],
-            say=given["say"] or _warn,
-        )
-        return _finished(tables, done)
+    say = given["say"] or _warn
+    parts = _batches(data, given["batch"])
+    if given["again"] and parts[0][1] is not None:
+        raise InputError("again does not go with batches", hint="give the batch another name to add its rows twice")
+    with _working(given, after=_CONTINUES) as (tables, progress):
+        there = tables.open(name)
+        for part, batch in parts:
+            if batch is not None and has_batch(there.manifest, batch, say):
+                continue
+            with lazy(part, _schema_of(part, given["schema"], there), name).stream() as rows:
+                there = add(tables, rows, name, progress, again=given["again"], batch=batch, say=say)
+            tables.sweep(there)
+        return stored_table(there.manifest)
+
+
+def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
+    """Parts of `data`, each with its batch: the files of a folder, or all of it. Raises InputError."""
+    from cleave.store.manifest import Batch  # noqa: PLC0415 - as above
+    from cleave.table.inputs import digest_of, in_folder  # noqa: PLC0415
+
+    one = data[0] if isinstance(data, list | tuple) and len(data) == 1 else data
+    path = Path(one) if isinstance(one, str | Path) else None
+    if path is not None and path.is_dir():
+        if name is not None:
+            raise InputError(f"{path}: every file of a folder is a batch of its own", hint="leave the batch's name out")
+        return [(each, Batch(id=each.name, digest=digest_of(each))) for each in in_folder(path)]
+    if name is None:
+        return [(data, None)]
+    if not 0 < len(name) <= _LONGEST_BATCH or not name.isprintable():
+        raise InputError(f"the name of a batch has 1 to {_LONGEST_BATCH} characters that can be printed")
+    return [(data, Batch(id=name, digest=digest_of(path) if path is not None and path.is_file() else ""))]
+
+
+def _schema_of(data: Data, given: SchemaLike | None, there: Opened) -> SchemaLike | None:
+    """The schema of appended rows: the given one, or that of a file beside theirs, else the table's."""
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - as above
+    from cleave.table.inputs import STDIN  # noqa: PLC0415
+    from cleave.table.schema import schema_path  # noqa: PLC0415
+
+    listed = [data] if isinstance(data, str | Path) else data
+    names = [each for each in listed if isinstance(each, str | Path)] if isinstance(listed, list | tuple) else []
+    if given is not None or (names and STDIN not in map(str, names) and schema_path(names).is_file()):
+        return given
+    return load_stored_schema(there.manifest)
 
 
 @stated(Contributing)
@@ -130,6 +171,8 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
     from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
 
     given = complete(Contributing, options)
+    if given["batch"] is not None:
+        raise InputError("batches are of your own tables", hint="leave the batch's name out")
     if given["public_key"] is None:
         raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
     who = Path(given["identity"] or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)

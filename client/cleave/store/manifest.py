@@ -193,6 +193,13 @@ class Release(Part):
         yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
 
 
+class Batch(Part):
+    """An append that was named. `digest`: SHA-256 of its file; empty where it was no single file."""
+
+    id: str
+    digest: str
+
+
 class Manifest(Part):
     format: Literal[2] = 2
     table: str
@@ -209,6 +216,7 @@ class Manifest(Part):
     cells: Object
     segments: tuple[Segment, ...]
     contributors: tuple[Contributor, ...] = ()
+    batches: tuple[Batch, ...] = ()
     release: Release | None = None
 
     @property

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
@@ -19,7 +20,7 @@ from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.contributors import contributed
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.manifest import FORMAT, ROW, Manifest, Measure, SealedColumn, new_id
+from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
 from cleave.store.reader import Opened
 from cleave.store.rewrite import (
     Piece,
@@ -152,25 +153,42 @@ def append(
     progress: Progress,
     *,
     again: bool = False,
+    batch: Batch | None = None,
     segment_rows: int = of_measures.SEGMENT_ROWS,
     say: Say = _silent,
 ) -> Opened:
     """Add rows to a stored table, whose schema `rows` must have. Otherwise as `put`.
 
+    `batch`: names these rows; they are added only if the table has no batch of that name.
     Rows that the table's last change appended are not added a second time, for that is how an append repeats that was
     stopped after its work was done; `again` adds them all the same.
     """
     there = tables.open(name)
+    if batch is not None and has_batch(there.manifest, batch, say):
+        return there
     with tables.changing(there), as_stream(rows) as stream:
         check_fits(stored_schema(stream.schema, name), load_stored_schema(there.manifest), name)
         survey = stream.survey(progress)
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
         due = merge_due(there.manifest)
-        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, due)
-        if not again and putting.is_done(stream, survey):
+        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, due, batch)
+        if batch is None and not again and putting.is_done(stream, survey):
             return there
         return putting.run(stream, survey, segment_rows, progress)
+
+
+def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
+    """Check whether a table has a batch, and say so. Raises InputError for one of that name from another file."""
+    found = next((each for each in manifest.batches if each.id == batch.id), None)
+    if found is not None and found.digest and batch.digest and found.digest != batch.digest:
+        raise InputError(
+            f"batch {batch.id!r} of table {manifest.table!r} was added from a file with other bytes",
+            hint="give the new rows a file, or --batch, of another name",
+        )
+    if found is not None:
+        say(f"batch {batch.id!r} is there already: nothing is added")
+    return found is not None
 
 
 class _Putting:
@@ -185,6 +203,7 @@ class _Putting:
         what: str,
         say: Say,
         pieces: Sequence[Piece] = (),
+        batch: Batch | None = None,
     ) -> None:
         """`manifest` and `cells` of the version before; without segments and secret for a new table.
 
@@ -198,6 +217,7 @@ class _Putting:
         self._pieces = pieces
         self._what = what
         self._say = say
+        self._batch = batch
         self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
@@ -276,8 +296,12 @@ class _Putting:
             "cells": tables.seal(folder, vault, "cells", cells.dump()),
             **with_pieces(manifest, self._pieces, draft),
         }
+        details: dict[str, Any] = {}
+        if self._batch is not None:
+            update["batches"] = (*manifest.batches, self._batch)
+            details["batch"] = self._batch.id
         rows = draft.rows if self._what == "put" else None
-        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows)
+        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **details)
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
             self._drafts.delete(draft)
         else:

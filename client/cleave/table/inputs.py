@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import hashlib
 import os
 import sys
 import zlib
@@ -80,6 +81,25 @@ def open_inputs(names: Names, most: int | None = None) -> list[Input]:
         else:
             found += [_input(path, str(path)) for path in expand(name)]
     return found
+
+
+def in_folder(folder: Path) -> list[Path]:
+    """The files of a folder that may be tables, by name. Raises InputError where there is none."""
+    found = sorted(
+        each for each in folder.iterdir() if each.is_file() and each.name[0] != "." and each.suffix.lower() in _ENDINGS
+    )
+    if not found:
+        raise InputError(f"{folder}: has no file of rows", hint=f"files that end in {', '.join(_ENDINGS)} are read")
+    return found
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hex. Raises InputError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def expand(name: str | Path) -> list[Path]:
