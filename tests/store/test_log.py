@@ -15,7 +15,7 @@ from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
-from cleave.store.log import PAGE, Page, Record, _page, _sealed, extended, records_of
+from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, records_of
 from cleave.store.manifest import Log
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
@@ -290,6 +290,20 @@ def test_records_that_are_sealed_and_not_chained_are_noticed(
     assert records_of(made, opened.vault, _forged(made, opened, found, opened.head.log)) == tuple(found)
     with pytest.raises(CheckFailed, match=match):
         records_of(made, opened.vault, _forged(made, opened, forge(found), opened.head.log))
+
+
+@pytest.mark.parametrize(
+    ("place", "match"),
+    [(5, "record 7 is not the one that follows"), (14, "ends with record 15, which is not the last")],
+)
+def test_a_fork_is_noticed(made: Tables, place: int, match: str) -> None:
+    """Two records of one number, both signed by the owner: of an older copy of the store, say."""
+    opened = made.open("trial")
+    found = list(made.log(opened))
+    other = _signed(made.key, {**found[place].model_dump(exclude={"key", "signature"}), "rows": 8})
+    forked = [*found[:place], other, *found[place + 1 :]]
+    with pytest.raises(CheckFailed, match=match):
+        records_of(made, opened.vault, _forged(made, opened, forked, opened.head.log))
 
 
 def test_a_record_of_another_key_in_the_chain_is_not_the_last(made: Tables, other_key: OwnerKey) -> None:
