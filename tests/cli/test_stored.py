@@ -84,7 +84,7 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
 def test_put_says_what_is_not_stored_and_which_columns_have_few_values(place: Place) -> None:
     said = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial")).stderr
     assert "not stored: notes (kind local)" in said
-    assert "these bounds now hold for all rows, until --replace: age 0 to 128, " in said
+    assert "these bounds now hold for all rows, until `cleave alter`: age 0 to 128, " in said
     assert "insured have few values too" in said
     assert "--by ward,insured" in said
     assert "about " in said

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +54,33 @@ def test_an_append_needs_no_schema_file(loads: Loads) -> None:
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd"]
     frame = pa.table(cleave.pull("t", store=loads.root / "s", key=loads.key).arrow())
     assert cleave.append(frame, "t", store=loads.root / "s", key=loads.key).rows == 6
+
+
+def test_columns_that_are_not_stored_need_no_schema_file_either(tmp_path: Path, key_file: Path) -> None:
+    schema = {"ward": "plain", "bill": "encrypted", "note": "local"}
+    rows = pa.table({"ward": ["A", "B"], "bill": [1, 2], "note": ["x", "y"]})
+    place = {"store": tmp_path / "s", "key": key_file}
+    cleave.put(rows, "t", schema=schema, by=["ward"], **place)
+    assert cleave.append(rows, "t", **place).rows == 4
+    assert cleave.query("t", "SELECT * FROM t ORDER BY ALL LIMIT 1", **place).columns == ("ward", "bill")
+    with pytest.raises(InputError, match="more"):
+        cleave.append(rows.append_column("more", [["z", "z"]]), "t", **place)
+
+
+def test_the_recipes_of_cron_and_airflow(loads: Loads) -> None:
+    """Their commands, each twice, as a shell runs them."""
+    told = (Path(__file__).parents[2] / "docs/stored.md").read_text()
+    (cron,) = re.findall(r"^0 2 \* \* \* (.*)$", told, re.MULTILINE)
+    (airflow,) = re.findall(r'bash_command="(.*)"', told)
+    loads.file("daily/2026-11-22.csv", SUNDAY)
+    bare = cron.replace(" --passphrase-fd 3 3</etc/cleave/passphrase", "")
+    assert bare != cron
+    for command in (bare, bare, airflow.replace("{{ ds }}", "2026-11-22")):
+        named = command.replace("/srv/feed", f"{loads.root}/daily").replace("s3://bucket/prefix", f"{loads.root}/s")
+        words = shlex.split(named.replace("--table trial", "--table t"))
+        assert words[0] == "cleave"
+        assert loads.cli.run(*words[1:], "--key", loads.key).exit_code == 0
+    assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd", "Cyd"]  # of two names: two batches
 
 
 def test_a_batch_is_added_once_whatever_came_in_between(loads: Loads) -> None:

@@ -157,7 +157,7 @@ def test_errors_are_those_of_a_table(tmp_path: Path, rows: list[str], stated: st
     assert "b.csv" in told[0][0]
     if "upper" in stated:  # as `cleave put` says it
         assert told[0][0].endswith("b.csv, line 4, column 'b': the value is above upper = 10")
-        assert "widen the bound in the schema; a stored table is then put again with --replace" in told[0][1]
+        assert "with `cleave alter NAME --widen` for a table that is stored" in told[0][1]
 
 
 def test_a_value_of_a_parquet_file_that_does_not_fit_is_told_at_the_first_look(tmp_path: Path) -> None:

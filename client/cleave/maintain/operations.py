@@ -148,7 +148,7 @@ def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
 
 def _schema_of(data: Data, given: SchemaLike | None, there: Opened) -> SchemaLike | None:
     """The schema of appended rows: the given one, or that of a file beside theirs, else the table's."""
-    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - as above
+    from cleave.store.schemas import schema_of_rows  # noqa: PLC0415 - as above
     from cleave.table.inputs import STDIN  # noqa: PLC0415
     from cleave.table.schema import schema_path  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def _schema_of(data: Data, given: SchemaLike | None, there: Opened) -> SchemaLik
     names = [each for each in listed if isinstance(each, str | Path)] if isinstance(listed, list | tuple) else []
     if given is not None or (names and STDIN not in map(str, names) and schema_path(names).is_file()):
         return given
-    return load_stored_schema(there.manifest)
+    return schema_of_rows(there.manifest)
 
 
 @stated(Contributing)

@@ -217,6 +217,7 @@ class Manifest(Part):
     segments: tuple[Segment, ...]
     contributors: tuple[Contributor, ...] = ()
     batches: tuple[Batch, ...] = ()
+    local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
 
     @property

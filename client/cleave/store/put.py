@@ -98,6 +98,7 @@ def put(
                 )
         found = count_cells(stream, chosen)
         measures = measures_of(schema, survey, stream)
+        local = tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL)
         manifest = Manifest.model_construct(
             format=FORMAT,
             table=name,
@@ -110,8 +111,9 @@ def put(
             sealed=sealed_columns(schema, chosen),
             scanned=len(measures) if scan else 0,
             segments=(),
+            local=local,
         )
-        if local := [each.name for each in stream.schema.columns if each.kind is Kind.LOCAL]:
+        if local:
             say(f"not stored: {', '.join(local)} (kind local)")
         if bounds := [
             f"{each.name} {each.lower} to {each.upper}"
@@ -119,7 +121,7 @@ def put(
             if each.kind is Kind.ENCRYPTED and each.lower is not None and each.upper is not None
         ]:
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
-            say(f"these bounds now hold for all rows, until --replace: {', '.join(bounds[:_NAMED])}{rest}")
+            say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
         say(describe(manifest, survey.rows, found, profile))
         putting = _Putting(tables, manifest, Cells(), there, "put", say)
         return putting.run(stream, survey, segment_rows, progress)

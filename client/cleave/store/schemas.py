@@ -37,6 +37,14 @@ def load_stored_schema(manifest: Manifest) -> Schema:
     return read_stored_schema(manifest.schema_toml, manifest.table)
 
 
+def schema_of_rows(manifest: Manifest) -> Schema:
+    """The schema of rows that are appended: the table's, and the columns that were not stored, which still are not."""
+    schema = load_stored_schema(manifest)
+    names = {each.lower() for each in schema.names}
+    local = (Column(each, Kind.LOCAL, "VARCHAR") for each in manifest.local if each.lower() not in names)
+    return replace(schema, columns=(*schema.columns, *local))
+
+
 def read_stored_schema(toml: str, table: str) -> Schema:
     schema = read_schema(tomllib.loads(toml, parse_float=Decimal), f"stored table {table!r}")
     _refuse_reserved(schema.columns)

@@ -158,5 +158,6 @@ def outside(source: Input | Frame, schema: Schema, column: Column, broken: Broke
         f"{source}, {place}, column {column.name!r}: {broken.problem}",
         hint="fill the field, or set nullable = true in the schema"
         if broken.null
-        else "correct the value, or widen the bound in the schema; a stored table is then put again with --replace",
+        else "correct the value, or widen the bound: in the schema, or with `cleave alter NAME --widen` for a table "
+        "that is stored",
     )
