@@ -11,7 +11,7 @@ import pytest
 from aws.build import local_python
 
 ROOT = Path(__file__).parents[2]
-# Stands for make, dockerd, docker, debootstrap and chromium. As make, it fails for the targets in FAIL.
+# Stands for make and every program that a step looks for. As make, it fails for the targets in FAIL.
 PROGRAM = """#!/bin/bash
 [ "${0##*/}" = make ] || exit 0
 target=${*: -1}
@@ -20,11 +20,12 @@ case $target in test* | deploy* ) echo "7 passed in ${#target}.0s" ;; esac
 case " $FAIL " in *" $target "*) exit 2 ;; esac
 """
 DEPLOY = ["deploy-local"] if local_python() else []  # a banner stands for it where there is no Python 3.13
-STEPS = ["check", "test", "test-slow", "lambda-image", "validate", *DEPLOY, "test-sam"]
-# of test-sam, deploy-local, test-slow and test
+STEPS = ["check", "test", "test-slow", "test-clients", "lambda-image", "validate", *DEPLOY, "test-sam"]
+# of test-sam, deploy-local, test-clients, test-slow and test
 CLOSING = [
     "7 passed in 8.0s",
     *(f"7 passed in {len(each)}.0s" for each in DEPLOY),
+    "7 passed in 12.0s",
     "7 passed in 9.0s",
     "7 passed in 4.0s",
 ]
@@ -34,7 +35,8 @@ CLOSING = [
     ("fail", "named"), [("", None), ("test", "test"), ("check test-slow", "check slow"), ("test-sam", "sam")]
 )
 def test_every_step_runs_and_failed_ones_are_named(tmp_path: Path, fail: str, named: str | None) -> None:
-    for name in ("make", "dockerd", "docker", "debootstrap", "chromium"):
+    clients = ("mariadb", "javac", "mvn", "node", "npm", "go")
+    for name in ("make", "dockerd", "docker", "debootstrap", "chromium", *clients):
         program = tmp_path / name
         program.write_text(PROGRAM)
         program.chmod(0o755)
