@@ -1,7 +1,8 @@
 """What tools ask before a person asks anything: each statement is answered, and the tables are found in the answers.
 
 Metabase and Tableau read through MariaDB's JDBC driver, whose statements are those of its DatabaseMetaData; Grafana's
-are of its MySQL data source's editor; DBeaver's of its MySQL extension.
+are of its MySQL data source's editor; DBeaver's of its MySQL extension. JDBC's were read from the driver, the others
+are from memory. Metabase's question for the time zone (TIMEDIFF over CONVERT_TZ) is refused, and not among them.
 """
 
 from __future__ import annotations
