@@ -1,6 +1,6 @@
 """A worker of the gateway: a process that holds the opened tables and answers one question at a time.
 
-It stands apart from the process that speaks to clients, which holds no key and opens no table: a question that takes
+It stands apart from the process that speaks to clients, which has the passphrase and opens no table: a query that takes
 too long, or too much memory, ends its worker and nothing else. A reply is frames of JSON, or of Arrow's stream.
 """
 
