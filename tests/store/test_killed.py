@@ -208,7 +208,7 @@ def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands
             kills[command] += 1
             assert found in (state, state.after(command)), told
             both.add((command, found == state))
-        if found != state or not ended.code:
+        if command != "compact" and (found != state or not ended.code):  # which may find nothing to merge
             done = found if command in ONCE else None
         state = found
         if not state.rows:  # a table that is gone half way is dropped all the way, or was never there
