@@ -19,6 +19,7 @@ from aws import many_chunks, sam
 from aws.events import TABLE, decrypt_totals, make_events
 from aws.make_events import write_events
 from cleave.ckks.secret_key import SecretKey
+from tests.functional.processes import met
 
 pytestmark = [pytest.mark.sam, pytest.mark.usefixtures("containers")]
 
@@ -133,22 +134,30 @@ def test_query_at_a_path_that_is_not_there_is_an_error_with_a_hint(api: sam.Api,
 @pytest.mark.skipif(sam.IMAGE != sam.STAND_IN, reason="the real image, run by SAM, is not locked down like Lambda")
 def test_containers_are_as_confined_as_lambda(api: sam.Api) -> None:
     assert len(api.containers) == 3
-    for path in ("/v1/plain", "/v1/sensitive/moments"):
-        post(api.url + path, b"{}")  # the emulator starts the runtime at the first event
-    memory, started = set(), 0
-    for container in api.containers:
+
+    def have_started() -> bool:
+        for path in ("/v1/plain", "/v1/sensitive/moments"):
+            post(
+                api.url + path, b"{}"
+            )  # the emulator starts the runtime at the first event, and again where one has died
+        return sum(map(bool, map(users_of, api.containers))) == 2
+
+    def users_of(container: str) -> set[str]:
         processes = sam.docker("top", container, "-eo", "pid,uid,args").stdout.splitlines()
-        users = {line.split()[1] for line in processes if "-m awslambdaric" in line}
+        return {line.split()[1] for line in processes if "-m awslambdaric" in line}
+
+    assert met(have_started)
+    memory = set()
+    for container in api.containers:
+        users = users_of(container)
         if not users:
             continue  # the one of jobs, which has no route
-        assert users == {"993"}, processes
-        started += 1
+        assert users == {"993"}
         assert sam.docker("exec", "--user", "993:990", container, "touch", "/var/task/x").returncode != 0
         assert sam.docker("exec", "--user", "0", container, "touch", "/var/task/x").returncode != 0, "read-only for all"
         assert sam.docker("exec", "--user", "993:990", container, "touch", "/dev/shm/x").returncode != 0  # noqa: S108
         memory.add(int(sam.docker("inspect", "--format", "{{.HostConfig.Memory}}", container).stdout) >> 20)
     assert memory == {1769}
-    assert started == 2
 
 
 def cleave(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
