@@ -12,14 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
-from cleave.gateway.workers import Refused, Reply, Workers
+from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_there
 from cleave.share.users import User, Users
 from cleave_shared.errors import CleaveError
 from cleave_shared.version import VERSION as RELEASE
 
 _MOST_BODY: Final = 4 * MOST_CHARACTERS
 _ARROW: Final = "application/vnd.apache.arrow.stream"
-_LOOK_SECONDS: Final = 0.5
 
 
 class Query(BaseModel):
@@ -68,8 +67,9 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
     @app.middleware("http")
     async def bounded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
         if request.url.path == "/v1/query" and request.method == "POST":
-            if await _user(request, users) is None:
+            if (found := _user(request, users)) is None:
                 return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
+            request.state.user = found
             length = request.headers.get("content-length", "")
             if not length.isdecimal():
                 return _problem(411, "the length of the body is needed")
@@ -91,10 +91,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
         },
     )
     async def query(body: Query, request: Request) -> Response:
-        found = await _user(request, users)
-        if found is None:
-            return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
-        name, user = found
+        name, user = request.state.user  # by `bounded`
         variables = {"database": DATABASE, "user": f"{name}@%", "connection_id": 0, "version": VERSION}
         asking = asyncio.ensure_future(
             workers.ask(
@@ -109,16 +106,11 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
             )
         )
         try:
-            while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:
-                if await request.is_disconnected():
-                    return _problem(499, "the client has gone")
-            reply: Reply = asking.result()
+            reply = await reply_while_there(asking, request.is_disconnected)
+        except ClientGone:
+            return _problem(499, "the client has gone")
         except Refused as error:
             return _problem(400, str(error))
-        finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.wait({asking})
         if body.format == "arrow":
             return Response(reply.content, media_type=_ARROW)
         told: dict[str, Any] = {
@@ -131,7 +123,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
     return app
 
 
-async def _user(request: Request, users: Callable[[], Users]) -> tuple[str, User] | None:
+def _user(request: Request, users: Callable[[], Users]) -> tuple[str, User] | None:
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not 20 < len(token) < 200:
         return None

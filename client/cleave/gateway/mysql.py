@@ -20,7 +20,7 @@ import re
 import secrets
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
 from ssl import SSLContext
 from typing import Any, Final
@@ -47,7 +47,7 @@ from sqlglot import exp
 
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, SYSTEM, VERSION, Parameter, placeholders
 from cleave.gateway.system import type_of
-from cleave.gateway.workers import Refused, Reply, Workers
+from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_there
 from cleave.share.users import User, Users
 from cleave.table.types import decimals_of
 from cleave_shared.errors import CleaveError, QueryRefused
@@ -62,7 +62,7 @@ _MOST_PACKET: Final = 4 * MOST_CHARACTERS + (1 << 16)
 _MOST_PREPARED: Final = 1024
 _MOST_REMEMBERED: Final = 4096  # passwords that were right
 _MOST_SET: Final = 1 << 14  # characters of a statement about the session
-_LOOK_SECONDS: Final = 0.5
+_PAUSE_SECONDS: Final = 0.5  # after a connection that could not be taken
 _ROWS: Final = 1000
 _PACKET: Final = 0xFFFFFF
 _TLS_WANTED: Final = 32  # bytes of a client's wish for TLS
@@ -607,7 +607,7 @@ class Statements(Session):
             seconds=seconds / 1000 if seconds else None,
         )
         try:
-            reply = await self._while_there(question)
+            reply = await self._replied(question)
         except Refused as error:
             self._warnings = []
             raise MysqlError(str(error), ErrorCode.UNKNOWN_ERROR) from None
@@ -615,23 +615,23 @@ class Statements(Session):
         self.decimals = [_decimals(type_) for _, type_ in reply.columns]
         return ResultSet(self._rows(reply), [_column(name, type_) for name, type_ in reply.columns])
 
-    async def _while_there(self, question: Any) -> Reply:
-        """Stop the question when the client is gone: nobody would read the answer."""
+    async def _has_left(self) -> bool:
+        return bool(self.connection.stream.is_left)
+
+    async def _replied(self, question: Coroutine[Any, Any, Reply]) -> Reply:
+        """Wait for the reply. Raises Refused, MysqlError for a query that was killed, ConnectionClosed."""
         self._asking = asking = asyncio.ensure_future(question)
-        stream = self.connection.stream
         try:
-            while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:
-                if stream.is_left:
-                    stream.is_over = True
-                    raise ConnectionClosed
-            if asking.cancelled():
-                raise MysqlError("the query was killed", ErrorCode.SESSION_WAS_KILLED)
-            return asking.result()
+            return await reply_while_there(asking, self._has_left)
+        except ClientGone:
+            self.connection.stream.is_over = True
+            raise ConnectionClosed from None
+        except asyncio.CancelledError:
+            if asking.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                raise MysqlError("the query was killed", ErrorCode.SESSION_WAS_KILLED) from None
+            raise
         finally:
             self._asking = None
-            if not asking.done():
-                asking.cancel()
-                await asyncio.wait({asking})
 
     async def _rows(self, reply: Reply) -> AsyncIterator[Sequence[Any]]:
         """Rows, no faster than the client takes them."""
@@ -673,7 +673,7 @@ class Clients:
             try:
                 accepted, _ = await loop.sock_accept(listener)
             except OSError:  # too many files, or a client that has left again
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = asyncio.create_task(self._accept(accepted))

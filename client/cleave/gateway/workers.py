@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -14,11 +15,12 @@ from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
 from cleave_shared.dataclass import dataclass
-from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
+from cleave_shared.errors import CleaveError, ProcessDied
 from cleave_shared.fork_server import ForkServer
 
 _GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
 _MOST_FRAME: Final = 4 * MOST_BYTES
+_LOOK_SECONDS: Final = 0.5  # between two looks whether a client is still there
 _MOST_WAITING: Final = 64  # questions of one user
 
 
@@ -109,7 +111,7 @@ class Workers:
             if error.late:
                 raise Refused(f"the question took longer than the {request.seconds:g} s it is given") from None
             raise Refused("the question needs more memory than it is given, or was stopped") from None
-        except (ServiceError, CleaveError) as error:
+        except CleaveError as error:
             raise Refused(error.message) from None
 
     def close(self) -> None:
@@ -144,6 +146,26 @@ class _AtWork:
             self._stopped = True
             if self._child is not None:
                 self._child.kill()
+
+
+class ClientGone(Exception):  # noqa: N818 - named for what happened
+    """The client left before its answer was there."""
+
+
+async def reply_while_there(asking: asyncio.Future[Reply], has_left: Callable[[], Awaitable[bool]]) -> Reply:
+    """Wait for a reply. It is cancelled when the client leaves, or the wait ends: nobody would read it.
+
+    Raises ClientGone, CancelledError where somebody else cancelled `asking`, and what that raises.
+    """
+    try:
+        while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:
+            if await has_left():
+                raise ClientGone
+        return asking.result()
+    finally:
+        if not asking.done():
+            asking.cancel()
+            await asyncio.wait({asking})
 
 
 def _received(child: Child, seconds: float, *, arrow: bool) -> Reply:
