@@ -65,7 +65,7 @@ def _gateway(
     seconds: float,
     ready: Callable[[str], None],
 ) -> None:
-    with extra("gateway", "the gateway"):
+    with extra("gateway", "connections of BI tools"):
         from cleave.gateway.serve import Listening, serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
         from cleave.gateway.work import Setup  # noqa: PLC0415
         from cleave.gateway.workers import Limits  # noqa: PLC0415
