@@ -7,7 +7,7 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-tpch bench-scan bench-planner bench-model bench-pool bench-ring bench-load scale
+.PHONY: bench-tpch bench-scan bench-planner bench-ring bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -63,14 +63,6 @@ bench-scan: setup
 bench-planner: setup
 	$(BIN)/python -m benchmarks.planner $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(ROWS),--rows $(ROWS)) \
 		$(if $(SECONDS),--seconds $(SECONDS))
-
-# What a cost model estimates beside what is measured, at sizes it was not calibrated on; on a quiet machine.
-bench-model: setup
-	$(BIN)/python -m benchmarks.model $(if $(RUNS),--runs $(RUNS))
-
-# A question over a file with and without encryptions made ahead, as pairs: a minute.
-bench-pool: setup
-	$(BIN)/python -m benchmarks.pool $(if $(PAIRS),--pairs $(PAIRS))
 
 # Ring packing of results beside HERMES, and what it would save a scan of 255 sums; a minute, on one core.
 bench-ring: setup

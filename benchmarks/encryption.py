@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from benchmarks.insecure.nemesis import InsecureNemesis, encoded
 from benchmarks.insecure.rache import InsecureRache
-from benchmarks.pool import PooledCipher
 from benchmarks.tables import figure, machine, markdown, spread
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import carried
@@ -187,16 +186,6 @@ def coefficients(keys: Keys, values: Doubles, laps: Laps) -> None:
     _by_cleave(Cipher(keys.key), values, laps)
 
 
-def made_ahead(keys: Keys, values: Doubles, laps: Laps) -> None:
-    """The same, each ciphertext from an encryption of zero made ahead (benchmarks.pool)."""
-    laps.start()
-    cipher = PooledCipher(keys.key, -(-len(values) // PLACES))
-    laps.stop("ahead")
-    _by_cleave(cipher, values, laps)
-    if cipher.left:
-        raise SystemExit("not all encryptions made ahead were used")
-
-
 def _by_cleave(cipher: Cipher, values: Doubles, laps: Laps) -> None:
     for start in range(0, len(values), PLACES * TOGETHER):
         part = values[start : start + PLACES * TOGETHER]
@@ -228,7 +217,6 @@ METHODS = (
     Method("Nemesis as published", nemesis, SLOTS, "INSECURE"),
     Method("pool of Enc(0), each used once", pool_of_zeros, SLOTS),
     Method("Cleave, coefficients, saved", coefficients, PLACES),
-    Method("Cleave with encryptions made ahead, saved", made_ahead, PLACES),
 )
 REFERENCE = "CKKS batch, public key"
 
@@ -276,7 +264,7 @@ def _table(runs: dict[str, list[Laps]], count: int, share: int) -> str:
         taken = online(method.name)
         middle = sorted(taken)[len(taken) // 2]
         laps = runs[method.name][taken.index(middle)]
-        ahead = laps.ahead * (share if method.run in (pool_of_zeros, made_ahead) else 1)
+        ahead = laps.ahead * (share if method.run is pool_of_zeros else 1)
         everything = ahead + middle
         shares = (ahead, share * laps.reconstruct, share * laps.randomise)
         rows.append(

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.lab.generated import Table, World, chooser_of, questions, ways
+from benchmarks.lab.generated import Table, World, chooser_of, questions
 from cleave.ask.choice import name_of
 
 FLOOR = 0.010
@@ -45,7 +45,7 @@ class Asked:
 
 def asked(world: World, table: Table, sql: str, repeats: int) -> Asked:
     with world.session(table) as session:
-        chooser, plans = chooser_of(session), {name_of(plan): plan for plan in ways(session, sql)}
+        chooser, plans = chooser_of(session), {name_of(plan): plan for plan in session.ways(sql)}
         found = Asked(sql, name_of(session.plan(sql)))
         for name, plan in plans.items():
             found.read[name] = chooser.work(plan).bytes

@@ -98,7 +98,7 @@ def nothing_waits_for_the_disk() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What this machine was calibrated to is not what tests estimate with."""
+    """What this machine keeps of stored tables is not what tests read."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from cleave.ask.choice import Chooser, Plan
+from cleave.ask.choice import Chooser
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
@@ -189,11 +189,6 @@ def questions(count: int) -> Iterator[tuple[Table, str]]:
         if sql not in seen:
             seen.add(sql)
             yield table, sql
-
-
-def ways(session: Session, sql: str) -> list[Plan]:
-    """Every way, whatever it takes."""
-    return session.ways(sql)
 
 
 def chooser_of(session: Session) -> Chooser:

@@ -24,7 +24,7 @@ def polynomials(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 def test_what_is_made_of_a_zero_is_what_seal_adds_up(key: SecretKey) -> None:
     """To the bit: SEAL's own add_plain of its own transform."""
     cipher = Cipher(key)
-    (zero,) = cipher.encrypted_zeros(1)
+    (zero,) = cipher._encrypted_zeros(1)
     (message,) = polynomials(1)
     ring = cipher.ring
     bare = ring.ciphertext(ring.seeded(zero, np.zeros(N, np.int64)))
@@ -75,7 +75,7 @@ def test_another_key_reads_nothing(key: SecretKey, other_key: SecretKey) -> None
 @pytest.mark.parametrize("cut", [0, 1, 81, 40_000])
 def test_what_is_no_zero_is_refused(key: SecretKey, cut: int) -> None:
     cipher = Cipher(key)
-    (zero,), values = cipher.encrypted_zeros(1), np.zeros(N, np.int64)
+    (zero,), values = cipher._encrypted_zeros(1), np.zeros(N, np.int64)
     for blob in (zero[cut:-1], zero[:-1], zero + b"x"):
         with pytest.raises(ValueError, match="not a seeded ciphertext"):
             cipher.ring.seeded(blob, values)

@@ -100,10 +100,10 @@ class Cipher(_Encoder):
         """The same one by one, a few of them encrypted together when the first is asked for."""
         for start in range(0, len(polynomials), _TOGETHER):
             several = polynomials[start : start + _TOGETHER]
-            for polynomial, zero in zip(several, self.encrypted_zeros(len(several)), strict=True):
+            for polynomial, zero in zip(several, self._encrypted_zeros(len(several)), strict=True):
                 yield self.ring.seeded(zero, polynomial)
 
-    def encrypted_zeros(self, count: int) -> list[bytes]:
+    def _encrypted_zeros(self, count: int) -> list[bytes]:
         """Fresh encryptions of zero in coefficient form, as `Ring.seeded` takes them: each to be used once."""
         fresh = [self._in_coefficients.encrypt_zero_symmetric() for _ in range(count)]
         return [seal.inside(blob, 1 << 20) for blob in [seal.save_short(each) for each in fresh]]
