@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,13 @@ def test_an_option_goes_before_the_environment_and_that_before_the_file(
     monkeypatch.setenv("CLEAVE_STORE", str(tmp_path / "said"))
     assert "no tables" in cli.run("ls").stdout
     assert "t " in cli.run("ls", "--store", tmp_path / "filed").stdout
+
+
+def test_keys_are_where_settings_are(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", "from cleave.local.main import main; main()", "key", "show"]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert f"{tmp_path}/cleave/key.json: no such key file" in shown.stderr
 
 
 def test_without_a_home_there_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:

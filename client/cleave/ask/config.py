@@ -27,14 +27,18 @@ SETTINGS = {
 _LONGEST_USER = 64
 
 
-def config_path() -> Path | None:
-    """`cleave/config.toml` in $XDG_CONFIG_HOME, or in ~/.config; None for an account without a home."""
+def config_folder() -> Path:
+    """Return the folder of settings and keys, `~` not expanded: `cleave` in $XDG_CONFIG_HOME, or in ~/.config."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(base if os.path.isabs(base) else "~/.config") / "cleave"
+
+
+def config_path() -> Path | None:
+    """Return the file of settings; None for an account without a home."""
     try:
-        folder = Path(base) if os.path.isabs(base) else Path("~/.config").expanduser()
+        return config_folder().expanduser() / "config.toml"
     except RuntimeError:
         return None
-    return folder / "cleave" / "config.toml"
 
 
 def usual(name: str) -> str | None:

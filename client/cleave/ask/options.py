@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
 
+from cleave.ask.config import config_folder
 from cleave.text.nearest import did_you_mean
 from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import UsageError
@@ -39,9 +40,9 @@ F = TypeVar("F", bound=Callable[..., object])
 G = TypeVar("G")
 ADVANCED = "Advanced"  # section of help for options that few need
 PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
-DEFAULT_KEY = Path("~/.config/cleave/key.json")
-DEFAULT_IDENTITY = Path("~/.config/cleave/contributor.pem")
-DEFAULT_ANALYST = Path("~/.config/cleave/analyst.pem")
+DEFAULT_KEY = config_folder() / "key.json"
+DEFAULT_IDENTITY = config_folder() / "contributor.pem"
+DEFAULT_ANALYST = config_folder() / "analyst.pem"
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
 

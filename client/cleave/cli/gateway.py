@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.config import config_folder
 from cleave.ask.options import Answering
 from cleave.cli import console, passphrase
 from cleave.cli.options import argument, flag
@@ -15,7 +16,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
 
-DEFAULT_USERS = Path("~/.config/cleave/users.toml")
+DEFAULT_USERS = config_folder() / "users.toml"
 UsersFile = Annotated[Path, flag("--users FILE", "File of users. Default: ~/.config/cleave/users.toml.")]
 UserName = Annotated[str, argument("NAME", "The user.")]
 
