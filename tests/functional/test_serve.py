@@ -1,4 +1,4 @@
-"""`cleave serve`: three processes, of which none outlives the first; Host and Origin; a half that dies."""
+"""`cleave serve`: no process outlives it; Host and Origin; a child that dies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from aws import many_chunks
 from aws.serving import served
-from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Deaths, problem
-from cleave.local.pages import Pages
+from cleave.ckks.secret_key import SecretKey
 from cleave.local.serve import Named, Switch
+from cleave.transport.base import EnvelopeTransport
+from cleave.transport.endpoint import read_endpoints
+from cleave.transport.http import connect_http
 from cleave_shared import limits, wire
 from cleave_shared.version import VERSION
 from tests.functional.gateway import call
@@ -31,12 +34,9 @@ ENDLESS = {"version": wire.VERSION, "schema_hash": "0" * 32, "rows": 1, "keys": 
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server with a host and an origin let in, whose folder for temporary files has a long name."""
-    folder = tmp_path_factory.mktemp("temporary") / ("long" * 30)
-    folder.mkdir()
-    options = ("--allow-host", "Given.internal", "--cors", "https://page.example")
-    with served("--quiet", *options, TMPDIR=str(folder)) as found:
+def opened() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server with a host and an origin let in."""
+    with served("--quiet", "--allow-host", "Given.internal", "--cors", "https://page.example") as found:
         yield found
 
 
@@ -45,28 +45,14 @@ def port_is_free(url: str) -> bool:
         return probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
 
-def test_a_folder_for_temporary_files_may_have_a_long_name(opened: tuple[str, subprocess.Popen[str]]) -> None:
-    assert httpx.get(f"{opened[0]}/plain/v1/health", trust_env=False, timeout=120).status_code == 200
-
-
-def test_each_half_has_its_process_and_not_the_others_library(opened: tuple[str, subprocess.Popen[str]]) -> None:
-    libraries = [loaded(pid) for pid in descendants(opened[1].pid)]
-    assert sorted(libraries, key=sorted) == [{"duckdb"}, {"duckdb"}, {"sealapi"}]  # the plain half's fork server
-
-
-def loaded(pid: int) -> set[str]:
-    maps = Path(f"/proc/{pid}/maps").read_text()
-    return {library for library in ("duckdb", "sealapi") if library in maps}
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.sampled(4)
 def test_nothing_outlives_serve(number: signal.Signals, tmp_path: Path) -> None:
-    """Not even while both halves and a child of one of them are at work; nor does a file."""
+    """Not even while both fork servers and a child of one of them are at work; nor does a file."""
     with served("--quiet", TMPDIR=str(tmp_path)) as (url, process):
         asking = threading.Thread(target=lambda: suppressed_post(f"{url}/v1/plain/aggregate", ENDLESS))
         asking.start()
-        assert met(lambda: len(descendants(process.pid)) == 4)
+        assert met(lambda: len(descendants(process.pid)) == 3)
         started = descendants(process.pid)
         process.send_signal(number)
         if number in (signal.SIGTERM, signal.SIGINT):  # waits for requests under way; a second one does not
@@ -85,37 +71,34 @@ def suppressed_post(url: str, body: object) -> None:
         """The server is being ended."""
 
 
-def test_a_half_that_dies_is_started_again_and_the_other_goes_on() -> None:
-    with served("--quiet") as (url, process), httpx.Client(base_url=url, trust_env=False, timeout=HANGS) as client:
-        plain, forking, other = sorted(descendants(process.pid), key=lambda pid: "sealapi" in loaded(pid))
-        assert client.post("/v1/plain", json=SUM).status_code == 200  # over a connection that is kept
-        os.kill(plain, signal.SIGKILL)
-        assert have_ended(plain, forking)
-        assert client.post("/v1/plain", json=SUM).json()["result"] == {"x": 3}
-        assert client.get("/sensitive/v1/health").status_code == 200
-        assert is_alive(other)
-
-
-def test_a_half_that_keeps_dying_ends_the_server() -> None:
-    with served("--quiet") as (url, process):
-        while process.poll() is None:
-            for pid in descendants(process.pid):
+def test_a_process_that_dies_is_started_again(key: SecretKey) -> None:
+    """A fork server's end ends what its children are at, and no later request."""
+    chunks = many_chunks.request(key)
+    with served("--quiet") as (url, process), contextlib.closing(over_http(url)) as services:
+        for _ in range(2):
+            assert httpx.post(f"{url}/v1/plain", json=SUM, trust_env=False, timeout=HANGS).json()["result"] == {"x": 3}
+            assert many_chunks.total_of(key, services.sensitive(chunks)) == many_chunks.TOTAL
+            started = descendants(process.pid)
+            for pid in started:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        assert process.returncode == 6
-        assert process.stderr
-        assert process.stderr.read().startswith(f"error: a service died {MOST_DEATHS} times within")
-        assert port_is_free(url)
+            assert have_ended(*started)
+        assert is_alive(process.pid)
 
 
-def test_deaths_far_apart_are_no_crash_loop() -> None:
-    now = 0.0
-    deaths = Deaths(lambda: now)
-    for _ in range(3 * MOST_DEATHS):
-        assert not deaths.too_many()
-        now += DEATH_SECONDS / (MOST_DEATHS - 1)
-    now -= 1.0
-    assert deaths.too_many()
+def test_a_worker_reads_the_ciphertexts_of_one_request(key: SecretKey) -> None:
+    chunks = many_chunks.request(key)
+    with served("--quiet") as (url, process), contextlib.closing(over_http(url)) as services:
+        lasting = descendants(process.pid)
+        services.sensitive(chunks)
+        waiting = set(descendants(process.pid)) - set(lasting)
+        services.sensitive(chunks)
+        assert waiting
+        assert have_ended(*waiting)
+
+
+def over_http(url: str) -> EnvelopeTransport:
+    return connect_http(read_endpoints(url, insecure_http=False))
 
 
 @pytest.mark.parametrize(
@@ -227,17 +210,9 @@ def test_the_docs_name_every_operation(service: str) -> None:
             assert all(f"<h2>{method.upper()} {path}</h2>" in page for method in methods)
 
 
-def test_health_is_of_both_halves(service: str) -> None:
+def test_health_names_both_services(service: str) -> None:
     answer = httpx.get(f"{service}/health", trust_env=False)
     assert (answer.status_code, answer.json()) == (200, {"version": VERSION, "sensitive": "ok", "plain": "ok"})
-
-    async def dead(scope: object, receive: object, send: object) -> None:
-        await problem(502, "this half does not answer", "ask again")(scope, receive, send)  # type: ignore[arg-type]
-
-    pages = Pages(dead, {"sensitive": dead, "plain": dead})
-    assert call(pages, "GET", "/health").status_code == 503  # type: ignore[arg-type]
-    assert call(pages, "GET", "/docs").status_code == 502  # type: ignore[arg-type]
-    assert call(pages, "POST", "/health").status_code == 502  # type: ignore[arg-type]  # handed on
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/docs"])

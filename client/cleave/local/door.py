@@ -6,13 +6,21 @@ h11 refuses what is no HTTP (400), and a head over 64 KB unless it arrives at on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import h11
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cleave.local.halves import problem
-from cleave_shared import limits
+from cleave_shared import limits, wire
+
+
+def problem(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    """Make an error in the form the services have for theirs."""
+    content = wire.dump_json(wire.Problem(error=error, hint=hint))
+    return Response(content, status, headers=headers, media_type=wire.JSON_TYPE)
+
 
 _CLOSE = {"connection": "close"}
 _BUSY = problem(

@@ -4,9 +4,9 @@
 /sensitive/...     /plain/...               each whole, with its own /openapi.json and /v1/health
 /  /health  /docs                           for people, see `pages`
 
-This process only hands requests on (see `halves`). It answers those alone whose Host is a loopback name or one that was
-given, since a web page can point a name of its own at this machine (DNS rebinding); and it says nothing of CORS unless
-origins are given, so no browser shows a page what it answers.
+Ciphertexts and SQL are read in children of two fork servers, one for each service: a child answers one request. Only
+requests whose Host is a loopback name or one that was given are answered, since a web page can point a name of its own
+at this machine (DNS rebinding). Nothing is said of CORS unless origins are given, so no browser shows a page an answer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave.cli.group import Listening
-from cleave.local.door import Connection, Door
-from cleave.local.halves import DEATH_SECONDS, MOST_DEATHS, Halves, problem
+from cleave.local.door import Connection, Door, problem
 from cleave.local.pages import Pages
+from cleave_services import links
+from cleave_services.log import log_to_stderr
+from cleave_services.plain.service import service as plain
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.service import service as sensitive
 from cleave_shared.errors import InputError, ServiceError
 
 _STOP_SECONDS = 5
@@ -33,42 +37,43 @@ _STOP_SECONDS = 5
 def serve(listening: Listening, ready: Callable[[str], None]) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    Raises InputError if the address cannot be had, ServiceError if a service does not start or keeps dying.
+    Raises InputError if the address cannot be had.
     """
-    host = listening.host
-    with Halves(
-        log=listening.log, stores=listening.stores
-    ) as halves:  # forked first, while there is no thread and no listener yet
-        listener = _listen(host, listening.port)
-        shown = f"[{host}]" if ":" in host else host
-        shown_to_people = Pages(Switch(halves.applications), halves.applications)
-        application: ASGIApp = Door(Named(shown_to_people, {host, *listening.names}))
-        if listening.origins:
-            application = CORSMiddleware(
-                application, allow_origins=listening.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
-            )
-        config = uvicorn.Config(
-            application,
-            http=Connection,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=_STOP_SECONDS,
+    sensitive.prepare()  # the processes that fork children start while there is no thread and no listener yet
+    workers.prepare(once=True)
+    plain.prepare()
+    links.allow(listening.stores)
+    if listening.log:
+        log_to_stderr()
+    from cleave_services.plain.app import app as plain_app  # noqa: PLC0415 - FastAPI, which the children go without
+    from cleave_services.sensitive.app import app as sensitive_app  # noqa: PLC0415
+
+    services = {"sensitive": sensitive_app, "plain": plain_app}
+    listener = _listen(listening.host, listening.port)
+    shown = f"[{listening.host}]" if ":" in listening.host else listening.host
+    names = {listening.host, *listening.names}
+    application: ASGIApp = Door(Named(Pages(Switch(services), services), names))
+    if listening.origins:
+        application = CORSMiddleware(
+            application, allow_origins=listening.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
         )
-        server = _Server(config, halves, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
-        try:
-            server.run([listener])
-        finally:
-            listener.close()
-        if not server.started:
-            raise ServiceError(f"nothing could be served at {shown}")
-        if server.gave_up:
-            raise ServiceError(
-                f"a service died {MOST_DEATHS} times within {DEATH_SECONDS:g} s",
-                hint="is there enough memory? Without --quiet it logs each request",
-            )
+    config = uvicorn.Config(
+        application,
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    server = _Server(config, lambda: ready(f"http://{shown}:{listener.getsockname()[1]}"))
+    try:
+        server.run([listener])
+    finally:
+        listener.close()
+    if not server.started:
+        raise ServiceError(f"nothing could be served at {shown}")
 
 
 class Named:
@@ -103,18 +108,23 @@ class Named:
 
 
 class Switch:
-    """Hands each request to the service that its path names; whatever names none, to the first, which answers 404."""
+    """Hands each request to the service that its path names; any other to the first, which answers 404.
+
+    Without the request's Origin: a service lets any web page read its answers, this server does not.
+    """
 
     def __init__(self, services: Mapping[str, ASGIApp]) -> None:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
         _, *parts = scope["path"].split("/", maxsplit=3)
-        for name, service in self._services.items():
-            if parts[:1] == [name] or parts[:2] == ["v1", name]:
-                return await service(scope, receive, send)
-        first = next(iter(self._services.values()))
-        return await first(scope, receive, send)
+        name = next((each for each in self._services if each in parts[:1] or parts[:2] == ["v1", each]), None)
+        scope = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"origin"]}
+        if parts[:1] == [name]:  # /plain/openapi.json is the plain service's /openapi.json
+            scope["root_path"] = f"/{name}"
+        await self._services[name or next(iter(self._services))](scope, receive, send)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -132,14 +142,9 @@ def _listen(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Tells when it is ready, and ends without ado on a signal: uvicorn's own would raise it once more."""
 
-    def __init__(self, config: uvicorn.Config, halves: Halves, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._halves = halves
         self._ready = ready
-        self.gave_up = False
-
-    def _give_up(self) -> None:
-        self.gave_up = self.should_exit = self.force_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
         self.force_exit = self.should_exit  # a second signal does not wait for requests under way
@@ -148,5 +153,4 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._halves.watch(self._give_up)
             self._ready()

@@ -57,15 +57,17 @@ class Evaluation(Protocol[Item_contra]):
     def merge(self, parts: Sequence[Totals]) -> Totals: ...
 
 
-def prepare() -> None:
+def prepare(*, once: bool = False) -> None:
     """Serve this process by a crew from now on. Best called while it is small.
+
+    `once`: no worker takes a second request, for a process that serves several clients.
 
     It is forked beside other threads, those of numpy's linear algebra among them: what TenSEAL does it does under the
     GIL, and a worker touches no other library that has locks.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
     if _crew is None:
-        _crew = Crew(_server.fork, max(_MOST_IDLE, processors()))
+        _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
         _server.start(beside_threads=True)
 
 
