@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from benchmarks.lab.coefficients import coefficients
 from benchmarks.lab.micro import MICRO, micro
@@ -16,7 +17,6 @@ from benchmarks.lab.primitive import PRIMITIVES, Family, Measured, Primitive
 from benchmarks.lab.slots import RINGS, slots
 from benchmarks.lab.timing import CLOCKS
 from benchmarks.tables import figure, machine, markdown
-from cleave_shared.dataclass import dataclass
 from cleave_shared.params import PROFILES
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.lab.timing import RUNS, SECONDS, Clock, Timing, time_of
-from cleave_shared.dataclass import dataclass
 
 # In the order of a table. "Encrypt" is of a plaintext that is encoded, "load" of bytes that are in memory. The last, of
 # profiles alone, is what most columns take from integers to a file: coefficient form needs no transform.

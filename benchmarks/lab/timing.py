@@ -9,9 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
-
-from cleave_shared.dataclass import dataclass
 
 SECONDS = 0.5  # of a run
 RUNS = 5

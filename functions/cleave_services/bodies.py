@@ -6,12 +6,12 @@ Errors carry names of fields and rules, never values; an error nobody expected i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cleave_shared import limits, wire
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -22,6 +22,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -29,7 +30,6 @@ from cleave_services import link_files
 from cleave_services.link_files import Broken
 from cleave_services.room import Room
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
 from cleave_shared.stored import SET, Kept, Linked
 

@@ -22,11 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
-
-try:
-    import _sealapi_cpp as sealapi  # TenSEAL's binding of SEAL; its tensors take 20 ms more, and nothing here uses them
-except ImportError:
-    from tenseal import sealapi
+from tenseal import sealapi
 
 from cleave_shared.errors import WireError
 from cleave_shared.moments import Polynomial

@@ -7,13 +7,10 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import duckdb
 import pytest
 from pydantic import BaseModel
-from tenseal import sealapi
 
-from cleave_shared import duckdb as engine
-from cleave_shared import jobs, scan, seal, stored, wire
+from cleave_shared import jobs, scan, stored, wire
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
@@ -148,25 +145,8 @@ def test_there_is_no_import_circle() -> None:
 
 
 def test_one_module_imports_tenseal() -> None:
-    users = [path.name for files in SOURCES.values() for path in files if roots(path) & {"tenseal", "_sealapi_cpp"}]
+    users = [path.name for files in SOURCES.values() for path in files if roots(path) & {"tenseal"}]
     assert users == ["seal.py"]
-
-
-def test_seal_is_tenseals() -> None:
-    """What is imported past its tensors is what TenSEAL has under the same names."""
-    names = {name for name in vars(sealapi) if not name.startswith("_")} - {"util"}
-    assert {"Ciphertext", "Encryptor", "KeyGenerator", "SEALContext"} <= names
-    assert all(getattr(seal.api, name) is getattr(sealapi, name) for name in names)
-
-
-def test_duckdb_is_imported_whole_where_relations_or_arrow_need_it_and_nowhere_else() -> None:
-    """Its package takes as long to import as its engine, and a question needs none of it."""
-    users = [path.name for files in SOURCES.values() for path in files if roots(path) & {"duckdb", "_duckdb"}]
-    assert sorted(users) == ["batches.py", "columns.py", "duckdb.py", "frames.py", "pull.py", "result.py", "work.py"]
-
-
-def test_what_is_used_of_duckdb_is_the_packages_own() -> None:
-    assert all(getattr(engine, name) is getattr(duckdb, name) for name in engine.__all__)
 
 
 def test_one_module_of_the_services_imports_fastapi_and_mangum() -> None:
@@ -189,9 +169,9 @@ def test_services_never_import_key_code_or_heavy_libraries() -> None:
     for path in SOURCES["cleave_services"]:
         assert not roots(path) & heavy, path
     for path in (ROOT / "functions" / "cleave_services" / "sensitive").rglob("*.py"):
-        assert not {"duckdb", "cleave_shared.duckdb"} & imports(path), path
+        assert not {"duckdb"} & imports(path), path
     for path in (ROOT / "functions" / "cleave_services" / "plain").rglob("*.py"):
-        assert not {"cleave_shared.seal", "tenseal", "_sealapi_cpp"} & imports(path), path
+        assert not {"cleave_shared.seal", "tenseal"} & imports(path), path
 
 
 def fields(model: type[BaseModel]) -> set[str]:

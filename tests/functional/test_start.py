@@ -64,8 +64,7 @@ def ask(key_file: Path) -> list[object]:
 
 _WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
-_WHOLE = "duckdb tenseal numpy.ma"  # of which a part is enough
-NEVER = {*_WEB.split(), *_SHOWN.split(), *_WHOLE.split()}
+NEVER = {*_WEB.split(), *_SHOWN.split(), "numpy.ma"}
 
 
 def test_a_question_imports_what_it_needs(ask: list[object]) -> None:
@@ -85,18 +84,3 @@ def test_help_imports_next_to_nothing() -> None:
     code, modules = json.loads(done.stderr)
     assert code == 0
     assert not (NEVER | {"numpy", "_duckdb", "_sealapi_cpp", "flint", "cryptography"}) & set(modules)
-
-
-@pytest.mark.slow
-def test_a_frame_and_an_arrow_table_import_duckdb_whole() -> None:
-    """In an interpreter that has not done so: here other tests have."""
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("pandas")
-    done = run("""
-import cleave, pandas
-frame = pandas.DataFrame({"ward": ["A", "B", "A"], "bill": [1, 2, 3]})
-schema = {"ward": "plain", "bill": "local"}
-answer = cleave.query(frame, "SELECT ward, MAX(bill) AS most FROM frame GROUP BY ward ORDER BY ward", schema=schema)
-assert answer.arrow().to_pydict() == {"ward": ["A", "B"], "most": [3, 2]}
-""")
-    assert done.returncode == 0, done.stderr

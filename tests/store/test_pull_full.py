@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+import duckdb
 import pytest
 
 import cleave
 from cleave.maintain import pull as pulling
-from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli, cli
 

@@ -7,13 +7,12 @@ total is read. An aggregate (cleave.aggregates.group) names the moments it needs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from flint import arb, fmpq

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from cleave.aggregates import words
 from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 _HUGE = 2.0**1000  # above it x - c could overflow: such columns are not centred

@@ -146,8 +146,6 @@ class Result:
 
         `bounds` as in `df`.
         """
-        import duckdb  # noqa: F401, PLC0415 - whole, as in `pull_arrow`
-
         with extra("arrow", "Arrow tables"):
             import pyarrow  # noqa: F401, PLC0415 - DuckDB uses it
         with loaded(records(self._table, bounds=bounds), "arrow") as connection:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from cleave.ask.works import Way
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
-from cleave_shared.dataclass import dataclass
 from cleave_shared.params import Profile
 
 Destination = Literal["plain", "sensitive", "none"]

@@ -102,8 +102,9 @@ class HereSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         """After an answer that fails a check another key is made."""
+        import duckdb  # noqa: PLC0415 - 15 ms
+
         from cleave.processes.deadline import Stopped  # noqa: PLC0415
-        from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
 
         plan, halves = split_in_time(self.read(question.progress), plan, question)
         if plan.sends_nothing:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+import duckdb
+
 from cleave.ask.options import LONGEST_TIMEOUT
 from cleave.ask.source import DEFAULTS, Clock, GroupSums, Loaded, Options, Question, Result, Source
 from cleave.ask.suppress import suppress_small
@@ -25,7 +27,6 @@ from cleave.table.asked import run_select
 from cleave.table.progress import Bars, no_bars
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
-from cleave_shared import duckdb
 from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided, UsageError
 
 if TYPE_CHECKING:

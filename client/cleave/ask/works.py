@@ -6,6 +6,7 @@ Lists of cells are read, and where rows of some cells would be fetched the index
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 
 Cells = NDArray[np.bool_]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -20,7 +21,6 @@ from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
 from cleave.ckks.columns import Columns, Linear
 from cleave.ckks.job import Job
 from cleave.ckks.totals import Totals
-from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import datetime
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -32,7 +32,6 @@ from cleave.ckks.key_format import (
 from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import write_atomically
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
 
 # A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.

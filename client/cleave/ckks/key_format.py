@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cleave.ckks.owner_key import MASTER_BYTES, encoded, key_id_of
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import KeyFileError
 
 VERSION = 2

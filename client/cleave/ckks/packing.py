@@ -7,6 +7,7 @@ chunks and requests there are says nothing about a value or about where NULLs ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from cleave.aggregates.columns import Column
 from cleave.ckks.layout import Layout, plan_layout
 from cleave.ckks.placement import Block, Counts, Placement, place
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile

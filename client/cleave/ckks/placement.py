@@ -13,10 +13,10 @@ many groups there are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-
-from cleave_shared.dataclass import dataclass
 
 Counts = NDArray[np.int64]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +28,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cleave.ckks.key_format import bytes_of, once
 from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
 from cleave.files import PUBLIC, write_atomically
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, KeyFileError
 
 VERSION = 3

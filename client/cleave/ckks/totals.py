@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,6 @@ from cleave.ckks.checks import Coefficients, fields_of_lanes
 from cleave.ckks.encode import Scale
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowPlace, WidePlace, fields_of
 from cleave.ckks.packing import Packing, Piece
-from cleave_shared.dataclass import dataclass
 
 _HALF = 32
 _LOW = (1 << _HALF) - 1

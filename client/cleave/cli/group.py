@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,6 @@ from cleave.cli import console
 from cleave.cli.process import Signals
 from cleave.text.nearest import nearest
 from cleave.text.printable import printable
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:

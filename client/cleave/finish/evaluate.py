@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
+import duckdb
 from flint import arb
 
 from cleave.finish import compare, functions
@@ -20,7 +21,6 @@ from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, co
 from cleave.sql.nodes import Case, Cast, Column, Constant, Node
 from cleave.sql.write import write
 from cleave.table.types import FLOATS, is_integer
-from cleave_shared import duckdb
 
 _MOST_DIGITS = 400  # to round to
 

@@ -11,6 +11,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
 from cleave.finish import order
@@ -21,7 +23,6 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import private
 from cleave.table.types import decimals_of, digits_of, is_integer, range_of
-from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import duckdb
+
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import create_of_texts
 from cleave.table.types import is_shown_as_it_is
-from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused, ServiceError
 
 

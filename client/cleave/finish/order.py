@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flint import arb, fmpq
@@ -14,7 +15,6 @@ from cleave.finish.compare import PLACES
 from cleave.finish.numbers import ZERO, Special, ends
 from cleave.finish.values import Atom, Text, Value, atom_of
 from cleave.table.types import FLOATS
-from cleave_shared.dataclass import dataclass
 
 Ranks = tuple[int, ...]
 _FAR = 1 << 62

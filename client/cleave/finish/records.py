@@ -11,13 +11,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import duckdb
 
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.source import unique_names
 from cleave.text import figures
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.finish import ResultTable

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cleave.sql.plan import Output
-from cleave_shared.dataclass import dataclass
 
 FAULTS_ONLY = (
     "added up by a scan, which is checked against faults, not against a sensitive service that lies and sets the sums"

@@ -12,6 +12,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,6 @@ from cleave.gateway.mysql import Clients
 from cleave.gateway.work import Setup
 from cleave.gateway.workers import Limits, Workers
 from cleave.share.users import read_users
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 from cleave_shared.fork_server import ForkServer
 

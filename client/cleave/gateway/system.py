@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+import duckdb
 from mysql_mimic.constants import INFO_SCHEMA
 from sqlglot import exp
 
 from cleave.gateway.dialect import DATABASE, SYSTEM, Variables, parsed, system_tables, translated
 from cleave.table.duck import identifier, literal, private
 from cleave.table.types import decimals_of, digits_of
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import QueryRefused
 
 _COLLATION: Final = "utf8mb4_general_ci"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,7 +25,6 @@ from cleave.sql.planner import names_in
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
 from cleave_shared.children import Channel
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 if TYPE_CHECKING:
@@ -212,7 +212,6 @@ def _text(text: str, type_: str) -> str | None:
 
 
 def _arrow(held: Records) -> bytes:
-    import duckdb  # noqa: F401, PLC0415 - whole, as in `Result.arrow`
     import pyarrow as pa  # noqa: PLC0415 - only where Arrow is asked for
 
     with loaded(held, "arrow") as connection:

@@ -8,13 +8,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cleave.gateway.work import MOST_BYTES, Request, Setup, answer
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CleaveError, ProcessDied
 from cleave_shared.fork_server import ForkServer
 

@@ -11,6 +11,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import duckdb
+
 from cleave.maintain.facts import Changed
 from cleave.store.compacting import merges
 from cleave.store.reader import Opened
@@ -24,7 +26,6 @@ from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
-from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
-from cleave_shared.dataclass import dataclass
 from cleave_shared.extras import extra
 
 if TYPE_CHECKING:

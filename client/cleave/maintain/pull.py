@@ -10,13 +10,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import duckdb
+
 from cleave.files import atomically
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
-from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
 
 def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
     """All of it as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
-    import duckdb  # noqa: F401, PLC0415 - whole: relations, and what Arrow makes of them
-
     names = [column.name for column in stored.schema.columns]
     with stored.rows.table(names, ordered=True, progress=progress) as table:
         return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from cleave.share.collect import news
 from cleave.store.manifest import Object, Segment
@@ -10,7 +11,6 @@ from cleave.store.measures import columns_of
 from cleave.store.vault import Purpose
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 

@@ -7,6 +7,7 @@ folder on a network file system that went away has no time-out at all. A call th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from cleave.objects.folder import Folder
 from cleave.objects.storage import Storage, StoreError
 from cleave.processes.deadline import Deadline, OutOfTime
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:

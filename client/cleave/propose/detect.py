@@ -11,7 +11,7 @@ survives encryption. No reason quotes a value.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from cleave.propose import detect_words as words
@@ -20,7 +20,6 @@ from cleave.propose.detect_values import identifying, identifying_number, names_
 from cleave.propose.names import runs
 from cleave.table.schema import Kind
 from cleave.table.types import TIMES, ZONED, is_number
-from cleave_shared.dataclass import dataclass
 
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import stdnum.be.nn
 import stdnum.br.cpf
@@ -29,8 +30,6 @@ import stdnum.pl.pesel
 import stdnum.se.personnummer
 import stdnum.tr.tckimlik
 import stdnum.us.ssn
-
-from cleave_shared.dataclass import dataclass
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
 _PHONE = re.compile(r"(?:\+|00|\(?0)[\d\s()/.-]{6,20}|\(\d{3}\) ?\d{3}-\d{4}|\d{3}[-. ]\d{3}[-. ]\d{4}")

@@ -8,9 +8,10 @@ neighbouring parts of a name is looked up. Parts are never searched inside (`pag
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cleave.propose.names import parts, words
 from cleave.table.schema import Kind
-from cleave_shared.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 from cleave.propose.names import fold, is_legible, parts, words
-from cleave_shared.dataclass import dataclass
 
 PLACE = words(
     "ward department dept division branch store shop facility hospital clinic warehouse office plant market"

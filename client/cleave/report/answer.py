@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,6 @@ from cleave.finish import ResultTable
 from cleave.report.charts import digits_before_point, fraction, is_by_month, is_numeric, key_text
 from cleave.text import figures
 from cleave.text.printable import printable
-from cleave_shared.dataclass import dataclass
 
 _DIGITS = 4
 _WHOLE = 6  # digits before the point that are never rounded to zeros

@@ -12,7 +12,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -24,7 +24,6 @@ from cleave.report.charts import Chart, charts_of
 from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
-from cleave_shared.dataclass import dataclass
 from cleave_shared.extras import extra
 from cleave_shared.version import VERSION
 

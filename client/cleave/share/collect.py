@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -36,7 +36,6 @@ from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 
 

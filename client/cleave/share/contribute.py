@@ -14,6 +14,7 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, read_public_key
@@ -49,7 +50,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey, changed
 from cleave.table.table import Table
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 _Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store

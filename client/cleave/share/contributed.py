@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +25,7 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table
 from cleave.table.types import FLOATS, decimals_of
-from cleave_shared import duckdb, limits
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
 _DAY = 86_400_000_000  # microseconds

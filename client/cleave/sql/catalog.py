@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
+import duckdb
+
 from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.read import Tree
 from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, tree_of
 from cleave.table.schema import Column
-from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 

@@ -6,11 +6,9 @@ A node never changes: `replaced` makes another tree of it. Brackets, spaces and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
-
-from cleave_shared.dataclass import dataclass
 
 T = TypeVar("T", bound="Node")
 

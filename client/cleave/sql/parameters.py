@@ -25,7 +25,7 @@ def bound(sql: str, parameters: Sequence[object]) -> str:
     >>> bound("SELECT '?', AVG(age) FROM t WHERE ward = ? AND bed < ?", ["O'Hara", 7])
     "SELECT '?', AVG(age) FROM t WHERE ward = 'O''Hara' AND bed < 7"
     """
-    from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms
+    import duckdb  # noqa: PLC0415 - 15 ms
 
     if not isinstance(sql, str):
         raise QueryRefused(f"a statement is text, not {type(sql).__name__}")

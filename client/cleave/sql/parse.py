@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import duckdb
 
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Constant, Node, Ordered
 from cleave.sql.read import Reader, Tree, require_faithful
 from cleave.sql.refusals import Uncut, no_service
 from cleave.table.duck import identifier, parts_of, tree_of
-from cleave_shared import duckdb, limits
-from cleave_shared.dataclass import dataclass
+from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 

@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import duckdb
+
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.refusals import Uncut, no_service
 from cleave.sql.write import write
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
-from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 
 Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it

@@ -7,9 +7,11 @@ before it is sent, and the plain service's groups are checked against ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +20,7 @@ from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
-from cleave_shared import duckdb, limits
-from cleave_shared.dataclass import dataclass
+from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES

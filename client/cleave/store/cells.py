@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +21,6 @@ from cleave.store.manifest import Segment, new_id
 from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
-from cleave_shared import duckdb
 from cleave_shared.errors import CheckFailed
 
 MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it

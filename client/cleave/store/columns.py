@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +22,6 @@ from cleave.table.batches import BATCH_ROWS, batches, bytes_of
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
-from cleave_shared import duckdb
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
@@ -232,7 +232,6 @@ def value_of(column: SealedColumn, name: str) -> str:
 
 def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
     """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
-    import duckdb as _whole  # noqa: F401, PLC0415 - relations, of which Arrow streams are made
     import nanoarrow  # noqa: PLC0415
 
     connection.execute("SET arrow_output_version = '1.5'")

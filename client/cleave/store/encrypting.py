@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -17,7 +18,6 @@ from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors
 from cleave.processes.deadline import Deadline
 from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
-from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 
 _UNDER_WAY = 4  # objects being written

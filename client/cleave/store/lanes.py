@@ -8,6 +8,7 @@ may be added up, and every field keeps to its bits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from cleave.ckks.encode import Scale, lanes_of
 from cleave.ckks.layout import ExactPlace, Layout, plan_layout
 from cleave.store import measures as of_measures
 from cleave.store.manifest import WINDOW, Manifest, Measure
-from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -23,7 +24,6 @@ from cleave.sql.plan import Argument
 from cleave.sql.split import units
 from cleave.store.manifest import Measure
 from cleave.table.stream import Extent
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20

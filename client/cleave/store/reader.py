@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.owner_key import OwnerKey
@@ -21,7 +22,6 @@ from cleave.store.cells import Cells, Index, load_cells, load_index
 from cleave.store.decoded import Decoded
 from cleave.store.manifest import Head, Manifest, Object, Segment, described, new_id
 from cleave.store.vault import Purpose, Vault
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,7 +31,6 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 
 if TYPE_CHECKING:

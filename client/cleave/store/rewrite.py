@@ -10,6 +10,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import duckdb
 
 from cleave.objects.storage import ForeignError
 from cleave.sql.rejoin import Texts
@@ -27,8 +30,6 @@ from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.table import Table
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError
 
 Advance = Callable[[int], None]

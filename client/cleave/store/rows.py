@@ -8,6 +8,7 @@ row meets row without a join.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,6 @@ from cleave.store.sealed import BLOCK_ROWS, Block, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.progress import Progress

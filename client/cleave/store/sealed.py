@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -22,7 +23,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed
 
 BLOCK_ROWS = 1 << 16

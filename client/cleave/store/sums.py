@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +20,6 @@ from cleave.store.measures import SEGMENT_ROWS
 from cleave.table.duck import identifier
 from cleave.table.stream import Extent
 from cleave.table.table import Table
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 _CELLS = "cells"

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Literal
@@ -36,7 +36,6 @@ from cleave.sums.scanned import Question, Shape, Term, reduced, weights_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
 from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
 from cleave_shared.scan import ScanRequest

@@ -7,6 +7,7 @@ values that the schema allows, for else DuckDB fails in some row, which a total 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.sql.judge import Types
@@ -17,7 +18,6 @@ from cleave.sql.write import write
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
-from cleave_shared.dataclass import dataclass
 
 _MOST = 60  # nodes
 

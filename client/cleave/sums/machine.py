@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.config import Config
@@ -16,7 +17,6 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 from botocore.session import Session
 
 from cleave.transport.aws import credentials_error, find_credentials
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError, ServiceError
 
 _ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")

@@ -7,12 +7,12 @@ ciphertexts. A group's rows come back as partial sums, each of so many rows at m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave_shared import limits, rowsets
-from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import SENTINELS
 from cleave_shared.rowsets import Numbers
 

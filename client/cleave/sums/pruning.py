@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +23,6 @@ from cleave.store.manifest import NUMBER
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier, parts_of, tree_of
 from cleave.table.schema import Kind
-from cleave_shared import duckdb
 from cleave_shared.errors import QueryRefused
 
 _UNSTEADY = UNSTEADY | CLOCK | ABOUT_DATABASE

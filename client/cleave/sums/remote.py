@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cleave.objects.locate import Stores
@@ -19,7 +20,6 @@ from cleave.sql.plan import QueryPlan
 from cleave.store.manifest import Manifest, Object, new_id
 from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
 from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.stored import (

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from cleave.ckks.cipher import Cipher
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Lanes
 from cleave.sums.masks import Cut
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import scan_label, sentinel_weights
 

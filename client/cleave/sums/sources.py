@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.aggregates.base import Estimate, Facts, Moment, Reading
@@ -14,7 +15,6 @@ from cleave.sql.read import canonical
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.sums.linear import linear
-from cleave_shared.dataclass import dataclass
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
 ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are

@@ -9,6 +9,7 @@ which an offset moved from one cell to another changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from cleave.store.tables import Tables
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import PROFILES

@@ -11,9 +11,8 @@ import ctypes
 import errno
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
+import duckdb
+
 from cleave.table.duck import identifier
 from cleave.table.progress import watched
 from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
-from cleave_shared import duckdb
 from cleave_shared.errors import CleaveError, InputError
 
 _NUMBERS = itertools.count()  # of catalogs: one that was left to end by itself may still be there

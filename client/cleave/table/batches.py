@@ -7,13 +7,12 @@ DuckDB's own stream hands out 131,072 rows at once, whatever their size; where i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import duckdb  # whole: of relations, and of Arrow streams that are registered
+import duckdb
 import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
-
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray

@@ -11,12 +11,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import duckdb
+
 from cleave.table.cast import Cast, accounting_pattern, number_pattern, unit_pattern
 from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
 from cleave.table.types import INTEGERS, digits_of
-from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 _BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
+
+import duckdb
 
 from cleave.table import typed
 from cleave.table.cast import Cast, cast
@@ -13,8 +16,6 @@ from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, Schema
 from cleave.table.source import column_names, duckdb_source
 from cleave.table.types import is_number
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 

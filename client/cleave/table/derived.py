@@ -7,12 +7,12 @@ sql = "price * (1 - discount)"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cleave.table.duck import identifier, parts_of, private, scratch, tree_of
 from cleave.table.toml import inner, only_keys, text
-from cleave_shared.dataclass import dataclass
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
-    from cleave_shared import duckdb  # noqa: PLC0415 - 15 ms that a schema without derived columns does not need
+    import duckdb  # noqa: PLC0415 - 15 ms that a schema without derived columns does not need
 
     if any(each.lower() == name.lower() for each in types):
         raise ValueError("there is a column of that name")

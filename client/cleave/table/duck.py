@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cleave_shared import duckdb
+import duckdb
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",

@@ -110,7 +110,7 @@ def as_arrow(data: ArrowStream) -> Frame:
             f"{shown}: is read by pyarrow, which is not installed",
             hint="pip install 'cleave-sql[pandas]' or 'cleave-sql[arrow]'",
         ) from None
-    import duckdb  # noqa: PLC0415 - whole, since it scans what is registered here
+    import duckdb  # noqa: PLC0415 - 30 ms
 
     from cleave.table.arrow import of_pandas, readable  # noqa: PLC0415 - needs pyarrow
 

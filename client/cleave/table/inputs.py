@@ -9,11 +9,11 @@ import os
 import sys
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from cleave.table.converted import JSON_ENDINGS, json_text, workbook_text
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleave.table.inputs import check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, schema_path
-from cleave_shared.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.progress import Progress

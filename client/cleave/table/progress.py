@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cleave_shared import duckdb
+    import duckdb
 
 
 class Progress(Protocol):

@@ -21,7 +21,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,6 @@ from cleave.table.inputs import STDIN, expand, table_name
 from cleave.table.toml import inner, only_keys, text
 from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:

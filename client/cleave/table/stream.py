@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import duckdb
 
 from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
@@ -21,8 +24,6 @@ from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table, portable
 from cleave.table.types import FLOATS
-from cleave_shared import duckdb
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, Protocol
 
+import duckdb
+
 from cleave.table.casts import broken_by, declared, figures_of, outside, read_under, row_of, too_large
 from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, create_of_texts, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
 from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Schema
-from cleave_shared import duckdb, limits
+from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import duckdb
+
 from cleave.table.cast import Cast
 from cleave.table.cast import cast as cast_text
 from cleave.table.duck import identifier, literal
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import ZONED, canonical
-from cleave_shared import duckdb
 from cleave_shared.errors import InputError
 
 _WIDER = {  # types a schema does not know -> the one that holds every value of theirs

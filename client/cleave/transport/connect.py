@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cleave.transport.endpoint import execute_api_region, read_endpoints
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:

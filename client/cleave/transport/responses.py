@@ -6,11 +6,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cleave_shared import wire
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError
 
 _LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request

@@ -13,10 +13,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cleave.processes.deadline import Deadline
 from cleave.transport.responses import Response
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import ServiceError
 
 _log = logging.getLogger("cleave.transport")

@@ -14,7 +14,9 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from types import TracebackType
 
-from cleave_shared import duckdb, fork_server, limits
+import duckdb
+
+from cleave_shared import fork_server, limits
 from cleave_shared.errors import WireError
 
 TABLE = "rows"

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
 

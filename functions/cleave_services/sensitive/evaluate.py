@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cleave_shared.dataclass import dataclass
 from cleave_shared.moments import Polynomial
 
 

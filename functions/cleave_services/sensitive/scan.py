@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cleave_services.sensitive.evaluate import Clock, Evaluator, Sums, Totals, merge
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
 from cleave_shared.moments import Polynomial, scan_label, sentinel_mask
 from cleave_shared.rowsets import Numbers

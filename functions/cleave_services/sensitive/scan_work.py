@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cleave_services.links import Content
 from cleave_services.room import Room
@@ -17,7 +17,6 @@ from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_services.sensitive.workers import MIN_WORK
 from cleave_shared import limits
 from cleave_shared.chunks import split
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import WireError
 from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS

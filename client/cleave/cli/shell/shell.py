@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -28,7 +29,6 @@ from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
 from cleave_shared import limits
-from cleave_shared.dataclass import dataclass
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
