@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from cleave.propose.detect_words import MONEY
+from cleave.propose.detect_words import TOPICS
 from cleave.propose.harmless import CALENDAR, QUANTITY, STOCK
 from cleave.propose.names import runs, words
 from cleave.table.cast import cast
@@ -42,7 +42,7 @@ class _Meaning:
 
 
 _PERCENTAGES = _Meaning("percentages", -256, 256, words("percent percentage pct prozent pourcentage porcentaje"))
-_AMOUNTS = _Meaning("amounts", -(1 << 24), 1 << 24, MONEY.words)
+_AMOUNTS = _Meaning("amounts", -(1 << 24), 1 << 24, TOPICS["money"].words)
 # The first that fits decides: the year of a payment is a year.
 _MEANINGS = (
     _PERCENTAGES,

@@ -85,8 +85,8 @@ def propose_kind(facts: Facts) -> Proposal:
     if not facts.sample:
         return Proposal(Kind.SEALED, "holds no value to judge by", unsure=True)
     said = runs(facts.name)
-    if said & words.SECRET.words:
-        return Proposal(Kind.LOCAL, f"name says: {words.SECRET.label}")
+    if said & words.TOPICS["secret"].words:
+        return Proposal(Kind.LOCAL, f"name says: {words.TOPICS['secret'].label}")
     return _by_values(facts) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
 
 
@@ -106,11 +106,11 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
         return Proposal(Kind.SEALED, "name says: a name of a person")
     is_text = facts.type == "VARCHAR"
     is_free_text = is_text and facts.average_length > _LONG and not facts.is_category
-    for topic in words.TOPICS:
+    for name, topic in words.TOPICS.items():
         if said & topic.words:
-            if topic is words.MONEY and is_text and harmless.are_currencies(facts.values):
+            if name == "money" and is_text and harmless.are_currencies(facts.values):
                 continue
-            if is_free_text and topic is not words.ADDRESS:
+            if is_free_text and name != "address":
                 break
             kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
             return Proposal(kind, f"name says: {topic.label}")

@@ -7,8 +7,11 @@ the vowel signs of other scripts are letters and stay. Where a script writes no 
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
+from importlib.resources import files
 
+LISTS = tomllib.loads(files("cleave.propose").joinpath("words.toml").read_text("utf-8"))
 _PART = re.compile(r"U+(?!L)|U?L+|9+")
 _BETWEEN = frozenset(" \t_-./()")
 _ACCENTS = re.compile("[\u0300-\u036f]")
