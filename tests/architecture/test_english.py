@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 NOT_FIRST = {"of", "what", "whether", "that", "who", "whom", "whose"}
 NOT_IN_MESSAGES = re.compile(
@@ -43,14 +41,12 @@ def messages(tree: ast.AST) -> Iterator[str]:
                     yield part.value
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
-    firsts = {text.split(maxsplit=1)[0].strip(",.:;").lower(): text for text in docstrings(ast.parse(path.read_text()))}
-    assert not [firsts[word] for word in NOT_FIRST & firsts.keys()]
-
-
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_messages_are_plain(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    texts = [*messages(tree), *(docstrings(tree) if "cli" in path.parts else ())]
-    assert not [text for text in texts if NOT_IN_MESSAGES.search(text)]
+def test_docstrings_begin_with_a_verb_or_a_noun_and_messages_are_plain() -> None:
+    found = []
+    for path in sources():
+        tree = ast.parse(path.read_text())
+        texts = [*docstrings(tree)]
+        found += [(path, each) for each in texts if each.split(maxsplit=1)[0].strip(",.:;").lower() in NOT_FIRST]
+        shown = [*messages(tree), *(texts if "cli" in path.parts else ())]
+        found += [(path, each) for each in shown if NOT_IN_MESSAGES.search(each)]
+    assert not found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from functools import cache
 
@@ -31,15 +30,15 @@ def clauses(sql: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def one_of_each(queries: Iterable[Query], *, by_source: bool = False, pairs: bool = True) -> list[ParameterSet]:
-    """All of `queries`, marked slow except the first of each topic and the first with any two clauses together;
-    `by_source`: and the first with any clause and the same sources. Without `pairs`: the first with any clause.
+def one_of_each(queries: Iterable[Query], *, by_source: bool = False, topics: bool = True) -> list[ParameterSet]:
+    """All of `queries`, marked slow except the first with any clause, and of each topic where there are `topics`;
+    `by_source`: and the first with any clause and the same sources.
     """
     seen: set[object] = set()
     found = []
     for query in queries:
         names = clauses(query.sql)
-        shapes: set[object] = {query.name.rpartition("-")[0], *(itertools.product(names, names) if pairs else names)}
+        shapes: set[object] = {*names, *([query.name.rpartition("-")[0]] if topics else [])}
         if by_source:
             shapes |= {(name, frozenset(query.sources)) for name in names}
         found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if shapes <= seen else ()))

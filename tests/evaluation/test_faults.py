@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,13 @@ class Case:
 
 
 def make_case(key: SecretKey, seed: int = 5) -> Case:
+    """One that nothing was answered to yet."""
+    made = _made(key, seed)
+    return replace(made, job=made.job.unanswered())
+
+
+@cache
+def _made(key: SecretKey, seed: int) -> Case:
     random = np.random.default_rng(seed)
     rows = int(COUNTS.sum())
     packing = plan_packing([Exact(LIMIT), Real()], COUNTS, SUM60_PACK)

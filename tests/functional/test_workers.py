@@ -54,7 +54,7 @@ EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest
 
 
 @EVERY
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 4))])
 def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     key: SecretKey,
     request_of_many: wire.MomentsRequest,

@@ -82,7 +82,7 @@ def test_tables_of_others_do_not_exist(gateway: Gateway) -> None:
         "DESCRIBE visits",
         "SHOW CREATE TABLE visits",
     ):
-        for name in ("visits", "absents"):
+        for name in ("visits", "absents") if sql.endswith(" visits") else ("visits",):
             with pytest.raises(pymysql.err.Error) as caught:
                 gateway.rows(sql.replace("visits", name).replace("VISITS", name), "wards_only")
             told.add(str(caught.value).replace("absents", "visits"))

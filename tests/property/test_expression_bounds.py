@@ -135,7 +135,7 @@ def _argument(expression: str) -> Argument:
     return plan.arguments[0]
 
 
-@pytest.mark.parametrize("examples", [50, pytest.param(200 * CAMPAIGN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(200 * CAMPAIGN, marks=pytest.mark.slow)])
 def test_no_value_lies_outside_what_is_said_of_its_expression(
     connection: duckdb.DuckDBPyConnection, examples: int
 ) -> None:

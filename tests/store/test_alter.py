@@ -19,6 +19,7 @@ from cleave.table.progress import Silent
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
+from tests.store.campaign import sampled
 from tests.store.test_changes import Unsplit, pulled
 from tests.store.test_faults import killed_at, put_at, schema, table
 from tests.store.trial import World
@@ -122,8 +123,11 @@ def test_what_is_refused_changes_nothing(world: World, wanted: Alteration, said:
 
 
 @pytest.mark.parametrize("made", [False, True])
-def test_killed_at_any_write_it_is_done_or_not(tmp_path: Path, key: OwnerKey, table: Table, *, made: bool) -> None:
-    start, at, died = put_at(tmp_path / "start", key, table), int(made), True
+@pytest.mark.parametrize("step", sampled(16, 4, 1))
+def test_killed_at_any_write_it_is_done_or_not(
+    tmp_path: Path, key: OwnerKey, table: Table, *, made: bool, step: int
+) -> None:
+    start, at, died = put_at(tmp_path / "start", key, table), made * step // 2, True
     putting.append(start.tables()[0], table, "trial", Silent())
     wanted = Alteration(widen=["age=0..4000"], add=["x BIGINT encrypted"], by=["name", "ward"])
     while died:
@@ -139,5 +143,5 @@ def test_killed_at_any_write_it_is_done_or_not(tmp_path: Path, key: OwnerKey, ta
             Stored(tables, tables.open("trial")), "SELECT SUM(age), COUNT(x) FROM trial WHERE name = 'Bo'"
         ).result.rows
         assert row == [94, 0]
-        at += 4
+        at += step
     assert at > 10

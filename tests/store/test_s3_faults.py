@@ -150,7 +150,7 @@ def told(work: Callable[[], object]) -> CleaveError | None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("rounds", sampled(0, 1, FACTOR))  # CLEAVE_CAMPAIGN
 @pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=pytest.mark.slow if each in ("derive", "drop") else ()) for each in COMMANDS]
+    "command", [pytest.param(each, marks=() if each in ("put", "append") else pytest.mark.slow) for each in COMMANDS]
 )
 def test_a_change_is_made_or_not(world: World, command: str, rounds: int) -> None:
     """Each kind of fault hits one of the commands, without rounds a third; in a campaign every one."""

@@ -42,7 +42,7 @@ def _plan(stored: StoredTables, query: Query) -> StoredPlan | None:
     return plan if plan.encrypted else None
 
 
-@pytest.mark.parametrize("query", one_of_each(ASKED, pairs=False))
+@pytest.mark.parametrize("query", one_of_each(ASKED, topics=False))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
     plan, services = _plan(stored, query), Services(stored.stores())
     if plan is not None:

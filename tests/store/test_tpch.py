@@ -45,6 +45,7 @@ def oracle(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow  # test_conformance joins stored tables in the quick suite
 def test_every_query_is_answered_as_duckdb_answers(
     world: World, oracle: duckdb.DuckDBPyConnection, tmp_path: Path, key_file: Path
 ) -> None:

@@ -56,7 +56,7 @@ def engine() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 def test_any_sets_are_answered_as_duckdb_answers_them(
     table: Schema, engine: duckdb.DuckDBPyConnection, seed: int
 ) -> None:

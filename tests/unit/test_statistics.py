@@ -70,7 +70,7 @@ def with_nulls(values: Sequence[float], every: int) -> list[Fraction | None]:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 60])
 @pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(13)
 def test_doubles_lie_within_their_bounds(rows: int, noise: float, bits: int) -> None:
     random = np.random.default_rng(rows)
     all_ = list(shapes(rows, random))
@@ -135,7 +135,7 @@ def test_integers_and_decimals_are_exact(kind: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("kind", INTEGERS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_an_exact_argument_beside_a_double(kind: str) -> None:
     random = np.random.default_rng(len(kind))
     decimals, low, high = INTEGERS[kind]

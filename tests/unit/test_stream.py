@@ -86,7 +86,7 @@ def test_every_type_arrives_as_it_is_in_a_table(tmp_path: Path) -> None:
         assert collected(stream) == wanted
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", pytest.param("utf-16", marks=pytest.mark.slow)])
 def test_rows_keep_their_order(tmp_path: Path, encoding: str) -> None:
     """Over many of DuckDB's buffers, which several threads read."""
     schema = schema_of(

@@ -385,6 +385,7 @@ def test_five_hundred_columns(tmp_path: Path) -> None:
         open_table(write(tmp_path, body + "1," * 499 + "x\n"), schema(dict.fromkeys(names, "BIGINT")))
 
 
+@pytest.mark.slow  # test_stream keeps the order of 300,000
 def test_a_million_rows_in_order(tmp_path: Path) -> None:
     count = 1_000_000
     path = write(tmp_path, "n,d\n" + "".join(f"{n},{n % 100}.25\n" for n in range(count)))

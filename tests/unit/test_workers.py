@@ -22,6 +22,7 @@ from cleave_services.sensitive.workers import fair_share, processors
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
+from cleave_shared.fork_server import ForkServer
 from tests.evaluation.plaintext import PlaintextEvaluator
 from tests.functional.processes import HANGS, are_reaped, met
 from tests.sharing import spread
@@ -284,6 +285,31 @@ def test_a_deadline_that_has_passed_is_no_error_of_the_sockets(monkeypatch: pyte
     assert (slow.sends, slow.waits) == ([4.0, 0.01], [4.0, -16.0])
 
 
+def test_a_prepared_process_is_served_by_one_crew(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, starts = ForkServer([]), []
+    start = server.start
+    monkeypatch.setattr(server, "start", lambda **how: (starts.append(how), start(**how)))
+    monkeypatch.setattr(workers, "_server", server)
+    monkeypatch.setattr(workers, "MIN_WORK", 1)
+    for count, idle in ((1, 4), (7, 7)):
+        monkeypatch.setattr(workers, "_crew", None)
+        monkeypatch.setattr(workers, "processors", lambda count=count: count)
+        workers.prepare()
+        assert workers._crew is not None
+        assert workers._crew.most_idle == idle
+    crew = workers._crew
+    workers.prepare()
+    assert workers._crew is crew
+    assert starts == [{"beside_threads": True}] * 2
+    for _ in range(2):
+        assert seen(workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
+    assert len(crew._idle) == 2, "the same two served both"
+    assert forks == []
+    crew.end()
+    server.stop()
+
+
+@pytest.mark.usefixtures("expected_crashes")
 def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum that crashes or stalls SEAL ends one request as well as a chunk does."""
     monkeypatch.setattr(workers, "MIN_WORK", 1)
