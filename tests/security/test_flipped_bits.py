@@ -32,7 +32,7 @@ from tests.security.faulty import flipped
 from tests.security.ways import Record, recorded
 
 TRIALS = 150
-TCP_TRIALS = 25
+TCP_TRIALS = 15
 HEAD = 500  # bytes in which half of all flips are tried: sizes, SQL, group numbers, HTTP headers
 
 
