@@ -195,7 +195,7 @@ def _by_cleave(cipher: Cipher, values: Doubles, laps: Laps) -> None:
         integers[: len(part)] = carried(np.ldexp(part, COEFFICIENT_BITS))
         polynomials[:, :PLACES] = integers.reshape(-1, PLACES)
         laps.stop("reconstruct")
-        made = cipher.encrypt_to_add(polynomials)
+        made = list(cipher.each_to_add(polynomials))
         laps.stop("randomise")
         found = np.ldexp(cipher.decrypt(made)[:, :PLACES].astype(float), -COEFFICIENT_BITS).ravel()
         check(found, part, 1e-6)

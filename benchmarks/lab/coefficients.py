@@ -122,7 +122,9 @@ def coefficients(profile: Profile) -> Family:
         Primitive("decode", lambda: opened, decoded, lambda got: bool((np.abs(got - x) <= NOISE).all())),
         Primitive("save", lambda: a, seal.save, is_file),
         Primitive("save, seeded", lambda: scheme.seeded(p), seal.save, is_file),
-        Primitive("encrypt to be added", lambda: pair, cipher.encrypt_to_add, are_pair, _TOGETHER),
+        Primitive(
+            "encrypt to be added", lambda: pair, lambda several: list(cipher.each_to_add(several)), are_pair, _TOGETHER
+        ),
     )
     return Family(profile.name, profile.degree, profile.prime_bits, primitives)
 

@@ -57,7 +57,7 @@ class _Sums:
         return [self.masking.dump(product, 1) for product in products]
 
     def round_trip(self, polynomials: Integers) -> Integers:
-        (total,) = self.cipher.decrypt([self.added(self.cipher.encrypt_to_add(polynomials))])
+        (total,) = self.cipher.decrypt([self.added(list(self.cipher.each_to_add(polynomials)))])
         return np.asarray(total)
 
 

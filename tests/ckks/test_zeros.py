@@ -40,7 +40,7 @@ def test_what_is_made_of_a_zero_is_what_seal_adds_up(key: SecretKey) -> None:
 def test_noise_and_size_of_a_ciphertext(key: SecretKey, form: str) -> None:
     cipher = Cipher(key)
     sent = polynomials(6)
-    blobs = cipher.encrypt(sent) if form == "ntt" else cipher.encrypt_to_add(sent)
+    blobs = cipher.encrypt(sent) if form == "ntt" else list(cipher.each_to_add(sent))
     errors = cipher.decrypt(blobs) - sent
     assert np.abs(errors).max() <= 21
     assert 9.9 < errors.var() < 11.1
@@ -53,7 +53,7 @@ def test_sums_of_coefficient_forms_are_sums(key: SecretKey) -> None:
     cipher, ring = Cipher(key), seal.ring(key.profile.name)
     sent = polynomials(9) >> 4
     evaluator = seal.SealEvaluator(ring)
-    total, *others = map(evaluator.load, cipher.encrypt_to_add(sent))
+    total, *others = map(evaluator.load, cipher.each_to_add(sent))
     for each in others:
         total = evaluator.add(total, each)
     assert np.abs(cipher.decrypt([evaluator.dump(total, N)]) - sent.sum(axis=0)).max() < 13.37 * (10.5 * 9) ** 0.5
@@ -62,13 +62,13 @@ def test_sums_of_coefficient_forms_are_sums(key: SecretKey) -> None:
 def test_the_two_forms_are_never_added(key: SecretKey) -> None:
     cipher, evaluator = Cipher(key), seal.SealEvaluator(seal.ring(key.profile.name))
     sent = polynomials(1)
-    total, other = evaluator.load(*cipher.encrypt(sent)), evaluator.load(*cipher.encrypt_to_add(sent))
+    total, other = evaluator.load(*cipher.encrypt(sent)), evaluator.load(*cipher.each_to_add(sent))
     with pytest.raises(WireError, match="not all of one form"):
         evaluator.add(total, other)
 
 
 def test_another_key_reads_nothing(key: SecretKey, other_key: SecretKey) -> None:
-    blobs = Cipher(key).encrypt_to_add(np.zeros((1, N), np.int64))
+    blobs = list(Cipher(key).each_to_add(np.zeros((1, N), np.int64)))
     assert np.abs(Cipher(other_key).decrypt(blobs)).max() > 2**50
 
 

@@ -86,18 +86,14 @@ class Cipher(_Encoder):
         return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self.plaintexts(polynomials)]
 
     def prepare_to_add(self) -> None:
-        """Make what `encrypt_to_add` needs, so that forked processes need not."""
+        """Make what `each_to_add` needs, so that forked processes need not."""
         _ = self._in_coefficients
 
-    def encrypt_to_add(self, polynomials: NDArray[np.int64]) -> list[bytes]:
+    def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
         """The same in coefficient form, for what is added up and nothing else: the message needs no transform.
 
-        Masks multiply in the other form only.
+        One by one, a few of them encrypted together when the first is asked for. Masks multiply in the other form only.
         """
-        return list(self.each_to_add(polynomials))
-
-    def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
-        """The same one by one, a few of them encrypted together when the first is asked for."""
         for start in range(0, len(polynomials), _TOGETHER):
             several = polynomials[start : start + _TOGETHER]
             for polynomial, zero in zip(several, self._encrypted_zeros(len(several)), strict=True):

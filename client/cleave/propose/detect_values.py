@@ -6,30 +6,12 @@ import ipaddress
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
-import stdnum.be.nn
-import stdnum.br.cpf
-import stdnum.ca.sin
-import stdnum.ch.ssn
-import stdnum.cn.ric
-import stdnum.de.idnr
-import stdnum.dk.cpr
-import stdnum.es.dni
-import stdnum.es.nie
-import stdnum.fi.hetu
-import stdnum.fr.nir
-import stdnum.gb.nhs
 import stdnum.iban
-import stdnum.in_.aadhaar
-import stdnum.it.codicefiscale
 import stdnum.luhn
-import stdnum.mx.curp
-import stdnum.nl.bsn
-import stdnum.no.fodselsnummer
-import stdnum.pl.pesel
-import stdnum.se.personnummer
-import stdnum.tr.tckimlik
-import stdnum.us.ssn
+
+from cleave.propose.names import LISTS
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
 _PHONE = re.compile(r"(?:\+|00|\(?0)[\d\s()/.-]{6,20}|\(\d{3}\) ?\d{3}-\d{4}|\d{3}[-. ]\d{3}[-. ]\d{4}")
@@ -40,29 +22,7 @@ _NAME = re.compile(
 )
 _DIGITS = re.compile(r"[\d .-]{8,}")
 
-# Those with check digits; Spain's and Italy's are letters. 9 % of random digits pass one modulo 11.
-_NATIONAL = {
-    "Belgium": stdnum.be.nn,
-    "Brazil": stdnum.br.cpf,
-    "Canada": stdnum.ca.sin,
-    "Switzerland": stdnum.ch.ssn,
-    "China": stdnum.cn.ric,
-    "Germany": stdnum.de.idnr,
-    "Denmark": stdnum.dk.cpr,
-    "Spain": stdnum.es.dni,
-    "Spain (foreigners)": stdnum.es.nie,
-    "Finland": stdnum.fi.hetu,
-    "France": stdnum.fr.nir,
-    "England": stdnum.gb.nhs,
-    "India": stdnum.in_.aadhaar,
-    "Italy": stdnum.it.codicefiscale,
-    "Mexico": stdnum.mx.curp,
-    "the Netherlands": stdnum.nl.bsn,
-    "Norway": stdnum.no.fodselsnummer,
-    "Poland": stdnum.pl.pesel,
-    "Sweden": stdnum.se.personnummer,
-    "Turkey": stdnum.tr.tckimlik,
-}
+_NATIONAL = {country: import_module(f"stdnum.{name}") for country, name in LISTS["national"].items()}
 
 
 @dataclass(frozen=True, slots=True)
