@@ -1,31 +1,29 @@
-"""The command line in this process, over services and a server that a test hands in."""
+"""The command line in this process, over services that a test hands in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from cleave.cli.app import create_cli
-from cleave.cli.group import Listening
+from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Transport
 
 
 @dataclass
 class Cli:
-    """`run` gives exit code, stdout and stderr apart; `served` notes what `cleave serve` was asked for."""
+    """`run` gives exit code, stdout and stderr apart."""
 
     embedded: Callable[[], Transport] = embedded_services
     environment: dict[str, str | None] = field(default_factory=dict)
-    served: list[tuple[Any, ...]] = field(default_factory=list)
 
     def run(self, *arguments: object, typed: str | None = None) -> Result:
         words = [str(argument) for argument in arguments]
-        app = create_cli(self.embedded, self._serve, words=words)
+        app = create_cli(self.embedded, words=words, more=(serve, gateway))
         return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
 
     def fails(self, code: int, *arguments: object) -> str:
@@ -36,11 +34,6 @@ class Cli:
         assert lines[0].startswith("error: "), lines
         assert all(line.startswith(("hint: ", "  ")) for line in lines[1:]), lines
         return result.stderr
-
-    def _serve(self, listening: Listening, ready: Callable[[str], None]) -> None:
-        told = (listening.host, listening.port, listening.log)
-        self.served.append((*told, *listening.names, *listening.origins, *listening.stores))
-        ready(f"http://{listening.host}:{listening.port}")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The command line: what each command takes, and in which order its steps are done.
 
 Everything heavy is imported inside the command that needs it, so that `cleave --help` and `cleave key show` are
-immediate. Services and the local server are handed in (see cleave.local.main): the client imports neither.
+immediate. Services, and the commands that run servers, are handed in (see cleave.local.main).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,13 +28,13 @@ from cleave.cli.answer import (
     write_page,
 )
 from cleave.cli.changes import alter, compact, delete, update
-from cleave.cli.gateway import add_user, gateway, list_users, remove_user
-from cleave.cli.group import ANYWHERE, Command, Group, Listening, Serve, Settings
+from cleave.cli.group import ANYWHERE, Command, Group, Settings
 from cleave.cli.options import Json, argument, flag, with_options
 from cleave.cli.question import SqlFile, Words, read_question, session_over
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
 from cleave.cli.stored import add_scan, derive, drop, drop_scan, log, ls, pull, put, show, verify
+from cleave.cli.users import add_user, list_users, remove_user
 from cleave.files import write_atomically
 from cleave.text.nearest import did_you_mean
 from cleave.text.tabular import Heading, table
@@ -58,12 +57,11 @@ EPILOG = (
 
 def create_cli(
     embedded: Embedded,
-    serve_locally: Serve,
     prepare: Callable[[], None] = lambda: None,
     words: Sequence[str] = (),
-    serve_gateway: Callable[..., None] = lambda *_, **__: None,
+    more: Sequence[Callable[..., None]] = (),
 ) -> typer.Typer:
-    """The whole command line over `embedded` services and a local server.
+    """The whole command line over `embedded` services, with the commands of `more`.
 
     `prepare` is called where embedded services will be used, before this process has a second thread. Of `words` that
     begin with a command's name only that command is made: typer takes 30 ms for all of them.
@@ -86,11 +84,11 @@ def create_cli(
             bool, flag("--version", "Show the version.", is_eager=True, callback=_show_version)
         ] = False,
     ) -> None:
-        ctx.obj = Settings(embedded, serve_locally, prepare, serve_gateway, debug=debug, quiet=quiet)
+        ctx.obj = Settings(embedded, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
     stored = (put, ls, show, log, pull, derive, delete, update, alter, compact, verify, drop)
-    commands = (schema, plan, query, shell, *stored, serve, gateway, config)
+    commands: tuple[Callable[..., None], ...] = (schema, plan, query, shell, *stored, *more, config)
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (
             "Create, show, copy, export and rotate keys.",
@@ -223,44 +221,6 @@ def query(
     for path in (output, report):
         if path is not None:
             settings.say(f"wrote {path}")
-
-
-def serve(
-    ctx: typer.Context,
-    host: Annotated[str, flag("--host ADDRESS", "Address to listen on. Default: 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[
-        int, flag("--port N", "Port to listen on; 0: any free one. Default: 8000.", min=0, max=65535)
-    ] = 8000,
-    allow_host: Annotated[
-        list[str] | None, flag("--allow-host NAME", "Accept requests sent to this host name. Repeatable.")
-    ] = None,
-    cors: Annotated[
-        list[str] | None, flag("--cors ORIGIN", "Web origin whose pages may read answers. Repeatable.")
-    ] = None,
-    store: Annotated[
-        list[Path] | None, flag("--store FOLDER", "Folder of stored tables that the services may read. Repeatable.")
-    ] = None,
-) -> None:
-    """Run both services on this machine over HTTP.
-
-    Buckets that the services may read are named in CLEAVE_STORE_URLS.
-
-    Examples:
-      cleave serve
-      cleave serve --port 9000 --store tables
-    """
-    settings: Settings = ctx.obj
-    stores = [f"{each.expanduser().resolve().as_uri()}/" for each in store or ()]
-    from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
-
-    def ready(url: str) -> None:
-        console.say(f"listening on {url}")
-        if not is_loopback(url):
-            console.say(
-                "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
-            )
-
-    settings.serve(Listening(host, port, not settings.quiet, allow_host or (), cors or (), stores), ready)
 
 
 def _add(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:

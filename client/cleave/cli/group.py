@@ -32,32 +32,11 @@ READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """How `cleave serve` listens. `log`: say a line for each request.
-
-    `names`: further names of this machine that Host may hold; `origins`: web origins that may read answers; `stores`:
-    URLs of the folders in which services may read stored tables.
-    """
-
-    host: str
-    port: int
-    log: bool
-    names: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    stores: Sequence[str] = ()
-
-
-Serve = Callable[[Listening, Callable[[str], None]], None]
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of the command line, at hand for every command as `ctx.obj`."""
 
     embedded: Embedded
-    serve: Serve
     prepare: Callable[[], None]
-    gateway: Callable[..., None]
     debug: bool
     quiet: bool
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -21,7 +22,6 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cleave.cli.group import Listening
 from cleave.local.door import Connection, Door, problem
 from cleave.local.pages import Pages
 from cleave_services import links
@@ -32,6 +32,22 @@ from cleave_services.sensitive.service import service as sensitive
 from cleave_shared.errors import InputError, ServiceError
 
 _STOP_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How `cleave serve` listens. `log`: say a line for each request.
+
+    `names`: further names of this machine that Host may hold; `origins`: web origins that may read answers; `stores`:
+    URLs of the folders in which services may read stored tables.
+    """
+
+    host: str
+    port: int
+    log: bool
+    names: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    stores: Sequence[str] = ()
 
 
 def serve(listening: Listening, ready: Callable[[str], None]) -> None:

@@ -1,0 +1,115 @@
+"""`cleave serve` and `cleave gateway`: commands that run servers, and need both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cleave.ask.options import Answering
+from cleave.cli import console
+from cleave.cli.options import flag
+from cleave.cli.users import DEFAULT_USERS, UsersFile
+from cleave_shared.errors import InputError
+from cleave_shared.extras import extra
+
+_BESIDE_ROWS: Final = 3 << 30  # bytes of address space that a worker takes for everything else
+
+
+def serve(
+    ctx: typer.Context,
+    host: Annotated[str, flag("--host ADDRESS", "Address to listen on. Default: 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[
+        int, flag("--port N", "Port to listen on; 0: any free one. Default: 8000.", min=0, max=65535)
+    ] = 8000,
+    allow_host: Annotated[
+        list[str] | None, flag("--allow-host NAME", "Accept requests sent to this host name. Repeatable.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, flag("--cors ORIGIN", "Web origin whose pages may read answers. Repeatable.")
+    ] = None,
+    store: Annotated[
+        list[Path] | None, flag("--store FOLDER", "Folder of stored tables that the services may read. Repeatable.")
+    ] = None,
+) -> None:
+    """Run both services on this machine over HTTP.
+
+    Buckets that the services may read are named in CLEAVE_STORE_URLS.
+
+    Examples:
+      cleave serve
+      cleave serve --port 9000 --store tables
+    """
+    with extra("serve", "services over HTTP"):
+        from cleave.local import serve as server  # noqa: PLC0415 - uvicorn, FastAPI, both services
+    stores = [f"{each.expanduser().resolve().as_uri()}/" for each in store or ()]
+    from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
+
+    def ready(url: str) -> None:
+        console.say(f"listening on {url}")
+        if not is_loopback(url):
+            console.say(
+                "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
+            )
+
+    log = not ctx.obj.quiet
+    server.serve(server.Listening(host, port, log, allow_host or (), cors or (), stores), ready)
+
+
+def gateway(
+    ctx: typer.Context,
+    answering: Answering,
+    users: UsersFile = DEFAULT_USERS,
+    tables: Annotated[
+        str | None, flag("--tables NAME,...", "Serve these stored tables only. Default: all of the key's.")
+    ] = None,
+    host: Annotated[str, flag("--host ADDRESS", "Address to listen on. Default: 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[
+        int, flag("--port N", "Port for MySQL's protocol; 0: any free one. Default: 3306.", min=0, max=65535)
+    ] = 3306,
+    http_port: Annotated[
+        int | None, flag("--http-port N", "Also answer POST /v1/query on this port.", min=1, max=65535)
+    ] = None,
+    tls_cert: Annotated[Path | None, flag("--tls-cert FILE", "Certificate, needed beyond this machine.")] = None,
+    tls_key: Annotated[Path | None, flag("--tls-key FILE", "Key of the certificate.")] = None,
+    workers: Annotated[
+        int, flag("--workers N", "Questions answered at once. Default: 4.", advanced=True, min=1, max=64)
+    ] = 4,
+    most_rows: Annotated[
+        int, flag("--most-rows N", "Rows of the largest answer. Default: 1000000.", advanced=True, min=1)
+    ] = 1_000_000,
+) -> None:
+    """Serve stored tables to tools that speak MySQL's protocol, such as Metabase, Grafana, Excel and every language.
+
+    Users are made with `cleave user add`.
+
+    Examples:
+      cleave gateway --store tables
+      cleave gateway --store s3://bucket/prefix --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+    """
+    from cleave.ask.config import usual  # noqa: PLC0415 - what --help does without
+    from cleave.ask.opening import key_file  # noqa: PLC0415 - as above
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
+    from cleave.table.duck import quarter_of_memory  # noqa: PLC0415 - as above
+    from cleave.text.quantities import size_of  # noqa: PLC0415
+
+    if answering["store"] is None and usual("store") is None:
+        raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
+    info = describe_key(key_file(answering["key"]))
+    given = answering["passphrase"]
+    asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
+    asking["passphrase"] = (given() if callable(given) else given) if info.wrapped else None
+    served = None if tables is None else frozenset(each.strip().lower() for each in tables.split(",") if each.strip())
+    memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers
+    seconds = answering["timeout"] or 60.0
+    with extra("gateway", "connections of BI tools"):
+        from cleave.gateway.serve import Listening, serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
+        from cleave.gateway.work import Setup  # noqa: PLC0415
+        from cleave.gateway.workers import Limits  # noqa: PLC0415
+
+    asking |= {"memory": memory, "timeout": seconds}
+    setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
+    limits = Limits(seconds, memory + _BESIDE_ROWS, most_rows)
+    where = Listening(host, port, http_port, tls_cert, tls_key)
+    serve(setup, users.expanduser(), where, limits, workers, lambda url: console.say(f"listening on {url}"))
