@@ -95,7 +95,7 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         aws.stop(remove_data=False)
 
 
-@pytest.mark.parametrize("by", ["name", "ARN"])
+@pytest.mark.parametrize("by", ["name", pytest.param("ARN", marks=pytest.mark.slow)])
 def test_a_query_through_both_functions(functions: dict[str, str], key: SecretKey, tmp_path: Path, by: str) -> None:
     path = write(tmp_path, Draw(3, 400, 5, 0.1, "offset", 20, None, True))
     sql = 'SELECT g, COUNT(*), SUM(i), AVG(f), STDDEV(d) FROM "table" GROUP BY g ORDER BY g'

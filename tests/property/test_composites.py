@@ -6,7 +6,6 @@ No encryption: the figures are the exact values moved by up to their bounds, oft
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,10 +23,11 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups
 from cleave_shared.errors import QueryRefused
+from tests.campaign import FACTOR
 from tests.property.composites import FINEST, Expression, Grammar, Unsure
 from tests.unit.simulate import schema
 
-SEEDS = 60 * int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
+SEEDS = 60 * FACTOR
 QUICK = 20  # of them
 AT_ONCE = 10  # expressions in one query
 TABLE = schema(

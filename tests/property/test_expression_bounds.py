@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,8 +16,8 @@ from cleave.sql.plan import Argument
 from cleave.sql.planner import plan_query
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.errors import QueryRefused
+from tests.campaign import FACTOR
 
-CAMPAIGN = int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
 # name -> type, lower, upper (as text), nullable
 COLUMNS: dict[str, tuple[str, str | None, str | None, bool]] = {
     "i": ("INTEGER", "-5", "9", False),
@@ -135,7 +134,7 @@ def _argument(expression: str) -> Argument:
     return plan.arguments[0]
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(200 * CAMPAIGN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(200 * FACTOR, marks=pytest.mark.slow)])
 def test_no_value_lies_outside_what_is_said_of_its_expression(
     connection: duckdb.DuckDBPyConnection, examples: int
 ) -> None:

@@ -7,7 +7,6 @@ unsplit table is compared as well, with what its own float64 may lose at worst (
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -25,6 +24,7 @@ from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.table import open_table
 from tests.answering import run_query
+from tests.campaign import FACTOR
 from tests.deviations import PAIRS, SINGLES, truth, wrong
 from tests.oracle import Cell, decimals_of, fraction
 from tests.property.conftest import Tally
@@ -33,7 +33,6 @@ from tests.property.tables import ENCRYPTED, Draw, draws, lists, oracle, query, 
 Row = Sequence[Any]
 WARDS = (("A", "f", 8), ("A", "m", 2), ("B", "f", 5), ("B", "m", 5))
 Item = tuple[str, str]  # aggregate, expression
-CAMPAIGN = int(os.environ.get("CLEAVE_CAMPAIGN", "1"))
 
 
 class Silent:
@@ -95,7 +94,7 @@ def test_answers_lie_within_their_bounds(key: SecretKey, tally: Tally, draw: Dra
     judge(key, tally, draw)
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(15 * CAMPAIGN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(15 * FACTOR, marks=pytest.mark.slow)])
 def test_answers_over_any_table_lie_within_their_bounds(key: SecretKey, tally: Tally, examples: int) -> None:
     @settings(
         max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

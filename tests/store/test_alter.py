@@ -18,8 +18,8 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
+from tests.campaign import sampled
 from tests.store.asking import ask
-from tests.store.campaign import sampled
 from tests.store.test_changes import Unsplit, pulled
 from tests.store.test_faults import killed_at, put_at, schema, table
 from tests.store.trial import World

@@ -10,8 +10,8 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
 from cleave.share.contribute import ContributionDraft, ContributionStep, begun, contribution_drafts
 from cleave.store.contribution import folder_of
+from tests.campaign import FULL
 from tests.store.asking import ask
-from tests.store.campaign import FULL
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected

@@ -14,8 +14,8 @@ from cleave.objects.locate import Stores
 from cleave.share import contribute
 from cleave.store.contribution import Head, dump_head, folder_of
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
+from tests.campaign import FACTOR, sampled
 from tests.store.asking import ask
-from tests.store.campaign import FACTOR, sampled
 from tests.store.contributing import HEADER, SCHEMA, World
 from tests.store.faulty import DAMAGES, Failing, KilledError, damage
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected

@@ -28,8 +28,8 @@ from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
+from tests.campaign import sampled
 from tests.store.asking import ask
-from tests.store.campaign import sampled
 from tests.store.faulty import DAMAGES, Failing, KilledError, damage
 from tests.store.made import filled
 

@@ -16,7 +16,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, InputError
-from tests.store.campaign import FACTOR, FULL, sampled
+from tests.campaign import FACTOR, FULL, sampled
 from tests.store.made import filled
 from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
 

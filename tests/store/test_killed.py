@@ -24,8 +24,8 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
+from tests.campaign import FACTOR, FULL
 from tests.store.asking import ask
-from tests.store.campaign import FACTOR, FULL
 from tests.store.commands import Commands, Death
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.test_faults import CSV, SCHEMA

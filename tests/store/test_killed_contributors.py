@@ -22,8 +22,8 @@ from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave_shared.errors import InputError
+from tests.campaign import FACTOR, FULL
 from tests.store.asking import ask
-from tests.store.campaign import FACTOR, FULL
 from tests.store.commands import Commands, Death, Ended
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.contributing import HEADER, World

@@ -19,7 +19,7 @@ from cleave.store.identity import Identity, create_identity
 from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
-from tests.store.campaign import FULL, sampled
+from tests.campaign import FULL, sampled
 from tests.store.contributing import kept_as
 from tests.store.faulty import Failing, KilledError
 from tests.store.releasing import Releases, rows

@@ -12,7 +12,7 @@ from cleave.store import put as putting
 from cleave.store.rewrite import Piece, rewrite
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
-from tests.store.campaign import FACTOR
+from tests.campaign import FACTOR
 from tests.store.contributing import kept_as
 from tests.store.releasing import LEAST, Releases, lines_of, rows, truth
 from tests.unit.test_renewal import least_support

@@ -24,8 +24,8 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, InputError
+from tests.campaign import sampled
 from tests.store.asking import ask
-from tests.store.campaign import sampled
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SUMS, expected

@@ -18,7 +18,7 @@ from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
-from tests.store.campaign import sampled
+from tests.campaign import sampled
 from tests.store.contributing import World
 from tests.store.test_contributors import NORTH, OWN
 from tests.store.test_repeats import kills

@@ -30,7 +30,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import Table, open_table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError, ServiceError
-from tests.store.campaign import FACTOR, FULL, sampled
+from tests.campaign import FACTOR, FULL, sampled
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.proxy import KINDS, WAITS, Proxy
 from tests.store.test_faults import CSV, SCHEMA

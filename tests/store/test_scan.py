@@ -11,8 +11,8 @@ import pytest
 from cleave.ask.source import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
+from tests.campaign import FACTOR
 from tests.functional.processes import HANGS
-from tests.store.campaign import FACTOR
 from tests.store.scan_asking import Harm, Replayed, Services, ask_by_scan, scan_plan
 from tests.store.trial import World, check, truth
 

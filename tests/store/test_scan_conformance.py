@@ -15,10 +15,10 @@ import pytest
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import ManyGroupsError
 from cleave_shared.errors import QueryRefused
+from tests.campaign import FULL
 from tests.conformance.queries import QUERIES, Query
 from tests.conformance.shapes import one_of_each
 from tests.conformance.tables import MACROS
-from tests.store.campaign import FULL
 from tests.store.scan_asking import Services, ask_plan, scan_plan
 from tests.store.test_conformance import StoredTables, check
 

@@ -36,8 +36,8 @@ from cleave.transport.base import EnvelopeTransport, Service
 from cleave.transport.responses import Response
 from cleave_services.sensitive import scan, scan_work
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
+from tests.campaign import FACTOR, FULL
 from tests.conftest import no_passphrase
-from tests.store.campaign import FACTOR, FULL
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.faulty import DAMAGES, damage
 from tests.store.proxy import KINDS, WAITS, Proxy

@@ -21,7 +21,7 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.seal import SealEvaluator
-from tests.store.campaign import FACTOR, sampled
+from tests.campaign import FACTOR, sampled
 from tests.store.scanning import Rows, Totals
 
 ROWS = 20_000  # three chunks, the last of them not full

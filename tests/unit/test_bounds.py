@@ -15,6 +15,7 @@ from cleave.store.columns import sealed_column
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, write_schema
 from cleave.table.table import open_table
 from cleave.table.types import decimals_of
+from tests.campaign import FACTOR
 
 
 def measured(path: Path, column: Column, dialect: CsvDialect | None = None) -> Column:
@@ -131,7 +132,7 @@ def test_values_that_contradict_a_meaning(name: str, type_: str, content: str, b
     assert "with room" in column.reason
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10 * FACTOR, deadline=None)
 @given(st.lists(st.decimals(-(10**12), 10**12, places=2), min_size=1, max_size=20))
 def test_bounds_hold_with_room_and_fill_the_bytes(
     tmp_path_factory: pytest.TempPathFactory, values: list[Decimal]

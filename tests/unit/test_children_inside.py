@@ -383,7 +383,9 @@ def frame(kind: int, *parts: bytes) -> bytes:
     return struct.pack(f"<BI{len(parts)}Q", kind, len(parts), *map(len, parts)) + b"".join(parts)
 
 
-def test_frames_on_the_way() -> None:
+@pytest.mark.parametrize("at_once", [1 << 20, 2])
+def test_frames_on_the_way(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "_MOST_READ", at_once)
     channel, other = ends()
     with contextlib.closing(channel), other:
         channel.send([b"a", memoryview(b"bc"), b""])

@@ -23,6 +23,7 @@ from cleave.ckks.packing import plan_packing
 from cleave.ckks.totals import Totals
 from cleave.finish.finish import bare_cells
 from cleave_shared.params import SUM60_PACK
+from tests.campaign import FACTOR
 from tests.unit.simulate import values_of
 from tests.unit.test_packing import added_up
 
@@ -75,7 +76,7 @@ def same(one: Figure, other: Figure) -> bool:
 
 
 @given(st.data(), st.lists(st.integers(1, 40), min_size=1, max_size=12), st.lists(domains, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50 * FACTOR)
 def test_columns_of_figures_are_the_figures_of_the_groups(
     data: st.DataObject, counts: list[int], kinds: list[Domain]
 ) -> None:

@@ -89,14 +89,18 @@ COLUMNS: list[tuple[Any, str, list[Any]]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("values", "type_", "expected"), COLUMNS, ids=range(len(COLUMNS)))
-def test_a_column_keeps_its_values(values: Any, type_: str, expected: list[Any]) -> None:
-    found_type, found = column(values)
-    assert found_type == type_
-    assert found == expected
-    assert [math.copysign(1, each) for each in found if each == 0] == [
-        math.copysign(1, each) for each in expected if each == 0
-    ]
+@pytest.mark.parametrize("rows", sorted({len(expected) for *_, expected in COLUMNS}))
+def test_columns_keep_their_values(rows: int) -> None:
+    """Columns of as many rows are in one frame."""
+    columns = {f"c{at}": each for at, each in enumerate(COLUMNS) if len(each[2]) == rows}
+    frame = pd.DataFrame({name: values for name, (values, _, _) in columns.items()})
+    types, found = read(frame, dict.fromkeys(columns, "plain"))
+    for at, (name, (_, type_, expected)) in enumerate(columns.items()):
+        values = [row[at] for row in found]
+        assert (types[name], values) == (type_, expected), name
+        assert [math.copysign(1, each) for each in values if each == 0] == [
+            math.copysign(1, each) for each in expected if each == 0
+        ]
 
 
 @pytest.mark.parametrize(
@@ -198,14 +202,13 @@ ARROW: Mapping[str, tuple[pa.Array, str, Any]] = {
 # fmt: on
 
 
-@pytest.mark.parametrize("name", ARROW)
-def test_arrow_columns(name: str) -> None:
-    values, type_, first = ARROW[name]
-    for data in (pa.table({"x": values}), Stream(pa.table({"x": values})), pa.table({"x": values}).to_reader()):
+def test_arrow_columns() -> None:
+    whole = pa.table({name: values[:1] for name, (values, _, _) in ARROW.items()})
+    for data in (whole, Stream(whole), whole.to_reader()):
         assert is_frame(data)
-        types, rows = read(data, {"x": "plain"})
-        assert types == {"x": type_}
-        assert rows[0] == (first,)
+        types, rows = read(data, dict.fromkeys(ARROW, "plain"))
+        assert types == {name: type_ for name, (_, type_, _) in ARROW.items()}
+        assert rows == [tuple(first for _, _, first in ARROW.values())]
 
 
 def test_a_number_too_wide_is_refused_without_its_value() -> None:

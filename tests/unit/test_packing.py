@@ -21,6 +21,7 @@ from cleave.ckks.totals import Totals
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, QueryRefused
 from cleave_shared.params import SUM60_PACK
+from tests.campaign import FACTOR
 
 CAPACITY = SUM60_PACK.capacity_bits
 
@@ -60,7 +61,7 @@ group_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=30) | st.lists(
 
 
 @given(st.data(), group_sizes, st.booleans())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=40 * FACTOR)
 def test_totals_come_back_whatever_the_columns(data: st.DataObject, counts: list[int], pad: bool) -> None:
     rows = sum(counts)
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -89,7 +90,7 @@ def test_totals_come_back_whatever_the_columns(data: st.DataObject, counts: list
 
 
 @given(st.lists(finite.filter(lambda x: abs(x) < 2**50), min_size=1, max_size=200))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60 * FACTOR)
 def test_rounding_carries_its_error_along(values: list[float]) -> None:
     found = carried(np.array(values))
     for start in (0, len(values) // 2):

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cleave.share.renewal import Sums, Value, chosen, released
+from tests.campaign import FACTOR
 
 LEAST = 3
 Rows = frozenset[int]
@@ -89,7 +90,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80 * FACTOR, deadline=None)
 @example([("add", [1] * 6), ("release", None), ("add", [1] * 3), ("release", None), ("remove", [0, 6, 7])])
 @given(st.lists(steps, max_size=10))
 def test_every_combination_is_over_none_or_enough_rows(history: list[tuple[str, list[int] | None]]) -> None:

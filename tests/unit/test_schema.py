@@ -25,6 +25,7 @@ from cleave.table.schema import (
 from cleave.table.table import open_table
 from cleave.table.types import canonical, decimals_of
 from cleave_shared.errors import InputError
+from tests.campaign import FACTOR
 from tests.samples import make_patients
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -121,7 +122,7 @@ def columns(draw: st.DrawFn) -> Column:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25 * FACTOR, deadline=None)
 @given(st.lists(columns(), min_size=1, max_size=5, unique_by=lambda column: column.name.lower()), st.data())
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, parts: list[Column], data: st.DataObject) -> None:
     tokens = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=3).map(tuple)
