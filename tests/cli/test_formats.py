@@ -95,6 +95,7 @@ def test_parquet(ready: Cli, table: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json", "a.ndjson", "a.jsonl", "a.md", "a.txt", "a.parquet"])
+@pytest.mark.sampled(6)
 def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> None:
     ask(ready, "-o", name)
     content = Path(name).read_bytes()

@@ -137,6 +137,7 @@ def test_one_log_line_a_request_with_its_id_and_nothing_of_its_body(events: dict
     assert "ward" not in json.dumps(lines)
 
 
+@pytest.mark.slow  # tests/unit/test_workers.py and tests/functional/test_workers.py have processes and pipes
 def test_totals_without_shared_memory(key: SecretKey) -> None:
     """As in Lambda /dev/shm cannot be used; the workers get by with processes and pipes."""
     if os.geteuid() != 0 or subprocess.run([*NO_SHARED_MEMORY, "true"], check=False, capture_output=True).returncode:

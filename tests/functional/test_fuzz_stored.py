@@ -12,11 +12,12 @@ from cleave.ckks.secret_key import SecretKey
 from cleave_services import links
 from cleave_shared import wire
 from cleave_shared.stored import Lane, StoredPlainRequest, SumsRequest
+from tests.campaign import FACTOR
 from tests.functional.test_stored_services import AGGREGATE, SUMS, Store, encrypted, parquet
 from tests.fuzz import campaign
 from tests.fuzz.mutate import Message, mutated
 
-MESSAGES = 50
+MESSAGES = 25 * FACTOR
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

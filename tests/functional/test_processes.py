@@ -224,7 +224,7 @@ def test_a_time_out_ends_it_with_one_error(table: Path, start: type[Started]) ->
 
 @pytest.mark.parametrize("way", ["--endpoint", "--lambda"])
 @pytest.mark.parametrize("ended_by", ["--timeout", "Ctrl-C"])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_a_program_for_credentials_that_hangs(
     way: str, ended_by: str, table: Path, start: type[Started], tmp_path: Path
 ) -> None:

@@ -200,7 +200,7 @@ def test_what_was_asked_is_recalled_by_the_next_shell(start: Callable[..., Termi
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow  # as above
 def test_the_history_can_be_switched_off(start: Callable[..., Terminal], how: str) -> None:
     terminal = start("--no-history") if how == "option" else start(CLEAVE_NO_HISTORY="1")
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
@@ -208,6 +208,7 @@ def test_the_history_can_be_switched_off(start: Callable[..., Terminal], how: st
     assert not terminal.state.exists()
 
 
+@pytest.mark.slow  # tests/cli/test_shell_editor.py has histories in this process
 def test_a_history_that_cannot_be_kept_is_told_and_no_more(start: Callable[..., Terminal], folder: Path) -> None:
     (folder / "state").write_text("no folder")
     terminal = Terminal(folder, folder / "none.json")

@@ -137,6 +137,7 @@ def test_what_a_report_is_made_of_is_in_the_wheel(wheel: Path) -> None:
             assert built.read(name) == (folder / name.removeprefix("cleave/report/")).read_bytes()
 
 
+@pytest.mark.slow  # tests/cli/test_readme.py runs the example
 def test_the_python_example_answers_from_an_empty_folder(installed: Installed, url: str) -> None:
     homes = installed.python("-c", WHERE).split()
     assert all(Path(home).is_relative_to(installed.site) for home in homes), homes  # not this repository's

@@ -170,6 +170,7 @@ def test_a_worker_that_stalls_is_a_refusal_at_the_deadline(
 @pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.sampled(5)
 def test_a_worker_that_dies_is_an_error(place: int, number: int, forks: list[Child]) -> None:
     def work(share: list[int]) -> list[bytes]:
         if share[0] == place:

@@ -16,7 +16,7 @@ from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
-STEP = 2 if FULL else 15  # CLEAVE_CAMPAIGN
+STEP = 2 if FULL else 25
 ROWS = NORTH + SOUTH  # five of them, two in a segment
 
 

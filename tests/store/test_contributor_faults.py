@@ -171,7 +171,7 @@ def _without(content: bytes, version: int) -> dict[str, Any]:
     return members | {"version": version}
 
 
-@pytest.mark.parametrize("step", sampled(15, 3, 1))  # odd, so that both sides of a write have their turn
+@pytest.mark.parametrize("step", sampled(21, 3, 1))  # odd, so that both sides of a write have their turn
 def test_a_contributor_or_owner_dies_at_every_write(tmp_path: Path, key_file: Path, step: int) -> None:
     """What was there, or that and what was put; and whoever tries again is not in the way of what was left behind."""
     start = World(tmp_path / "start", key_file)

@@ -27,6 +27,7 @@ from cleave.ask.stored import StoredSource, open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
+from cleave.objects.folder import Folder
 from cleave.objects.locate import Stores
 from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline, OutOfTime
@@ -53,6 +54,7 @@ from tests.conftest import no_passphrase
 from tests.store import test_scan_session
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.contributing import World, kept
+from tests.store.made import filled
 from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
@@ -250,6 +252,7 @@ def test_every_state_holds_links_with_a_session_token(
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_who_may_not_see_progress_waits_all_the_same(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     from moto.stepfunctions.parser.models import StepFunctionsParserBackend  # noqa: PLC0415 - as above
 
@@ -424,23 +427,29 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture
-def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
-    """Sessions over a table of several segments in S3, with a machine that runs its scans or without."""
-    with ExitStack() as stack:
-        oracle = stack.enter_context(duckdb.connect())
+def _put(folder: Path, access: Access) -> None:
+    """A table of several segments."""
+    with duckdb.connect() as oracle:
         oracle.execute(
             f"COPY (SELECT 'ward ' || i % 5 AS ward, (i * 7919) % 365 AS day, (i * 31) % 997 AS bed, "
             f"((i * 104729) % 100000 / 100)::DECIMAL(9,2) AS bill, CASE WHEN i % 11 > 0 THEN i % 97 END AS age "
-            f"FROM range(40_000) r(i)) TO '{tmp_path / 'trial.parquet'}' (FORMAT PARQUET)"
+            f"FROM range(40_000) r(i)) TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)"
         )
-        (tmp_path / "trial.schema.toml").write_text(test_scan_session.SCHEMA)
-        stores = Stores(cloud.storage, cloud.storage)
+    (folder / "trial.schema.toml").write_text(test_scan_session.SCHEMA)
+    store = Folder(folder / "s")
+    tables = open_tables(Stores(store, store), access, Memory(folder / "tables.json"))
+    with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
+        put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
+
+
+@pytest.fixture
+def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
+    """Sessions over a table in S3, with a machine that runs its scans or without."""
+    with ExitStack() as stack:
         access = Access(key_file, no_passphrase)
+        copied(filled(("job", key_file), lambda folder: _put(folder, access)) / "s", cloud.storage)
+        stores = Stores(cloud.storage, cloud.storage)
         memory = Memory(tmp_path / "tables.json")
-        tables = open_tables(stores, access, memory)
-        with open_table([tmp_path / "trial.parquet"], load_schema(tmp_path / "trial.schema.toml")) as table:
-            put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
         def session(machine: Machine | None) -> Session:
             return stack.enter_context(

@@ -32,6 +32,7 @@ from cleave_shared.errors import CheckFailed, ServiceError
 from cleave_shared.seal import ring, save
 from cleave_shared.stored import SumsRequest, SumsResponse
 from cleave_shared.wire import Envelope
+from tests.campaign import sampled
 from tests.store.asking import ask
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.test_stored import QUESTIONS
@@ -233,9 +234,10 @@ def test_a_service_that_adds_up_otherwise_is_found_out(table: Table, embedded: T
         ask(stored, QUESTIONS[0])
 
 
-def test_no_moved_offset_passes_whatever_its_size(table: Table, embedded: Transport) -> None:
+@pytest.mark.parametrize("step", sampled(11, 5, 1))
+def test_no_moved_offset_passes_whatever_its_size(table: Table, embedded: Transport, step: int) -> None:
     exact = ask(table.stored(embedded), QUESTIONS[0]).result.rows
-    for unit in (1 << bits for bits in range(4, 50, 5)):
+    for unit in (1 << bits for bits in range(4, 50, step)):
         stored = table.stored(Faulty(embedded, None, plus({0: unit, 1: -unit})))
         try:
             found = ask(stored, QUESTIONS[0]).result.rows
