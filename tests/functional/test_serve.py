@@ -20,7 +20,7 @@ from aws import many_chunks
 from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.serve import Named, Switch
-from cleave.transport.base import EnvelopeTransport
+from cleave.transport.base import Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits, wire
@@ -97,7 +97,7 @@ def test_a_worker_reads_the_ciphertexts_of_one_request(key: SecretKey) -> None:
         assert have_ended(*waiting)
 
 
-def over_http(url: str) -> EnvelopeTransport:
+def over_http(url: str) -> Transport:
     return connect_http(read_endpoints(url, insecure_http=False))
 
 

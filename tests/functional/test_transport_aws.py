@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 
 from cleave.transport import retry
 from cleave.transport.aws import open_session, region_of, sigv4_signer
-from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.base import Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import Sender, connect_http
@@ -50,7 +50,7 @@ def no_embedded() -> Transport:
     raise AssertionError("a remote service was asked for")
 
 
-def signed_client(url: str, region: str | None = "eu-west-1", attempts: int = 1) -> EnvelopeTransport:
+def signed_client(url: str, region: str | None = "eu-west-1", attempts: int = 1) -> Transport:
     session = open_session(None, region)
     urls = read_endpoints(url, insecure_http=False)
     signers = {service: sigv4_signer(session, url) for service, url in urls.items()}
@@ -197,10 +197,10 @@ def refusal(code: str, status: int) -> Reply:
     return Reply(status, body, "application/json", headers={"x-amzn-ErrorType": f"{code}:http://internal/"})
 
 
-def functions_at(url: str, attempts: int = 4) -> EnvelopeTransport:
+def functions_at(url: str, attempts: int = 4) -> Transport:
     names = read_functions("sensitive-one, arn:aws:lambda:x:1:function:p")
     signer = sigv4_signer(open_session(None, "eu-west-1"), url, "lambda")
-    return EnvelopeTransport(Functions(Sender(local=True), url, signer, names), retry.Policy(attempts, first=0))
+    return Transport(Functions(Sender(local=True), url, signer, names), retry.Policy(attempts, first=0))
 
 
 def test_each_function_is_invoked_by_its_name_and_signed_for() -> None:

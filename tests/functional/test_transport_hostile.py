@@ -22,7 +22,7 @@ import pytest
 
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport import retry
-from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.base import Service, Transport
 from cleave.transport.embedded import connect_embedded
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.gate import WIDEST, Gate
@@ -41,7 +41,7 @@ GOOD = Reply(body=TOTALS_FRAMES)
 ROOT = Path(__file__).parents[2]
 
 
-def at(server: Scripted, policy: retry.Policy = retry.REMOTE) -> EnvelopeTransport:
+def at(server: Scripted, policy: retry.Policy = retry.REMOTE) -> Transport:
     return connect_http(read_endpoints(server.url, insecure_http=False), policy=policy)
 
 
@@ -53,7 +53,7 @@ def waiting(waits: list[float], **settings: float) -> retry.Policy:
 # --- time
 
 
-Way = tuple[EnvelopeTransport, Callable[[], int]]
+Way = tuple[Transport, Callable[[], int]]
 
 
 @pytest.fixture(params=["body", "headers", "silence", "lambda", "embedded"])
@@ -78,7 +78,7 @@ def slow(request: pytest.FixtureRequest) -> Iterator[Way]:
         if request.param == "lambda":
             sender = transport._carrier._sender  # type: ignore[attr-defined]
             names = {Service.SENSITIVE: "a", Service.PLAIN: "b"}
-            transport = EnvelopeTransport(Functions(sender, server.url, unsigned, names))
+            transport = Transport(Functions(sender, server.url, unsigned, names))
         yield transport, lambda: len(server.asked)
         transport.close()
 
@@ -340,7 +340,7 @@ def test_a_failure_ends_the_retries_of_the_other_half() -> None:
             """Nothing is open."""
 
     halves = Halves()
-    query = EnvelopeTransport(halves, retry.Policy(attempts=5, first=600, longest=600))
+    query = Transport(halves, retry.Policy(attempts=5, first=600, longest=600))
     with ThreadPoolExecutor(2) as pool:
         calls: list[Future[Any]] = [pool.submit(query.sensitive, MOMENTS), pool.submit(query.plain, ROWS)]
         for call in calls:
@@ -395,7 +395,7 @@ class Counting:
 
 def test_a_throttled_service_is_asked_by_fewer_at_once() -> None:
     carrier = Counting()
-    query: Transport = EnvelopeTransport(carrier, retry.Policy(attempts=20, first=0.05, budget=200))
+    query: Transport = Transport(carrier, retry.Policy(attempts=20, first=0.05, budget=200))
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(query.plain, [ROWS] * 24))
     assert answers == [COUNTS] * 24

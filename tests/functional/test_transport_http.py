@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cleave.transport import retry
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits, wire
@@ -32,7 +32,7 @@ def patient(waits: list[float], attempts: int = 4) -> retry.Policy:
     return retry.Policy(attempts, first=0.2, longest=0.5, sleep=lambda _, seconds: waits.append(seconds))
 
 
-def client(base: str, waits: list[float] | None = None, timeout: float = 5.0) -> EnvelopeTransport:
+def client(base: str, waits: list[float] | None = None, timeout: float = 5.0) -> Transport:
     urls = read_endpoints(base, insecure_http=False)
     return connect_http(urls, policy=patient([] if waits is None else waits), timeout=httpx.Timeout(timeout))
 

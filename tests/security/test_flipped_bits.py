@@ -18,7 +18,7 @@ import pytest
 
 from cleave.local.embedded import embedded_services
 from cleave.processes.deadline import Deadline
-from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.base import Carrier, Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave.transport.responses import Response
@@ -99,12 +99,12 @@ def random_flip(seed: int) -> Callable[[bytes], bytes]:
 def test_in_a_body(name: str, side: str, questions: dict[str, Question]) -> None:
     question = questions[name]
     embedded = embedded_services()
-    assert isinstance(embedded, EnvelopeTransport)
+    assert isinstance(embedded, Transport)
     canned = question.answer if side == "answer" else None
-    sound = EnvelopeTransport(Flipping(embedded._carrier, lambda body: body, canned))
+    sound = Transport(Flipping(embedded._carrier, lambda body: body, canned))
     question.ask(sound)
     for seed in range(TRIALS):
-        transport = EnvelopeTransport(Flipping(embedded._carrier, random_flip(seed), canned))
+        transport = Transport(Flipping(embedded._carrier, random_flip(seed), canned))
         with pytest.raises(ServiceError) as caught:
             question.ask(transport)
         assert caught.value.hint, seed

@@ -18,7 +18,7 @@ import pytest
 from cleave.ckks import encryptors
 from cleave.local.embedded import embedded_services
 from cleave.sql import split
-from cleave.transport.base import EnvelopeTransport, Service, Transport
+from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_shared import limits
 from tests.cli.runner import Cli
@@ -55,9 +55,9 @@ def earlier(table: Path, key_file: Path) -> dict[Service, Response]:
 def services(fault: dict[str, Any], earlier: dict[Service, Response]) -> Callable[[], Transport]:
     def open_transport() -> Transport:
         transport = embedded_services()
-        assert isinstance(transport, EnvelopeTransport)
+        assert isinstance(transport, Transport)
         # of its own, for it packs bodies as if they went somewhere
-        return EnvelopeTransport(Faulty(transport._carrier, fault["name"], fault["service"], earlier))
+        return Transport(Faulty(transport._carrier, fault["name"], fault["service"], earlier))
 
     return open_transport
 

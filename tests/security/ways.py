@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from cleave.local.embedded import embedded_services
 from cleave.processes.deadline import Deadline
 from cleave.transport import responses
-from cleave.transport.base import Carrier, EnvelopeTransport, Service, Transport
+from cleave.transport.base import Carrier, Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.lambda_ import Functions
 from cleave_services.plain.app import handler as plain
@@ -83,12 +83,10 @@ def recorded(way: str, record: Record, url: str) -> Callable[[], Transport]:
     def open_transport() -> Transport:
         if way == "lambda":
             names = {Service.SENSITIVE: "sensitive", Service.PLAIN: "plain"}
-            return EnvelopeTransport(
-                Recording(Functions(LambdaHere(record), "https://lambda", unsigned, names), record)
-            )
+            return Transport(Recording(Functions(LambdaHere(record), "https://lambda", unsigned, names), record))
         transport = embedded_services() if way == "embedded" else connect(Target(endpoint=url), embedded_services)
-        assert isinstance(transport, EnvelopeTransport)
-        return EnvelopeTransport(Recording(transport._carrier, record), transport._policy)
+        assert isinstance(transport, Transport)
+        return Transport(Recording(transport._carrier, record), transport._policy)
 
     return open_transport
 

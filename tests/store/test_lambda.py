@@ -24,7 +24,7 @@ from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_services.links import VARIABLE
 from cleave_shared import wire
@@ -81,7 +81,7 @@ def test_a_table_in_s3_is_asked_through_functions_without_credentials(
                 stores,
                 Access(key_file, no_passphrase),
                 memory=Memory(tmp_path / "tables.json"),
-                embedded=lambda _=(): EnvelopeTransport(Invoked(functions)),
+                embedded=lambda _=(): Transport(Invoked(functions)),
             )
         ) as session:
             for sql in SOURCES:
@@ -137,7 +137,7 @@ def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
                 stores,
                 Access(key_file, no_passphrase),
                 memory=Memory(tmp_path / "tables.json"),
-                embedded=lambda _=(): EnvelopeTransport(carrier),
+                embedded=lambda _=(): Transport(carrier),
             )
         ) as session:
             for _ in range(2):  # the second finds warm functions
@@ -167,7 +167,7 @@ def test_a_function_reads_no_other_bucket(stores: Stores, key: OwnerKey, key_fil
                     stores,
                     Access(key_file, no_passphrase),
                     memory=Memory(tmp_path / "tables.json"),
-                    embedded=lambda _=(): EnvelopeTransport(Invoked({Service.SENSITIVE: own})),
+                    embedded=lambda _=(): Transport(Invoked({Service.SENSITIVE: own})),
                 )
             ) as session,
             pytest.raises(ServiceError, match="leads to no store of this service") as caught,

@@ -32,7 +32,7 @@ from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.table import open_table
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_services.sensitive import scan, scan_work
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
@@ -86,8 +86,8 @@ class World:
     ) -> CleaveError | None:
         """How it failed, if it did; else the answer was right. `carry` stands between the client and the services."""
 
-        def opened(bases: Sequence[str] = ()) -> EnvelopeTransport:
-            return EnvelopeTransport(carry(embedded_services(bases)._carrier))  # type: ignore[attr-defined]
+        def opened(bases: Sequence[str] = ()) -> Transport:
+            return Transport(carry(embedded_services(bases)._carrier))  # type: ignore[attr-defined]
 
         found, failed = None, None
         try:

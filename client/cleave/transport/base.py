@@ -43,38 +43,6 @@ class Service(Enum):
         return f"the {self.name.lower()} service"
 
 
-class Transport(Protocol):
-    """Thread-safe: several calls may be under way at once. Both calls raise ServiceError and nothing else.
-
-    `requests` counts what was asked, `sent` and `received` the bytes of bodies, repeated attempts included. After a
-    call that failed nothing more is sent: every other call, also one under way, fails with the same error.
-    """
-
-    requests: int
-    sent: int
-    received: int
-
-    def begin(self, deadline: Deadline | None = None) -> Transport:
-        """The same services for one query: with counts of its own, and one deadline for all its calls.
-
-        QUERY_SECONDS from now if none is given.
-        """
-        ...
-
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse: ...
-
-    def plain(self, request: PlainRequest) -> PlainResponse: ...
-
-    def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
-        """At any endpoint of a service: the answer, and the mark by which an answer names this request."""
-        ...
-
-    def stop(self, reason: Exception | None = None) -> None:
-        """End every call under way, at once, with `reason`. To be said before threads are joined that wait in one."""
-
-    def close(self) -> None: ...
-
-
 class Carrier(Protocol):
     """Moves one body to a service and back: bytes, or whatever body there is where the services are in this process.
 
@@ -87,8 +55,13 @@ class Carrier(Protocol):
     def close(self) -> None: ...
 
 
-class EnvelopeTransport:
-    """The Transport over a Carrier. `here`: it takes a request to this process."""
+class Transport:
+    """Both services by a Carrier. `here`: it takes a request to this process.
+
+    Thread-safe: several calls may be under way at once. Calls raise ServiceError and nothing else. `requests` counts
+    what was asked, `sent` and `received` the bytes of bodies, repeated attempts included. After a call that failed
+    nothing more is sent: every other call, also one under way, fails with the same error.
+    """
 
     def __init__(
         self,
@@ -109,8 +82,9 @@ class EnvelopeTransport:
         self.sent = 0
         self.received = 0
 
-    def begin(self, deadline: Deadline | None = None) -> EnvelopeTransport:
-        return EnvelopeTransport(self._carrier, self._policy, deadline, here=self._here)
+    def begin(self, deadline: Deadline | None = None) -> Transport:
+        """The same services for one query: with counts of its own, and one deadline for all its calls."""
+        return Transport(self._carrier, self._policy, deadline, here=self._here)
 
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
         return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, MomentsResponse)[0]
@@ -119,12 +93,14 @@ class EnvelopeTransport:
         return self.ask(Service.PLAIN, Service.PLAIN.value, request, PlainResponse)[0]
 
     def stop(self, reason: Exception | None = None) -> None:
+        """End every call under way, at once, with `reason`. To be said before threads are joined that wait in one."""
         self._deadline.stop(reason)
 
     def close(self) -> None:
         self._carrier.close()
 
     def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
+        """At any endpoint of a service: the answer, and the mark by which an answer names this request."""
         body = wire.Loose(request) if self._here else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:

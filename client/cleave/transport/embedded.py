@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cleave.processes.deadline import Deadline
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_shared.wire import FRAMES_TYPE, Body
 
@@ -16,8 +16,8 @@ from cleave_shared.wire import FRAMES_TYPE, Body
 Call = Callable[[str, Body, str], Response]
 
 
-def connect_embedded(services: Mapping[Service, Call]) -> EnvelopeTransport:
-    return EnvelopeTransport(_Embedded(services), here=True)
+def connect_embedded(services: Mapping[Service, Call]) -> Transport:
+    return Transport(_Embedded(services), here=True)
 
 
 class _Embedded:

@@ -16,7 +16,7 @@ import httpx
 
 from cleave.processes.deadline import Deadline
 from cleave.transport import retry
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.loop import Loop
 from cleave.transport.responses import Response, request_id
@@ -38,9 +38,9 @@ def connect_http(
     signers: Mapping[Service, Sign] | None = None,
     policy: retry.Policy = retry.REMOTE,
     timeout: httpx.Timeout = TIMEOUT,
-) -> EnvelopeTransport:
+) -> Transport:
     """A transport to `urls`, a base URL per service (see endpoint.read_endpoints)."""
-    return EnvelopeTransport(_Endpoints(urls, signers or {}, timeout), policy)
+    return Transport(_Endpoints(urls, signers or {}, timeout), policy)
 
 
 class _Endpoints:

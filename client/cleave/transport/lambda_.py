@@ -20,7 +20,7 @@ from botocore.session import Session
 from cleave.processes.deadline import Deadline
 from cleave.transport import retry
 from cleave.transport.aws import find_credentials, region_of, sigv4_signer
-from cleave.transport.base import EnvelopeTransport, Service
+from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
 from cleave.transport.proxy_event import proxy_event
@@ -49,7 +49,7 @@ def read_functions(text: str) -> Mapping[Service, str]:
 
 def connect_lambda(
     functions: Mapping[Service, str], session: Session, policy: retry.Policy = retry.REMOTE
-) -> EnvelopeTransport:
+) -> Transport:
     """Raises ServiceError if there are no credentials or no region."""
     find_credentials(session)
     region = region_of(session)
@@ -61,7 +61,7 @@ def connect_lambda(
     client.close()
     # AWS_ENDPOINT_URL_LAMBDA may name one on this machine: sam local start-lambda
     sender = Sender(local=is_loopback(endpoint))
-    return EnvelopeTransport(Functions(sender, endpoint, sigv4_signer(session, endpoint, "lambda"), functions), policy)
+    return Transport(Functions(sender, endpoint, sigv4_signer(session, endpoint, "lambda"), functions), policy)
 
 
 class Functions:
