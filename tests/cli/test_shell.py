@@ -79,7 +79,6 @@ def test_the_first_error_ends_it_with_its_own_code(ready: Cli, table: Path) -> N
         (".tables of\n", 3, ".tables takes no argument"),
         (".schema of\n", 3, "there is no table 'of'"),
         (".format parquet\n", 3, "there is no format parquet"),
-        (".timer maybe\n", 3, ".timer is on or off"),
         (".report page.html\n", 3, "there is no answer yet"),
         ("SELECT 'open", 4, "error"),
         (f"SELECT '{'x' * 41_000}\n", 3, "line 1: a statement does not end"),
@@ -93,11 +92,11 @@ def test_what_is_wrong_is_told(ready: Cli, table: Path, typed: str, code: int, t
 
 def test_what_is_no_text_is_told_by_its_line(session: Session) -> None:
     with pytest.raises(InputError, match="standard input, line 2: is not UTF-8"):
-        run_lines(shell_over(session), [b".timer on\n", b"SELECT '\xff';\n"])
+        run_lines(shell_over(session), [b".format csv\n", b"SELECT '\xff';\n"])
 
 
 def test_a_mark_at_the_beginning_is_no_part_of_the_first_statement(session: Session) -> None:
-    run_lines(shell_over(session), ["\ufeff.timer on\n".encode()])
+    run_lines(shell_over(session), ["\ufeff.format csv\n".encode()])
 
 
 @pytest.mark.parametrize(
@@ -109,14 +108,9 @@ def test_nothing_is_asked_of_nothing(ready: Cli, table: Path, typed: str) -> Non
 
 
 def test_commands_may_follow_comments_and_stand_between_statements(ready: Cli, table: Path) -> None:
-    result = asked(ready, table, "-- first\n.timer\nSELECT COUNT(*) AS n FROM patients;\n\n.timer on\n.timer\n.format")
+    result = asked(ready, table, "-- first\n.format\nSELECT COUNT(*) AS n FROM patients;\n\n.format csv\n.format")
     assert result.exit_code == 0, result.output
-    assert [line for line in result.stdout.splitlines() if line in ("off", "on", "table")] == ["off", "on", "table"]
-
-
-def test_the_timer_tells_the_stages(ready: Cli, table: Path) -> None:
-    assert "split 0." not in asked(ready, table, f"{AGES};").stderr
-    assert "split 0." in asked(ready, table, f".timer on\n{AGES};").stderr
+    assert [line for line in result.stdout.splitlines() if line in ("csv", "table")] == ["table", "csv"]
 
 
 def test_plan_asks_nobody_and_needs_no_key(cli: Cli, table: Path, tmp_path: Path) -> None:
@@ -145,7 +139,7 @@ def test_further_tables_are_joined_here(ready: Cli, table: Path, tmp_path: Path)
 
 def test_help_names_every_command(ready: Cli, table: Path) -> None:
     shown = asked(ready, table, ".help").stdout
-    for command in (".plan SQL", ".report FILE", ".format [FORMAT]", ".timer", ".tables", ".schema", ".exit"):
+    for command in (".plan SQL", ".report FILE", ".format [FORMAT]", ".tables", ".schema", ".exit"):
         assert command in shown
 
 

@@ -90,11 +90,10 @@ def test_after_them_it_is_again(before: str) -> None:
 
 
 def test_commands_complete_with_what_they_take() -> None:
-    assert offered(".t") == [".timer", ".tables"]
+    assert offered(".t") == [".tables"]
     assert offered("  .pl") == [".plan"]
     assert offered(".format j") == ["json"]
     assert "parquet" not in offered(".format ")
-    assert offered(".timer ") == ["on", "off"]
     assert offered(".plan SELECT war")[0] == "ward"
     assert offered(".exit ") == []
 

@@ -334,7 +334,7 @@ def test_a_shell_leaves_nothing(wrapped: WrappedKey, places: Places) -> None:
     failing = "SELECT SUM(CAST(hiddensealed AS INTEGER)) FROM t"
     with served() as (url, server):
         process, watch = asking_process(places, wrapped, "shell", str(path), "--endpoint", url)
-        output, told = process.communicate(f".plan {QUESTION}\n.timer on\n{QUESTION};\n{failing};\n", timeout=120)
+        output, told = process.communicate(f".plan {QUESTION}\n{QUESTION};\n{failing};\n", timeout=120)
         watch.over.set()
         watch.join()
         server.terminate()

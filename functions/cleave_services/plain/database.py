@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
@@ -55,23 +54,19 @@ class Database:
 
     def load_parquet(self, blob: bytes, rows: int) -> None:
         """The Parquet file `blob` as the table, in its order. Raises WireError unless it has `rows` rows."""
-        with _as_file(blob) as path:
-            (found,) = self.fetch("SELECT sum(num_rows) FROM parquet_file_metadata(?)", "table", [path])[0]
-            if (found or 0) != rows:
-                raise WireError(f"table: {found or 0} rows, the envelope says {rows}")
-            self.run(f"CREATE TABLE {TABLE} AS FROM read_parquet(?, hive_partitioning = false)", "table", [path])
-        self._lock()
+        self._load([blob], [rows], "*", "table", "table")
 
     def load_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> None:
         """`columns` of Parquet files as the table, one after the other. Raises WireError unless each has its rows."""
-        selected = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        self._load(blobs, rows, _listed(columns), "objects or columns")
+
+    def _load(
+        self, blobs: Sequence[bytes], rows: Sequence[int], selected: str, place: str, name: str = "object {}"
+    ) -> None:
         with ExitStack() as stack:
-            paths = self._files(stack, blobs, rows)
-            self.run(
-                f"CREATE TABLE {TABLE} AS SELECT {selected} FROM read_parquet(?, hive_partitioning = false)",
-                "objects or columns",
-                [paths],
-            )
+            paths = self._files(stack, blobs, rows, name)
+            sql = f"CREATE TABLE {TABLE} AS SELECT {selected} FROM read_parquet(?, hive_partitioning = false)"
+            self.run(sql, place, [paths])
         self._lock()
 
     def leave_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> bool:
@@ -85,7 +80,7 @@ class Database:
         named = "SELECT count(*) FROM parquet_schema(?) WHERE lower(name) = 'file_row_number'"
         if self.fetch(named, "objects", [paths])[0][0]:
             return False
-        selected = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        selected = _listed(columns)
         parts = " UNION ALL ".join(
             f"SELECT {selected}, file_row_number + {start} AS {self.place} "
             f"FROM read_parquet('{path}', hive_partitioning = false, file_row_number = true)"
@@ -96,14 +91,16 @@ class Database:
         self._lock(paths)
         return True
 
-    def _files(self, stack: ExitStack, blobs: Sequence[bytes], rows: Sequence[int]) -> list[str]:
+    def _files(
+        self, stack: ExitStack, blobs: Sequence[bytes], rows: Sequence[int], name: str = "object {}"
+    ) -> list[str]:
         """Paths to Parquet files, as long as `stack` is. Raises WireError unless each has its rows."""
         paths = [stack.enter_context(_as_file(blob)) for blob in blobs]
         counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
         for number, (path, count) in enumerate(zip(paths, rows, strict=True)):
-            (found,) = self.fetch(counted, f"object {number}", [path])[0]
+            (found,) = self.fetch(counted, name.format(number), [path])[0]
             if (found or 0) != count:
-                raise WireError(f"object {number}: {found or 0} rows, the envelope says {count}")
+                raise WireError(f"{name.format(number)}: {found or 0} rows, the envelope says {count}")
         return paths
 
     def load_nothing(self, rows: int) -> None:
@@ -207,21 +204,17 @@ def _memory() -> str:
     return f"{memory * 6 // 10}MB" if memory else limits.PLAIN_MEMORY
 
 
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+
+
 @contextmanager
 def _as_file(blob: bytes) -> Iterator[str]:
-    """A path to `blob`: in memory where the system has memfd, else a temporary file, removed afterwards."""
-    try:
-        descriptor = os.memfd_create("table")
-    except (AttributeError, OSError):
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(blob)
-            file.flush()
-            yield file.name
-    else:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(blob)
-            file.flush()
-            yield f"/proc/self/fd/{descriptor}"
+    """A path to `blob`, in memory."""
+    with os.fdopen(os.memfd_create("table"), "wb") as file:
+        file.write(blob)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _translated(error: duckdb.Error, place: str) -> WireError:

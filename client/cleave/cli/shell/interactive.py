@@ -196,12 +196,7 @@ def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Co
 
 
 def _arguments(command: str) -> list[str]:
-    match command:
-        case ".format":
-            return [each for each in Format if each not in (Format.PARQUET, Format.XLSX)]
-        case ".timer":
-            return ["on", "off"]
-    return []
+    return [each for each in Format if each not in (Format.PARQUET, Format.XLSX)] if command == ".format" else []
 
 
 def _spelled(name: str, reserved: set[str]) -> str:

@@ -71,7 +71,6 @@ class Shell:
         self._say = say
         self._run = run
         self._format = Format.TABLE
-        self._timer = False
         self._last: Last | None = None
 
     def statement(self, sql: str) -> None:
@@ -87,9 +86,6 @@ class Shell:
         print_content(answer_bytes(answer, self._format), self._format)
         say_trust(answer, self._format, seconds, self._say)
         self._last = Last(sql, plan, answer, seconds)
-        if self._timer:
-            stages = ", ".join(f"{name} {spent:.3f} s" for name, spent in answer.timings.items())
-            console.say(f"{stages}, in all {seconds:.3f} s")
 
     def command(self, line: str) -> None:
         """Raises Left, InputError for what is no command, and what the command itself raises."""
@@ -101,8 +97,6 @@ class Shell:
                 self._report(Path(argument))
             case ".format":
                 self._choose(argument)
-            case ".timer":
-                self._time(argument)
             case ".tables":
                 console.out(self._tables())
             case ".schema":
@@ -143,14 +137,6 @@ class Shell:
             self._format = Format(name)
         else:
             console.out(str(self._format))
-
-    def _time(self, word: str) -> None:
-        if word not in ("", "on", "off"):
-            raise InputError(f".timer is on or off, not {word}")
-        if word:
-            self._timer = word == "on"
-        else:
-            console.out("on" if self._timer else "off")
 
     def _tables(self) -> str:
         session = self._session
@@ -193,7 +179,6 @@ COMMANDS = {
     ".plan": ("show what a query would send where; sends nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
-    ".timer": ("show seconds by stage after each answer", "[on|off]"),
     ".tables": ("list the tables, as SHOW TABLES", ""),
     ".schema": ("list the columns of a table, as DESCRIBE", "[TABLE]"),
     ".help": ("show this", ""),
