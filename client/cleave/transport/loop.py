@@ -50,11 +50,13 @@ class Loop:
             future.cancel()
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join(0.5)
+        if not self._thread.is_alive():
+            last.close()  # where it did not come to it
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        loop.run_forever()
-        loop.close()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which ends what is left when the loop is stopped
+            runner.get_loop().run_forever()
 
     @staticmethod
     async def _end(last: Coroutine[Any, Any, None]) -> None:
