@@ -9,18 +9,15 @@ WHERE and the keys are evaluated once, into a table beside `rows` with a row for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
-
-if TYPE_CHECKING:
-    from cleave_shared.stored import StoredPlainResponse
 
 _COLUMNS_AT_ONCE = 50
 
@@ -37,7 +34,7 @@ class Grouping:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """Stored Parquet objects with a number of rows each, of which `columns` are asked; an answer of at most `most`
-    bytes.
+    bytes. `members`: which rows are in which group is asked too.
     """
 
     objects: Sequence[bytes]
@@ -47,6 +44,7 @@ class Stored:
     keys: Sequence[str]
     aggregates: Sequence[str]
     filters: Sequence[str]
+    members: bool
     most: int
 
 
@@ -65,14 +63,16 @@ class TableRequest(Protocol):
 
 def aggregate(request: PlainRequest) -> PlainResponse:
     """Answer one request. Raises WireError with a message that names parts of the request, never values."""
-
-    def load(database: Database) -> None:
+    started = time.perf_counter()
+    with Database() as database:
         if request.table is None:
             database.load_nothing(request.rows)
         else:
             database.load_parquet(request.table, request.rows)
-
-    grouping, timings = _answered(load, request, limits.MAX_JSON_BYTES)
+        loaded = time.perf_counter()
+        verify(database, request)
+        grouping = group(database, request.where, request.keys, request.aggregates, limits.MAX_JSON_BYTES)
+        timings = {"load": loaded - started, "group": time.perf_counter() - loaded}
     return PlainResponse(
         schema_hash=request.schema_hash,
         rows=request.rows,
@@ -81,37 +81,6 @@ def aggregate(request: PlainRequest) -> PlainResponse:
         aggregates=grouping.aggregates,
         timings=timings,
     )
-
-
-def aggregate_stored(asked: Stored) -> StoredPlainResponse:
-    """The same over stored objects."""
-    from cleave_shared.stored import StoredPlainResponse  # noqa: PLC0415 - what the fork server has imported
-
-    def load(database: Database) -> None:
-        if asked.columns:
-            database.load_objects(asked.objects, asked.rows, asked.columns)
-        else:
-            database.load_nothing(sum(asked.rows))
-
-    grouping, timings = _answered(load, asked, asked.most)
-    return StoredPlainResponse(
-        rows=sum(asked.rows),
-        counts=grouping.counts,
-        keys=grouping.keys,
-        aggregates=grouping.aggregates,
-        timings=timings,
-    )
-
-
-def _answered(load: Callable[[Database], None], asked: TableRequest, most: int) -> tuple[Grouping, dict[str, float]]:
-    """The groups of the table that `load` makes, and seconds by stage."""
-    started = time.perf_counter()
-    with Database() as database:
-        load(database)
-        loaded = time.perf_counter()
-        verify(database, asked)
-        grouping = group(database, asked.where, asked.keys, asked.aggregates, most)
-        return grouping, {"load": loaded - started, "group": time.perf_counter() - loaded}
 
 
 def verify(database: Database, request: TableRequest, filters: Sequence[str] = ()) -> None:

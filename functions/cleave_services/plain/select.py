@@ -1,4 +1,4 @@
-"""Which rows of stored objects are in which group: `engine`'s groups, and beside them a number for every row."""
+"""Groups of stored objects: `engine`'s, and where it is asked a number for every row, its group's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cleave_shared.stored import StoredPlainResponse
 
 
 def select(asked: engine.Stored) -> StoredPlainResponse:
-    """Raises what `engine.aggregate_stored` raises."""
+    """Answer one request. Raises WireError as `engine.aggregate` does."""
     started = time.perf_counter()
     with Database() as database:
         left = _may_be_left(asked) and database.leave_objects(asked.objects, asked.rows, asked.columns)
@@ -30,14 +30,7 @@ def select(asked: engine.Stored) -> StoredPlainResponse:
             keyed = engine.make_keyed(database, asked.where, asked.keys)
         grouping = engine.group_keyed(database, keyed, len(asked.keys), asked.aggregates, asked.most)
         grouped = time.perf_counter()
-        _tell_rows(database, keyed, len(asked.keys), asked.filters)
-        p, ends = database.prefix, list(accumulate(asked.rows, initial=0))
-        bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(len(grouping.counts).bit_length())]
-        numbers = [_planes(database, bits, start, stop) for start, stop in pairwise(ends)]
-        filters = [
-            [_planes(database, [f"{p}f{at}"], start, stop) for start, stop in pairwise(ends)]
-            for at in range(len(asked.filters))
-        ]
+        numbers, filters = _members(database, asked, keyed, len(grouping.counts)) if asked.members else ([], [])
         timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
     return StoredPlainResponse(
         rows=sum(asked.rows),
@@ -58,6 +51,17 @@ def _may_be_left(asked: engine.Stored) -> bool:
     quoted = {'"' + name.replace('"', '""') + '"' for name in asked.columns}
     computed = asked.aggregates or asked.filters or not quoted.issuperset(asked.keys)
     return bool(asked.columns) and not computed
+
+
+def _members(
+    database: Database, asked: engine.Stored, keyed: str, groups: int
+) -> tuple[list[bytes], list[list[bytes]]]:
+    """Number every row's group, and say for which rows each filter holds: of each object, in bit planes."""
+    _tell_rows(database, keyed, len(asked.keys), asked.filters)
+    p, parts = database.prefix, list(pairwise(accumulate(asked.rows, initial=0)))
+    bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(groups.bit_length())]
+    numbers = [_planes(database, bits, *part) for part in parts]
+    return numbers, [[_planes(database, [f"{p}f{at}"], *part) for part in parts] for at in range(len(asked.filters))]
 
 
 def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:

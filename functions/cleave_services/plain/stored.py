@@ -26,13 +26,11 @@ def aggregate_stored(
     contents = links.read(table_set, asked.objects) if asked.columns else []
     taken = time.monotonic() - started
     most = limits.MAX_JSON_BYTES if asked.result is None else limits.MAX_RESULT_BYTES
-    stored = engine.Stored(
-        contents, asked.rows, asked.columns, asked.where, asked.keys, asked.aggregates, asked.filters, most
-    )
-    work = select.select if asked.members else engine.aggregate_stored
+    where = (asked.where, asked.keys, asked.aggregates, asked.filters, asked.members)
+    stored = engine.Stored(contents, asked.rows, asked.columns, *where, most)
     try:
         left = max(_LEAST_SECONDS, limits.PLAIN_SECONDS - taken)
-        found = contained.run(work, stored, StoredPlainResponse, most, left)
+        found = contained.run(select.select, stored, StoredPlainResponse, most, left)
     finally:
         note(peak_worker_kb=contained.peak_kb())
     timings = {"read": taken, **found.timings}
