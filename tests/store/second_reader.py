@@ -1,4 +1,4 @@
-"""Read sealed columns of a stored table from docs/stored.md and docs/key-file.md alone: no code of Cleave's is used."""
+"""Read sealed columns of a stored table from docs/format.md and docs/key-file.md alone: no code of Cleave's is used."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""The stored tables of tests/vectors/store-2 open by docs/stored.md alone, and by Cleave, with the same values."""
+"""The stored tables of tests/vectors/store-2 open by docs/format.md alone, and by Cleave, with the same values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def value_of(type_: str, stored: bytes | None) -> Any:
 
 
 def comparable(name: str, type_: str) -> str:
-    """SQL of a pulled column as docs/stored.md counts it."""
+    """SQL of a pulled column as docs/format.md counts it."""
     if type_.startswith("DECIMAL"):
         return f"CAST({name} * {SCALES[name]} AS HUGEINT)"
     if type_ == "INTERVAL":

@@ -1,4 +1,4 @@
-"""Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/stored.md).
+"""Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/format.md).
 
 A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need, so the
 size of an object follows from the schema and the number of rows. Values of variable length are compressed per block,

@@ -1,4 +1,4 @@
-"""Write the store of this folder again: two small tables in format 2 under a bare key (docs/stored.md).
+"""Write the store of this folder again: two small tables in format 2 under a bare key (docs/format.md).
 
     python tests/vectors/store-2/make_vectors.py
 
