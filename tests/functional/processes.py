@@ -24,12 +24,22 @@ def descendants(pid: int) -> list[int]:
     return found[1:]
 
 
+def _state(pid: int) -> str:
+    """As proc(5) has it in `stat`; a process that is gone is a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "Z"
+
+
 def is_alive(pid: int) -> bool:
     """A zombie that nobody has reaped yet counts as dead."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
+    return _state(pid) != "Z"
+
+
+def is_running(pid: int) -> bool:
+    """On a processor, or ready for one: not waiting for anything."""
+    return _state(pid) == "R"
 
 
 def have_ended(*pids: int) -> bool:

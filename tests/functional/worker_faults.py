@@ -26,17 +26,21 @@ from aws.runtime_api import Function
 from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import limits, wire
-from tests.functional.processes import descendants, met
+from tests.functional.processes import descendants, is_running, met
 
 NO_CIPHERTEXT = b"no ciphertext"
 
 
 @dataclass(frozen=True)
 class Service:
-    """`ask` gives status and body of the answer to a path, a body and its type; `pid` is the process that forks."""
+    """`ask` gives status and body of the answer to a path, a body and its type; `pid` is the process that forks.
+
+    `ahead`: workers that are forked before a request comes, and wait for it. Each takes one request.
+    """
 
     ask: Callable[[str, bytes, str], tuple[int, bytes]]
     pid: Callable[[], int]
+    ahead: int = 0
 
 
 def by_events(invoke: Callable[[dict[str, Any]], Mapping[str, Any]], pid: Callable[[], int]) -> Service:
@@ -60,7 +64,7 @@ def http(workers: int) -> Iterator[Service]:
             reply = httpx.post(base + path, content=body, headers={"content-type": kind}, trust_env=False, timeout=120)
             return reply.status_code, reply.content
 
-        yield Service(ask, lambda: process.pid)
+        yield Service(ask, lambda: process.pid, workers)
 
 
 @contextlib.contextmanager
@@ -114,7 +118,7 @@ def sums(key: SecretKey) -> Work:
 
 def survives(service: Service, work: Work, workers: int, places: Sequence[int] | None = None) -> str:
     """All of it, at `places` or every one. Returns what was tried, to be printed. Raises AssertionError."""
-    before, lasting = _seconds(service, work), descendants(service.pid())
+    before, lasting = _seconds(service, work), _lasting(service, work)
     assert _seen(service, work, lasting, workers) == workers, "another number of workers than the test is about"
     slowest = 0.0  # printed, as all times are: how long anything takes is the machine's affair
     for place in range(work.chunks) if places is None else places:
@@ -128,13 +132,31 @@ def survives(service: Service, work: Work, workers: int, places: Sequence[int] |
         assert (status, json.loads(body)["error"]) == (500, "a worker process died")
     assert _seen(service, work, lasting, workers) == workers  # as many as before, so as fast
     after = _seconds(service, work)
-    assert met(lambda: set(descendants(service.pid())) <= set(lasting))
+    _waiting(service, lasting)
     tried = work.chunks if places is None else len(places)
     return (
         f"{tried} bad chunks of {work.chunks} and {workers} killed of {workers} workers: "
         f"slowest refusal {slowest:.2f} s; a sound request {before:.2f} s before, {after:.2f} s after; "
         "processes left behind: 0"
     )
+
+
+def _lasting(service: Service, work: Work) -> set[int]:
+    """The processes that outlive a request."""
+    before = set(descendants(service.pid()))
+    service.ask(work.path, work.body, work.kind)
+    return before & set(descendants(service.pid()))
+
+
+def _workers(service: Service, lasting: set[int]) -> list[int]:
+    """Those alive, in the order they were forked."""
+    return sorted(set(descendants(service.pid())) - lasting)
+
+
+def _waiting(service: Service, lasting: set[int]) -> list[int]:
+    """The workers while there is no request: as many as are forked ahead, and no other process that does not last."""
+    assert met(lambda: len(_workers(service, lasting)) == service.ahead), "processes left behind"
+    return _workers(service, lasting)
 
 
 def _seconds(service: Service, work: Work) -> float:
@@ -148,27 +170,31 @@ def _seconds(service: Service, work: Work) -> float:
     return best
 
 
-def _seen(service: Service, work: Work, lasting: list[int], enough: int) -> int:
-    """The most workers seen at once."""
-    most = [0]
+def _seen(service: Service, work: Work, lasting: set[int], enough: int) -> int:
+    """The most workers that one request was seen to use up."""
+    most = 0
     for _ in range(100):
-        with _watched(service, lambda pids: most.append(len(pids)), lasting):
+        seen = set(_waiting(service, lasting))
+        with _watched(service, seen.update, lasting):
             service.ask(work.path, work.body, work.kind)
-        if max(most) >= enough:
+        most = max(most, len(seen - set(_waiting(service, lasting))))
+        if most >= enough:
             break
-    return max(most)
+    return most
 
 
-def _with_one_killed(service: Service, work: Work, lasting: list[int], nth: int) -> tuple[int, bytes]:
+def _with_one_killed(service: Service, work: Work, lasting: set[int], nth: int) -> tuple[int, bytes]:
     """The answer to a request of whose workers the `nth` was killed while it was under way."""
     for _ in range(300):
+        waiting = _waiting(service, lasting)
         killed: list[int] = []
 
-        def kill(pids: list[int], killed: list[int] = killed) -> None:
-            if len(pids) > nth and not killed:
-                killed.append(pids[nth])
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pids[nth], signal.SIGKILL)
+        def kill(pids: list[int], waiting: list[int] = waiting, killed: list[int] = killed) -> None:
+            for pid in (waiting or pids)[nth : nth + 1]:
+                if not killed and (pid not in waiting or is_running(pid)):  # one that waits is not at work yet
+                    killed.append(pid)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
 
         with _watched(service, kill, lasting):
             answer = service.ask(work.path, work.body, work.kind)
@@ -178,13 +204,13 @@ def _with_one_killed(service: Service, work: Work, lasting: list[int], nth: int)
 
 
 @contextlib.contextmanager
-def _watched(service: Service, tell: Callable[[list[int]], None], lasting: list[int]) -> Iterator[None]:
+def _watched(service: Service, tell: Callable[[list[int]], None], lasting: set[int]) -> Iterator[None]:
     """Tell of the workers alive, in the order they were forked, over and over."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.is_set():
-            tell(sorted(set(descendants(service.pid())) - set(lasting)))
+            tell(_workers(service, lasting))
 
     watcher = threading.Thread(target=watch)
     watcher.start()

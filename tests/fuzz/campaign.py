@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -157,7 +157,7 @@ def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Ou
     for name, way in ways.items():
         for message in valid:
             assert truth.judged(message, way(message)) == truth.RIGHT, (name, message.path)
-        lasting = descendants(os.getpid())  # what the first requests have started for all that follow
+        before = len(descendants(os.getpid()))  # with what the first requests have started for all that follow
         for number in range(messages):
             sound = r.choice(valid)
             message = mutated(r, sound)
@@ -177,19 +177,19 @@ def run(key: SecretKey, messages: int, seed: int, ways: Mapping[str, Way]) -> Ou
                 )
         for message in valid:  # and then as before
             assert truth.judged(message, way(message)) == truth.RIGHT, (name, message.path)
-        outcome.left += len(_left(lasting))
+        outcome.left += _left(before)
     if outcome.left:
         outcome.faults.append(f"{outcome.left} processes left behind")
     return outcome
 
 
-def _left(lasting: Collection[int]) -> set[int]:
-    """Processes besides those that last, and that do not end: the kernel may take a while over a killed one.
+def _left(before: int) -> int:
+    """How many more processes there are than `before`, and do not end: the kernel may take a while over a killed one.
 
-    One new child of the plain service waits for the next request.
+    A child that answers one request and ends is replaced by one that waits for the next.
     """
-    new = lambda: set(descendants(os.getpid())) - set(lasting)  # noqa: E731
-    return set() if met(lambda: len(new()) <= 1) else new()
+    more = lambda: len(descendants(os.getpid())) - before  # noqa: E731
+    return 0 if met(lambda: more() <= 0) else more()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
-STEP = 2 if FULL else 25
+STEP = 2 if FULL else 4
 ROWS = NORTH + SOUTH  # five of them, two in a segment
 
 
@@ -64,10 +65,14 @@ def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
     return contribution_drafts(world.stores(), folder(world), world.identity(who)).left(asked)
 
 
-@pytest.mark.parametrize("made", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) -> None:
-    at, kept = 7 if made else 3, 0
-    while True:
+@pytest.mark.parametrize(
+    ("made", "places"),
+    [(True, [7, 99]), *(pytest.param(made, range(0, 100, STEP), marks=pytest.mark.slow) for made in (False, True))],
+)
+def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool, places: Sequence[int]) -> None:
+    """A put changes 27 objects; from the seventh on a segment is stored."""
+    kept = 0
+    for at in places:
         place = world.copy(tmp_path / f"{at}")
         if put(place, at=at, made=made):
             break
@@ -81,7 +86,8 @@ def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool) 
         assert head is not None
         assert (head.version, len(head.parts)) == (1, 1)
         check(place, ROWS)
-        at += STEP
+    else:
+        raise AssertionError("no put came to its end")
     assert kept
 
 
