@@ -101,6 +101,10 @@ class Source(Protocol):
         """Rows that every group shown has at least, where the caller does not say."""
         return 0
 
+    def logged(self, plan: QueryPlan | LocalPlan) -> list[str]:  # noqa: ARG002 - files and releases have no log
+        """Names of the tables of `plan` that have an audit log."""
+        return []
+
     def rows(self, name: str, progress: Progress) -> int | None:
         """Rows of a table; None where they are not known before a question reads them."""
         ...

@@ -40,6 +40,8 @@ from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from cleave.ask.describe import Description
     from cleave.ask.options import Access
     from cleave.ask.source import Options, Result
@@ -147,6 +149,13 @@ class StoredSource(Source):
     def min_group(self, plan: QueryPlan | LocalPlan) -> int:
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._of(plan).values()), default=0)
+
+    def logged(self, plan: QueryPlan | LocalPlan) -> list[str]:
+        return [each.manifest.table for each in self._of(plan).values()]
+
+    def record(self, table: str, what: str, **details: JsonValue) -> None:
+        """Record in the audit log of a stored table what does not change it. Raises InputError, StoreError."""
+        self.run(lambda: self._tables.record(self._tables.open(table), what, 0, **details), Deadline(self.seconds))
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - manifests tell
         held = self._held.get(name.lower())

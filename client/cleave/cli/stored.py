@@ -114,7 +114,7 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
         [
             *(f"{each['number']:,}", each["at"], each["user"] or "-", each["key_id"][:16], each["what"]),
             *(f"{each['rows']:,}", str(each["version"])),
-            ", ".join(f"{word} {value}" for word, value in each["details"].items()),
+            ", ".join(f"{word} {value}" for word, value in each["details"].get("users", each["details"]).items()),
         ]
         for each in found
     ]

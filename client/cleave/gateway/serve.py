@@ -140,6 +140,7 @@ async def _serve(
     listener = _listen(where.host, where.port)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(workers.close)
+        stack.push_async_callback(workers.record)
         stack.callback(listener.close)
         accepting = asyncio.create_task(clients.serve(listener))
         stack.callback(accepting.cancel)
@@ -150,7 +151,7 @@ async def _serve(
         ready(f"mysql://{shown}:{listener.getsockname()[1]}")
         if where.http_port is not None:
             ready(f"{'https' if where.certificate else 'http'}://{shown}:{where.http_port}")
-        await ended.wait()
+        await workers.record_until(ended)
         for client in list(clients.clients.values()):
             client.kill()
 

@@ -28,9 +28,12 @@ from cleave_shared.children import Channel
 from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
     from cleave.ask.source import Result
+    from cleave.ask.stored import StoredSource
     from cleave.sql.plan import LocalPlan, QueryPlan
 
 BATCH: Final = 4096  # rows of a frame
@@ -92,29 +95,43 @@ def answer(channel: Channel, setup: Setup, request: Request) -> None:
     channel.send([])
 
 
+def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
+    """Record queries in the audit log of each table; send back why, by table, where that failed."""
+    failed = {}
+    for table, details in queries.items():
+        try:
+            cast("StoredSource", _session(setup).source).record(table, "queries", **details)
+        except CleaveError as error:
+            failed[table] = error.message
+    channel.send([json.dumps(failed).encode()])
+
+
 def _answered(setup: Setup, request: Request) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
     if len(request.sql) > MOST_CHARACTERS:
         raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
-    if not _sessions:
-        setup.prepare()  # before there is a second thread
-        _sessions[""] = _opened(setup)
-    session = _sessions[""]
+    session = _session(setup)
     may = _Allowed(setup, request, session)
     reads_system = bound(request.sql, request.parameters) if request.parameters else request.sql
     reply = system.answer(reads_system, may.listed, request.variables)
     if reply is not None:
-        head = {"columns": reply.columns, "warnings": []}
+        head = {"columns": reply.columns, "warnings": [], "tables": [], "rows": len(reply.rows)}
         return head, reply.rows[: request.most], None
     plan = may.plan()
-    return _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
+    head, rows, content = _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
+    return head | {"tables": session.source.logged(plan)}, rows, content
 
 
-def _opened(setup: Setup) -> Session:
-    others = []
-    for each in setup.files:
-        file, _, schema = each.partition("=")
-        others.append(further(file, Path(schema) if schema else None))
-    return open_session(None, others, complete(Asking, cast("Asking", setup.asking)), setup.embedded, no_bars)
+def _session(setup: Setup) -> Session:
+    """The session of this process; it is opened by the first call."""
+    if not _sessions:
+        setup.prepare()  # before there is a second thread
+        others = []
+        for each in setup.files:
+            file, _, schema = each.partition("=")
+            others.append(further(file, Path(schema) if schema else None))
+        asking = complete(Asking, cast("Asking", setup.asking))
+        _sessions[""] = open_session(None, others, asking, setup.embedded, no_bars)
+    return _sessions[""]
 
 
 class _Allowed:
@@ -186,7 +203,8 @@ def _sent(result: Result, request: Request) -> tuple[dict[str, Any], Sequence[Se
     held = records(table, bounds=request.bounds)
     if request.most is not None:
         held = Records(held.names, held.types, held.rows[: request.most])
-    head = {"columns": list(zip(held.names, held.types, strict=True)), "warnings": _warnings(result)}
+    columns = list(zip(held.names, held.types, strict=True))
+    head = {"columns": columns, "warnings": _warnings(result), "rows": len(held.rows)}
     if request.arrow:
         return head, (), _arrow(held)
     size = 0

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cleave.gateway.work import MOST_BYTES, Request, Setup, answer
+from cleave.gateway.queries import Queries
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
-from cleave_shared.errors import CleaveError, ProcessDied
+from cleave_shared.errors import CleaveError, CleaveWarning, ProcessDied
 from cleave_shared.fork_server import ForkServer
 
 _GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
 _MOST_FRAME: Final = 4 * MOST_BYTES
 _LOOK_SECONDS: Final = 0.5  # between two looks whether a client is still there
 _MOST_WAITING: Final = 64  # questions of one user
+_RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
+_MOST_RECORDING: Final = 30.0  # seconds for one record of each table
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; what is to be said of it."""
+    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; what is to be said of it.
+
+    `tables`: those with an audit log that were queried; `count`: rows of the answer.
+    """
 
     columns: list[tuple[str, str]]
     rows: list[list[str | None]]
     content: bytes
     warnings: list[str]
+    tables: list[str]
+    count: int
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened
@@ -58,6 +67,7 @@ class Workers:
         self._free = asyncio.Semaphore(count)
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
         self._waiting: defaultdict[str, int] = defaultdict(int)
+        self._queries = Queries()  # since the last record
 
     def begin(self) -> None:
         """Start a worker ahead, so that the first question finds it."""
@@ -83,7 +93,9 @@ class Workers:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
                     time.reschedule(None)  # from here on the worker has a deadline of its own
-                    return await self._asked(request)
+                    reply = await self._asked(request)
+                    self._queries.add(reply.tables, name, reply.count)
+                    return reply
         except TimeoutError:
             raise Refused(f"the question waited longer than {seconds:g} s for its turn; try again later") from None
         finally:
@@ -113,6 +125,34 @@ class Workers:
             raise Refused("the question needs more memory than it is given, or was stopped") from None
         except CleaveError as error:
             raise Refused(error.message) from None
+
+    async def record_until(self, ended: asyncio.Event, seconds: float = _RECORD_SECONDS) -> None:
+        """Record queries in the audit logs every `seconds`."""
+        while not ended.is_set():
+            try:
+                await asyncio.wait_for(ended.wait(), seconds)
+            except TimeoutError:
+                await self.record()
+
+    async def record(self) -> None:
+        """Record in the audit logs what was answered since the last time; what fails is tried again with the next."""
+        queries, self._queries = self._queries, Queries()
+        if details := queries.details():
+            failed = await asyncio.get_running_loop().run_in_executor(self._threads, self._recorded, details)
+            for table, why in failed.items():
+                self._queries.put_back(table, queries)
+                warnings.warn(f"queries are not yet in the log of {table!r}: {why}", CleaveWarning, stacklevel=2)
+
+    def _recorded(self, details: dict[str, Any]) -> dict[str, str]:
+        """Why, by table, no record was written."""
+        seconds = _MOST_RECORDING * len(details)
+        try:
+            with self._crew.worker() as child:
+                child.call(record, (self._setup, details), Bounds(seconds, memory=self.limits.memory), lasting=True)
+                (content,) = child.receive(seconds, _MOST_FRAME)
+        except CleaveError as error:
+            return dict.fromkeys(details, error.message)
+        return dict(json.loads(content))
 
     def close(self) -> None:
         self._crew.end()
@@ -181,4 +221,4 @@ def _received(child: Child, seconds: float, *, arrow: bool) -> Reply:
             stream = parts[0]
         else:
             rows += json.loads(parts[0])
-    return Reply(columns, rows, stream, head["warnings"])
+    return Reply(columns, rows, stream, head["warnings"], head["tables"], head["rows"])

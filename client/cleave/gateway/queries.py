@@ -1,0 +1,36 @@
+"""Answered queries that are not yet in the audit logs of their tables."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+_MOST_ANSWERS: Final = 200  # of one record; those above are only counted
+
+
+class Queries:
+    """Counts by table and user, and time, user and number of rows of the first answers; no SQL and no value."""
+
+    def __init__(self) -> None:
+        self._users: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._answers: defaultdict[str, list[JsonValue]] = defaultdict(list)
+
+    def add(self, tables: list[str], user: str, rows: int) -> None:
+        at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        for table in tables:
+            self._users[table][user] += 1
+            self._answers[table].append([at, user, rows])
+            del self._answers[table][_MOST_ANSWERS:]
+
+    def put_back(self, table: str, earlier: Queries) -> None:
+        """Take the queries of `table` that could not be recorded."""
+        self._users[table] += earlier._users[table]
+        self._answers[table] = [*earlier._answers[table], *self._answers[table]][:_MOST_ANSWERS]
+
+    def details(self) -> dict[str, dict[str, JsonValue]]:
+        """Details of a record for each table."""
+        return {table: {"users": dict(users), "answers": self._answers[table]} for table, users in self._users.items()}

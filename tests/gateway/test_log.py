@@ -1,0 +1,126 @@
+"""Queries asked at the gateway are recorded in the audit logs of the tables they read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import warnings
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+import cleave
+from cleave.gateway.queries import Queries
+from cleave.gateway.work import Setup
+from cleave.gateway.workers import Limits, Workers
+from cleave.local.embedded import embedded_services, prepare_embedded
+from cleave.share.users import User, write_user
+from cleave_shared.errors import CleaveWarning
+from cleave_shared.fork_server import ForkServer
+from tests.cli.runner import Cli, cli
+from tests.functional.processes import HANGS
+from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+
+__all__ = ["cli"]
+
+
+def recorded(folder: Path, table: str, user: str) -> list[dict[str, Any]]:
+    """Details of the records of a table that name `user`."""
+    records = cleave.log(table, store=folder / "store", key=folder / "key.json")
+    found = [each["details"] for each in records if each["what"] == "queries"]
+    return [each for each in found if user in each["users"]]
+
+
+def test_answered_queries_are_in_the_log_of_each_table(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
+    for name in ("store", "key.json"):
+        (tmp_path / name).symlink_to(gateway.folder / name)
+    rights = {"tables": None, "min_group": 0, "rows": True, "token": False}
+    write_user(tmp_path / "users.toml", "Zoë", PASSWORD.encode(), **rights)
+    (tmp_path / "beds.csv").write_text("ward,beds\nA,12\nB,30\n")
+    assert cli.run("schema", tmp_path / "beds.csv", "--accept").exit_code == 0
+    process, (address,) = started(tmp_path, "--with", str(tmp_path / "beds.csv"), "--workers", "1")
+    try:
+        given = {"port": int(address.rpartition(":")[2]), "user": "Zoë", "password": PASSWORD, "database": "cleave"}
+        with closing(pymysql.connect(host="127.0.0.1", **given)) as connection, connection.cursor() as cursor:
+            for sql in (
+                "SELECT ward, SUM(bill) FROM visits GROUP BY ward",
+                "SELECT name FROM visits WHERE id < 7",
+                "SELECT COUNT(*) FROM visits JOIN wards USING (ward) JOIN beds USING (ward)",
+                "SELECT 1",
+                "SHOW TABLES",
+                "DESCRIBE visits",
+            ):
+                cursor.execute(sql)
+            with pytest.raises(pymysql.err.Error):
+                cursor.execute("SELECT nothing FROM visits")
+    finally:
+        stop(process)
+    (visits,) = recorded(gateway.folder, "visits", "Zoë")
+    assert visits["users"] == {"Zoë": 3}
+    assert [(user, rows) for _, user, rows in visits["answers"]] == [("Zoë", 4), ("Zoë", 7), ("Zoë", 1)]
+    (wards,) = recorded(gateway.folder, "wards", "Zoë")
+    assert wards["users"] == {"Zoë": 1}
+    assert not {"SELECT", "bill", "Hara"} & set(json.dumps([visits, wards]).replace('"', " ").split())
+    result = cli.run("log", "visits", "--store", tmp_path / "store", "--key", tmp_path / "key.json")
+    assert "Zoë 3" in result.stdout, result.output
+    assert visits["answers"][0][0] not in result.stdout.split("queries")[-1]
+
+
+def test_queries_wait_for_a_store_that_can_be_written(gateway: Gateway, tmp_path: Path) -> None:
+    """Its interval is as good as none here, so that every record is written while the gateway runs."""
+    store = shutil.copytree(gateway.folder / "store", tmp_path / "store")
+    (tmp_path / "key.json").symlink_to(gateway.folder / "key.json")
+    setup = Setup({"store": store, "key": gateway.folder / "key.json"}, (), None, embedded_services, prepare_embedded)
+    server = ForkServer(["cleave.gateway.work"])
+    workers = Workers(server, setup, 1, Limits(HANGS, 8 << 30, 1000))
+    variables = {"database": "cleave", "user": "yan@%", "connection_id": 0}
+
+    async def ask() -> None:
+        given = {"variables": variables, "bounds": False, "most": None}
+        await workers.ask("yan", User(rows=True), "SELECT COUNT(*) AS n FROM wards", **given)
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        await ask()
+        store.rename(tmp_path / "away")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("once", CleaveWarning)
+            await workers.record()
+            await workers.record()
+            assert len(said) == 1
+            assert "not yet in the log of 'wards'" in str(said[0].message)
+        (tmp_path / "away").rename(store)
+        assert recorded(tmp_path, "wards", "yan") == []
+        await ask()
+        recording = asyncio.create_task(workers.record_until(ended, 0.001))
+        async with asyncio.timeout(HANGS):
+            while not recorded(tmp_path, "wards", "yan"):
+                await asyncio.sleep(0.01)
+        ended.set()
+        await recording
+
+    try:
+        asyncio.run(run())
+    finally:
+        workers.close()
+        server.stop()
+    (record,) = recorded(tmp_path, "wards", "yan")
+    assert record["users"] == {"yan": 2}
+    assert [rows for _, _, rows in record["answers"]] == [1, 1]
+
+
+def test_a_record_has_an_end() -> None:
+    queries, earlier = Queries(), Queries()
+    assert queries.details() == {}
+    for _ in range(150):
+        earlier.add(["t"], "alice", 1)
+        queries.add(["t", "u"], "bob", 2)
+    queries.put_back("t", earlier)
+    found = queries.details()
+    assert found["t"]["users"] == {"alice": 150, "bob": 150}
+    assert [each[1:] for each in found["t"]["answers"]] == [["alice", 1]] * 150 + [["bob", 2]] * 50
+    assert found["u"]["users"] == {"bob": 150}
