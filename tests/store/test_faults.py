@@ -26,7 +26,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.table import Table, no_table, open_table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import sampled
 from tests.store.asking import ask
@@ -160,16 +160,31 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
     return False
 
 
+def upsert_it(tables: Tables, table: Table) -> object:
+    with no_table("trial", table.schema, 2) as rows:
+        values = "('A', 61, 1.00, 'Ada'), ('B', 20, 2.00, 'Dee')"
+        rows.connection.execute(
+            f"CREATE TABLE {rows.relation} (ward VARCHAR, age BIGINT, bill DECIMAL(9,2), name VARCHAR)"
+        )
+        rows.connection.execute(f"INSERT INTO {rows.relation} VALUES {values}")
+        return putting.append(tables, rows, "trial", Silent(), upsert=True, yes=True)
+
+
 CHANGES = [
     (delete_it, [2 * ROWS, "237.50"], [4, "212.50"]),
     (update_it, [2 * ROWS, "237.50"], [2 * ROWS, "241.50"]),
     (compact_it, [2 * ROWS, "237.50"], [2 * ROWS, "237.50"]),
     (merge_it, [2 * ROWS, "237.50"], [3 * ROWS, "356.25"]),
 ]
+UPSERT = (upsert_it, [ROWS, TOTAL], [ROWS + 1, "109.25"])
 
 
 def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
     """The table where `work` begins: of two segments for what changes rows."""
+    if work is upsert_it:
+        place = Place(root, key)
+        putting.put(place.tables()[0], table, "trial", ["ward"], Silent(), key=["name"], segment_rows=2)
+        return place
     place = put_at(root, key, table)
     if work in [each for each, _, _ in CHANGES]:
         append_it(place.tables()[0], table)
@@ -187,6 +202,7 @@ def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
         (derive_it, [ROWS, TOTAL], [ROWS, TOTAL]),
         (drop_it, [ROWS, TOTAL], None),
         *CHANGES,
+        UPSERT,
     ],
 )
 def test_a_writer_dies_at_every_write(
@@ -232,7 +248,7 @@ def test_a_writer_dies_at_every_write(
 
 
 @pytest.mark.parametrize("step", sampled(15, 2, 1))  # writes; CLEAVE_CAMPAIGN
-@pytest.mark.parametrize(("work", "before", "after"), CHANGES)
+@pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
 def test_a_full_disk_changes_nothing(
     tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
 ) -> None:

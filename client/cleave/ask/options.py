@@ -246,6 +246,10 @@ class Putting(Place, total=False):
         str | Sequence[str] | None,
         Flag(None, "--by COLUMN,...", "Columns to filter and group by. Left out: proposed; empty: none."),
     ]
+    key_columns: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--key-columns COLUMN,...", "Columns that name one row: duplicates are refused."),
+    ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
     drop_contributors: Annotated[
         bool, Flag(False, "--drop-contributors", "With --replace: lose rows of contributors too.", bool, advanced=True)
@@ -255,8 +259,8 @@ class Putting(Place, total=False):
     ]
 
 
-class Appending(Place, total=False):
-    """How `append` adds rows to a stored table."""
+class Adding(Place, total=False):
+    """How `append` and `contribute` add rows to a stored table."""
 
     schema: Annotated["SchemaLike | None", Flag()]
     again: Annotated[
@@ -265,7 +269,17 @@ class Appending(Place, total=False):
     batch: Annotated[str | None, Flag(None, "--batch ID", "With --append: add nothing if this batch is there.")]
 
 
-class Contributing(Appending, total=False):
+class Appending(Adding, total=False):
+    """How `append` adds rows to a table of one's own."""
+
+    upsert: Annotated[bool, Flag(False, "--upsert", "With --append: replace rows that have the same key.", bool)]
+    yes: Annotated[
+        bool,
+        Flag(False, "--yes", "With --upsert: let the plain place learn which rows are replaced.", bool, advanced=True),
+    ]
+
+
+class Contributing(Adding, total=False):
     """How `contribute` adds rows to a table of another owner."""
 
     public_key: Annotated[

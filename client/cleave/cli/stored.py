@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cleave.ask.options import Appending, Contributing, Dropping, Place, Pulling, Putting, flags
+from cleave.ask.options import Appending, Contributing, Dropping, Place, Pulling, Putting
 from cleave.cli import console
 from cleave.cli.options import Files, Json, Name, Output, argument, flag, goes_without
 from cleave.text.printable import printable
@@ -23,6 +23,7 @@ def put(
     files: Files,
     table: Annotated[str, flag("--table NAME", "Name of the stored table.")],
     putting: Putting,
+    appending: Appending,
     contributing: Contributing,
     append: Annotated[bool, flag("--append", "Add the rows to the existing table.")] = False,
 ) -> None:
@@ -34,12 +35,13 @@ def put(
     Examples:
       cleave put visits.csv --table visits --store s3://bucket/prefix --by ward,sex
       cleave put visits-2025.csv --table visits --store s3://bucket/prefix --append
-      cleave put daily/ --table visits --store s3://bucket/prefix --append
+      cleave put daily/ --table visits --store s3://bucket/prefix --append --upsert
     """
     from cleave.maintain import operations  # noqa: PLC0415 - what --help does without
 
     if contributing["public_key"] is not None:
         goes_without(Putting, putting, Contributing, "--public-key")
+        goes_without(Appending, appending, Contributing, "--public-key")
         if append:
             raise typer.BadParameter("--append does not go with --public-key")
         done = operations.contribute(files, table, **contributing)
@@ -51,9 +53,9 @@ def put(
     goes_without(Contributing, contributing, Appending if append else Putting, "--append" if append else "a new table")
     if append:
         goes_without(Putting, putting, Appending, "--append")
-        given: dict[str, Any] = dict(contributing)
-        stored = operations.append(files, table, **{name: given[name] for name in flags(Appending)})
+        stored = operations.append(files, table, **appending)
     else:
+        goes_without(Appending, appending, Putting, "a new table")
         stored = operations.put(files, table, **putting)
     ctx.obj.say(
         f"{table}: version {stored.version}, {counted(stored.rows, 'row')} in {counted(stored.segments, 'segment')}"

@@ -17,7 +17,14 @@ from cleave.store.manifest import Manifest, Measure, SealedColumn
 from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, rewrite
-from cleave.store.schemas import arguments_of, check_by, derived_arguments, half_of, load_stored_schema, stored_schema
+from cleave.store.schemas import (
+    arguments_of,
+    check_by,
+    derived_arguments,
+    half_of,
+    load_stored_schema,
+    stored_schema,
+)
 from cleave.store.segment import plain_by
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
@@ -57,6 +64,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
         update={
             "schema_toml": dump_schema(schema),
             "by": by,
+            "key": _key(old, wanted),
             "measures": _measures(schema, old, wanted),
             "sealed": sealed_columns(schema, by),
         }
@@ -179,11 +187,25 @@ def _checked(schema: Schema, name: str) -> Schema:
 def _by(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[str, ...]:
     if wanted.by is not None:
         return check_by(wanted.by, schema)
-    news = dict(_pair(each, "") for each in wanted.rename)
-    by = [news.get(each, each) for each in old.by]
+    news = _news(wanted)
+    by = [news.get(each.lower(), each) for each in old.by]
     if missing := [each for each in by if each not in schema.names]:
         raise InputError(f"column {missing[0]!r} is one of --by", hint="name the others with --by")
     return check_by(by, schema)
+
+
+def _key(old: Manifest, wanted: Alteration) -> tuple[str, ...]:
+    """The key columns under their new names. Raises InputError where one would be dropped."""
+    dropped = {each.lower() for each in wanted.drop}
+    if lost := [each for each in old.key if each.lower() in dropped]:
+        raise InputError(f"column {lost[0]!r} is a key column", hint="put the table again with other --key-columns")
+    news = _news(wanted)
+    return tuple(news.get(each.lower(), each) for each in old.key)
+
+
+def _news(wanted: Alteration) -> dict[str, str]:
+    """New names of columns by their old ones in lower case."""
+    return {name.lower(): new for name, new in (_pair(each, "") for each in wanted.rename)}
 
 
 def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
@@ -192,9 +214,9 @@ def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measur
     arguments = arguments_of(schema, [identifier(each.name) for each in columns])
     pairs = [(each.name, argument, False) for each, argument in zip(columns, arguments, strict=True)]
     pairs += [(each.name, argument, True) for each, argument in derived_arguments(schema)]
-    news = dict(_pair(each, "") for each in wanted.rename)
-    widened = {news.get(name, name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
-    known = {news.get(each.name, each.name): each for each in old.measures}
+    news = _news(wanted)
+    widened = {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
+    known = {news.get(each.name.lower(), each.name): each for each in old.measures}
     found = []
     for name, argument, derived in pairs:
         made = of_measures.measure_of(name, argument, None, derived=derived)

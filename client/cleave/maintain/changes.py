@@ -6,7 +6,7 @@ rows changed, so it needs the owner's word where the condition reads other than 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ import duckdb
 from cleave.maintain.facts import Changed
 from cleave.store.compacting import merges
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, repeated, rewrite
+from cleave.store.rewrite import Piece, repeated, require_word, rewrite
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -93,7 +93,7 @@ def delete(
     if not changed.rows or dry_run:
         return changed, opened, None
     if reveals:
-        _require_word(schema, condition.columns, reveals, yes=yes)
+        require_word(schema, condition.columns, reveals, yes=yes)
     kept = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
     pieces = [Piece((each,), lambda _: kept, same_rows=True) for each in opened.manifest.segments if each.id in found]
     done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress)
@@ -118,6 +118,11 @@ def update(
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
     condition, new = _condition(schema, where), Assignments(schema, given)
+    if keys := [each.name for each in new.columns if each.name in opened.manifest.key]:
+        raise InputError(
+            f"column {keys[0]!r} is a key column: its values stay",
+            hint="delete the rows, and append them with new keys",
+        )
     request = [where, sorted(new.values.items())]
     if not again and not dry_run and repeated(tables, opened, "update", request):
         return _changed(opened, {}, "", repeated=True), opened, None
@@ -127,7 +132,7 @@ def update(
     if not changed.rows or dry_run:
         return changed, opened, None
     if reveals:
-        _require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
+        require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
     selected, keeps_plain = new.select(where), not new.plain
     touched = [each for each in opened.manifest.segments if each.id in found]
     pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
@@ -186,15 +191,6 @@ def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
     raise InputError(
         f"{what} cannot be computed in some row ({failure})", hint="use TRY_CAST where a value may not fit"
     )
-
-
-def _require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
-    """Raise InputError without the owner's word for what the plain place could not know by itself."""
-    if not yes and (others := sorted({*read} - _plain(schema))):
-        raise InputError(
-            f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
-            hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
-        )
 
 
 def _changed(opened: Opened, found: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:

@@ -11,6 +11,8 @@ from cleave.text.tabular import Heading, table
 from cleave_shared.extras import extra
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pandas as pd
     import pyarrow as pa
 
@@ -136,6 +138,7 @@ def stored_table(manifest: Manifest) -> StoredTable:
         "bytes": manifest.bytes,
         "segments": len(manifest.segments),
         "by": list(manifest.by),
+        "key_columns": list(manifest.key),
         "measures": [each.model_dump(include={"name", "sql", "type", "derived"}) for each in manifest.measures],
         "contributors": [each.model_dump(include={"name", "key", "added"}) for each in manifest.contributors],
     }
@@ -154,7 +157,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     facts = stored_table(manifest).facts | {"key_id": tables.key.key_id, "set": folder, "cells": cells}
     measures = {each.name for each in manifest.measures}
     columns = [
-        [each.name, str(each.kind), each.type, _stored_as(each.name in manifest.by, each.name in measures)]
+        [each.name, str(each.kind), each.type, _stored_as(manifest, each.name, measures)]
         for each in with_contributor(manifest, load_stored_schema(manifest)).columns
     ] + [[each.name, "derived", each.type, each.sql] for each in manifest.measures if each.derived]
     sections = [
@@ -169,8 +172,9 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))
 
 
-def _stored_as(by: bool, totals: bool) -> str:
-    return ", ".join(word for word, said in (("by", by), ("totals", totals)) if said)
+def _stored_as(manifest: Manifest, name: str, measures: Collection[str]) -> str:
+    kept = (("key", name in manifest.key), ("by", name in manifest.by), ("totals", name in measures))
+    return ", ".join(word for word, is_so in kept if is_so)
 
 
 def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,9 +68,10 @@ _CONTINUES = "run it again to continue from there"
 def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
-    `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `scan`, `replace`,
-    `drop_contributors`: as the options of `cleave put`. `say`: called with each line that the command prints.
-    A file is read a batch at a time. A put that was stopped continues when it is called again with the same data.
+    `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
+    that name one row. `scan`, `replace`, `drop_contributors`: as the options of `cleave put`. `say`: called with each
+    line that the command prints. A file is read a batch at a time. A put that was stopped continues when it is called
+    again with the same data.
 
     >>> import cleave
     >>> stored = cleave.put("patients.csv", "trial", store="tables", by=["ward"])
@@ -82,11 +83,11 @@ def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
 
     given = complete(Putting, options)
-    columns = given["by"].split(",") if isinstance(given["by"], str) else given["by"]
-    by = None if columns is None else [each.strip() for each in columns if each.strip()]
+    by, key = _columns(given["by"]), _columns(given["key_columns"])
     with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
         done = store(
             *(tables, rows, name, by, progress),
+            key=key or (),
             scan=given["scan"],
             replace=given["replace"],
             drop_contributors=given["drop_contributors"],
@@ -102,6 +103,8 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
     Without a schema file beside the data they have the table's schema. `batch`: names the rows; where the table has a
     batch of that name, a warning says so and nothing is added. The files of a folder are one batch each, by file name.
     Other rows are recognised only if the table's last change added just them: then nothing is added unless `again`.
+    `upsert`: they replace rows with the same key, if the table has key columns; `yes`: required where the plain place
+    learns which ones, by a key that is not plain.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "growing", store="tables", by=["ward"])
@@ -123,9 +126,16 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
             if batch is not None and has_batch(there.manifest, batch, say):
                 continue
             with lazy(part, _schema_of(part, given["schema"], there), name).stream() as rows:
-                there = add(tables, rows, name, progress, again=given["again"], batch=batch, say=say)
+                how = {"again": given["again"], "upsert": given["upsert"], "yes": given["yes"]}
+                there = add(tables, rows, name, progress, batch=batch, say=say, **how)
             tables.sweep(there)
         return stored_table(there.manifest)
+
+
+def _columns(given: str | Sequence[str] | None) -> list[str] | None:
+    """Names of columns, of which the command line has one text."""
+    names = given.split(",") if isinstance(given, str) else given
+    return None if names is None else [each.strip() for each in names if each.strip()]
 
 
 def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
@@ -387,13 +397,12 @@ def alter(name: str, **options: Unpack[Altering]) -> StoredTable:
     from cleave.maintain.alter import alter as change  # noqa: PLC0415
 
     given = complete(Altering, options)
-    by = given["by"].split(",") if isinstance(given["by"], str) else given["by"]
     wanted = Alteration(
         widen=given["widen"] or (),
         add=given["add"] or (),
         rename=given["rename"] or (),
         drop=given["drop"] or (),
-        by=None if by is None else [each.strip() for each in by if each.strip()],
+        by=_columns(given["by"]),
     )
     with _working(given, after=_CONTINUES) as (tables, progress):
         return _finished(tables, change(tables, name, wanted, progress))

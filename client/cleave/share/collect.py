@@ -29,12 +29,14 @@ from cleave.store.contribution import (
     read_head,
 )
 from cleave.store.contributors import contributor_of, without
+from cleave.store.keys import keys_of
 from cleave.store.manifest import Contributor, Manifest, Segment, Taken
 from cleave.store.reader import LostError, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
+from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -143,6 +145,7 @@ def _take(tables: Tables, opened: Opened, found: News, progress: Progress) -> Op
     rows = [ContributedRows(tables, part, schema, folder) for part in parts]
     gone = _gone(manifest, found)
     _require_room(tables, opened, who, _keys(rows, manifest.by), gone)
+    _require_key(tables, opened, rows, gone)
     manifest = without(tables, opened, gone)
     taken = []
     for part, each in zip(parts, rows, strict=True):
@@ -165,6 +168,21 @@ def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
         if len(keys) > MOST_CELLS:  # they are too many whatever follows
             break
     return keys
+
+
+def _require_key(tables: Tables, opened: Opened, rows: Sequence[ContributedRows], gone: Sequence[Segment]) -> None:
+    """Raises InputError where two rows would have one key, or a key has NULL; the contributor is not told."""
+    manifest = opened.manifest
+    if not manifest.key:
+        return
+    batches = (batch for each in rows for batch in each.batches(manifest.key))
+    keys = keys_of(batches, load_stored_schema(manifest), manifest.key, lambda row: f"row {row + 1} of its new rows")
+    found = keys.found(tables, opened, [each for each in manifest.segments if each not in gone]) if keys else {}
+    if found:
+        raise InputError(
+            f"the table already has {counted(sum(found.values()), 'key')} of these rows",
+            hint="have it put the others with --replace, or delete those rows of the table first",
+        )
 
 
 def _gone(manifest: Manifest, found: News) -> list[Segment]:

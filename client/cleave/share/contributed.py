@@ -21,9 +21,10 @@ from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
 from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
 from cleave.store.tables import Tables
+from cleave.table.batches import Batch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
-from cleave.table.table import Table, no_table
+from cleave.table.table import Table, no_table, portable
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
@@ -71,6 +72,13 @@ class ContributedRows:
                     yield {()}
                     continue
                 yield set(table.connection.execute(f"SELECT DISTINCT {texts} FROM {table.relation}").fetchall())
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Columns of its rows, in their order. Raises CheckFailed, StoreError."""
+        selected = ", ".join(portable(self._columns[name]) for name in names)
+        for segment in self._part.segments:
+            with self.table(segment) as table:
+                yield joined(list(batches(table.connection, f"SELECT {selected} FROM {table.relation}")))
 
     @contextmanager
     def table(self, segment: ContributedSegment) -> Iterator[Table]:

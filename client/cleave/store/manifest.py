@@ -209,6 +209,7 @@ class Manifest(Part):
     profile: str
     schema_toml: str
     by: tuple[str, ...]
+    key: tuple[str, ...] = ()  # columns whose values name one row
     measures: tuple[Measure, ...]
     sealed: tuple[SealedColumn, ...]
     scanned: Count = 0  # the first measures, of which segments have rows that services may add up

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace as changed_in
 from typing import Any
 
 from cleave.sql.rejoin import Texts
@@ -20,7 +21,8 @@ from cleave.store.columns import row_numbers, sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.contributors import contributed
 from cleave.store.filling import Say, are_those, fill, rows_together
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
+from cleave.store.keys import Keys, keys_of
+from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, Segment, new_id
 from cleave.store.reader import Opened
 from cleave.store.rewrite import (
     Piece,
@@ -31,12 +33,14 @@ from cleave.store.rewrite import (
     fresh_keys,
     new_draft,
     put_drafts,
+    require_word,
     with_pieces,
 )
 from cleave.store.schemas import (
     arguments_of,
     check_by,
     check_fits,
+    check_key,
     derived_arguments,
     half_of,
     load_stored_schema,
@@ -50,6 +54,7 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
 from cleave.table.table import Table
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
 
@@ -67,6 +72,7 @@ def put(
     by: Sequence[str] | None,
     progress: Progress,
     *,
+    key: Sequence[str] = (),
     scan: bool = False,
     replace: bool = False,
     drop_contributors: bool = False,
@@ -76,7 +82,8 @@ def put(
 ) -> Opened:
     """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
 
-    `scan`: the rows are stored as ciphertexts too, which services may add up by any plain column.
+    `key`: columns that together name one row: no two rows may have the same values of them, now or later. `scan`: the
+    rows are stored as ciphertexts too, which services may add up by any plain column.
     Where a put of the same rows was killed, its segments are kept. `say` is told what will be stored before it is.
     Raises InputError for a table that is there and not to be replaced, or has contributors that are not to be dropped
     with it, and for rows that do not fit the schema; ConflictError where somebody else puts the same table.
@@ -87,7 +94,9 @@ def put(
     with as_stream(rows) as stream:
         schema = stored_schema(stream.schema, name)
         chosen = None if by is None else check_by(by, schema)
+        key = check_key(key, schema)
         survey = stream.survey(progress)
+        _keys(stream, schema, key)
         if chosen is None:
             plain, more = propose(stream, survey.rows)
             chosen = check_by(plain, schema)
@@ -107,6 +116,7 @@ def put(
             profile=profile.name,
             schema_toml=dump_schema(schema),
             by=chosen,
+            key=key,
             measures=measures,
             sealed=sealed_columns(schema, chosen),
             scanned=len(measures) if scan else 0,
@@ -156,28 +166,59 @@ def append(
     *,
     again: bool = False,
     batch: Batch | None = None,
+    upsert: bool = False,
+    yes: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
     say: Say = _silent,
 ) -> Opened:
     """Add rows to a stored table, whose schema `rows` must have. Otherwise as `put`.
 
-    `batch`: names these rows; they are added only if the table has no batch of that name.
+    `batch`: names these rows; they are added only if the table has no batch of that name. `upsert`: they take the place
+    of rows with the same key, which are refused otherwise; `yes`: the plain place may learn which ones.
     Rows that the table's last change appended are not added a second time, for that is how an append repeats that was
     stopped after its work was done; `again` adds them all the same.
     """
     there = tables.open(name)
+    if upsert and not there.manifest.key:
+        raise InputError(f"table {name!r} has no key columns", hint="declare them with put --key-columns")
     if batch is not None and has_batch(there.manifest, batch, say):
         return there
     with tables.changing(there), as_stream(rows) as stream:
-        check_fits(stored_schema(stream.schema, name), load_stored_schema(there.manifest), name)
+        schema = load_stored_schema(there.manifest)
+        check_fits(stored_schema(stream.schema, name), schema, name)
         survey = stream.survey(progress)
         check_extents(there.manifest.measures, survey)
         count_cells(stream, there.manifest.by)
-        due = merge_due(there.manifest)
-        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, due, batch)
+        keys = _keys(stream, schema, there.manifest.key)
+        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, batch, keys)
         if batch is None and not again and putting.is_done(stream, survey):
             return there
-        return putting.run(stream, survey, segment_rows, progress)
+        pieces = merge_due(there.manifest)
+        if keys and (found := keys.found(tables, there, there.manifest.segments)):
+            replaced = sum(found.values())
+            if not upsert:
+                raise InputError(
+                    f"table {name!r} already has {counted(replaced, 'key')} of these rows",
+                    hint="--upsert replaces them (upsert=True in Python)",
+                )
+            if any(each.kind is Kind.PLAIN for each in schema.columns):
+                require_word(schema, there.manifest.key, "which rows are replaced", yes=yes)
+            say(f"replacing {counted(replaced, 'row')} by rows with the same key")
+            pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in found])
+            putting.details["replaced"] = replaced
+        return putting.run(stream, survey, segment_rows, progress, pieces)
+
+
+def _keys(stream: Stream, schema: Schema, key: Sequence[str]) -> Keys | None:
+    """None: the rows have no key, or there are none."""
+    return keys_of(stream.batches(schema.only(key).columns), schema, key, stream.place) if key else None
+
+
+def _without(keys: Keys, merged: Sequence[Piece], touched: Sequence[Segment]) -> list[Piece]:
+    """`merged`, and the other segments of `touched`, without the rows of `keys`."""
+    together = {id_ for piece in merged for id_ in piece.ids}
+    alone = [Piece((each,), same_rows=True) for each in touched if each.id not in together]
+    return [changed_in(each, select=lambda table: f"({keys.others(table)})") for each in (*merged, *alone)]
 
 
 def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
@@ -204,22 +245,21 @@ class _Putting:
         there: Opened | None,
         what: str,
         say: Say,
-        pieces: Sequence[Piece] = (),
         batch: Batch | None = None,
+        keys: Keys | None = None,
     ) -> None:
-        """`manifest` and `cells` of the version before; without segments and secret for a new table.
-
-        `pieces`: segments of `there` that are written again in the same step.
-        """
+        """`manifest` and `cells` of the version before; without segments and secret for a new table."""
         self._tables = tables
         self._manifest = manifest
         self._cells = cells
         self._there = there
         self._head = there.head.manifest.name if there else None
-        self._pieces = pieces
+        self._pieces: Sequence[Piece] = ()
         self._what = what
         self._say = say
         self._batch = batch
+        self._keys = keys
+        self.details: dict[str, Any] = {}  # of the record in the log
         self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
@@ -238,8 +278,19 @@ class _Putting:
         self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
         return True
 
-    def run(self, stream: Stream, survey: Survey, segment_rows: int, progress: Progress) -> Opened:
-        """Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names."""
+    def run(
+        self,
+        stream: Stream,
+        survey: Survey,
+        segment_rows: int,
+        progress: Progress,
+        pieces: Sequence[Piece] = (),
+    ) -> Opened:
+        """Put the rows, and write `pieces`, segments of the table before, again in the same step.
+
+        Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names.
+        """
+        self._pieces = pieces
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
         if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
@@ -298,12 +349,11 @@ class _Putting:
             "cells": tables.seal(folder, vault, "cells", cells.dump()),
             **with_pieces(manifest, self._pieces, draft),
         }
-        details: dict[str, Any] = {}
         if self._batch is not None:
             update["batches"] = (*manifest.batches, self._batch)
-            details["batch"] = self._batch.id
+            self.details["batch"] = self._batch.id
         rows = draft.rows if self._what == "put" else None
-        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **details)
+        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **self.details)
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
             self._drafts.delete(draft)
         else:
@@ -314,7 +364,8 @@ class _Putting:
         """Digest of what makes a second put the same as a first, but for the rows."""
         manifest = self._manifest
         exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-        asked = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact]
+        asked = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
+        asked += [self._keys.digest] if self._keys else []  # on which the segments that are written again depend
         return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
 
 

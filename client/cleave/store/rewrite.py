@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,7 @@ from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
+from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -231,6 +232,16 @@ def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object
     drafts = put_drafts(tables, opened.manifest.table, opened.manifest.version)
     draft = drafts.left(digest_of_request(what, request))
     return draft is not None and {each.id for each in draft.steps} <= {each.id for each in opened.manifest.segments}
+
+
+def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
+    """Raise InputError without the owner's word for what the plain place could not know by itself."""
+    plain = {each.name for each in schema.columns if each.kind is Kind.PLAIN}
+    if not yes and (others := sorted({*read} - plain)):
+        raise InputError(
+            f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
+            hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
+        )
 
 
 def digest_of_request(what: str, request: Sequence[object]) -> str:

@@ -69,15 +69,24 @@ def half_of(column: Column) -> str:
 
 def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """The by columns as the schema spells them. Raises InputError for one that cells cannot be told apart by."""
+    return _comparable(by, schema, "cell", BY)
+
+
+def check_key(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The key columns as the schema spells them. Raises InputError for one that rows cannot be told apart by."""
+    return _comparable(key, schema, "key", "--key-columns takes columns that name one row: texts, dates, whole numbers")
+
+
+def _comparable(names: Sequence[str], schema: Schema, what: str, hint: str) -> tuple[str, ...]:
     found = []
-    for name in by:
+    for name in names:
         column = schema.column(name)
         if column.type in FLOATS:
-            raise InputError(f"column {column.name!r} is {column.type}: equal values of it are no cell", hint=BY)
+            raise InputError(f"column {column.name!r} is {column.type}: equal values of it are no {what}", hint=hint)
         if column.type == "INTERVAL":
-            raise InputError(f"column {column.name!r} is INTERVAL: equal values have several spellings", hint=BY)
+            raise InputError(f"column {column.name!r} is INTERVAL: equal values have several spellings", hint=hint)
         if column.name in found:
-            raise InputError(f"column {column.name!r} is named twice", hint=BY)
+            raise InputError(f"column {column.name!r} is named twice", hint=hint)
         found.append(column.name)
     return tuple(found)
 

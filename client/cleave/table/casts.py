@@ -147,16 +147,19 @@ def row_of(connection: duckdb.DuckDBPyConnection, fields: str, broken: Broken) -
     return int(row)
 
 
-def outside(source: Input | Frame, schema: Schema, column: Column, broken: Broken, row: int) -> InputError:
-    """The error for row `row` (from 0) of `source`."""
+def place_of(source: Input | Frame, schema: Schema, row: int) -> str:
+    """Words for row `row` (from 0) of `source`."""
     from cleave.table.blame import line_of  # noqa: PLC0415 - only for a file that does not fit
 
     if isinstance(source, Frame) or source.parquet:
-        place = f"row {row + 1}"
-    else:
-        place = f"line {line_of(source, schema.dialect, row)}"
+        return f"{source}, row {row + 1}"
+    return f"{source}, line {line_of(source, schema.dialect, row)}"
+
+
+def outside(source: Input | Frame, schema: Schema, column: Column, broken: Broken, row: int) -> InputError:
+    """The error for row `row` (from 0) of `source`."""
     return InputError(
-        f"{source}, {place}, column {column.name!r}: {broken.problem}",
+        f"{place_of(source, schema, row)}, column {column.name!r}: {broken.problem}",
         hint="fill the field, or set nullable = true in the schema"
         if broken.null
         else "correct the value, or widen the bound: in the schema, or with `cleave alter NAME --widen` for a table "

@@ -17,7 +17,18 @@ import duckdb
 
 from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
-from cleave.table.casts import Broken, Reading, broken_by, declared, figures_of, outside, read_under, row_of, too_large
+from cleave.table.casts import (
+    Broken,
+    Reading,
+    broken_by,
+    declared,
+    figures_of,
+    outside,
+    place_of,
+    read_under,
+    row_of,
+    too_large,
+)
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.progress import Progress, shown
@@ -151,6 +162,17 @@ class Stream:
                 raise _too_large(source)
             if problem:
                 raise reading.explain()
+
+    def place(self, row: int) -> str:
+        """Words for row `row` (from 0) of all: its source, and the line or row there. Raises InputError."""
+        for source in self._sources[:-1]:
+            count = self._run(
+                source, [], lambda sql: self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+            )
+            if row < count:
+                return place_of(source, self.schema, row)
+            row -= count
+        return place_of(self._sources[-1], self.schema, row)
 
     def interrupt(self) -> None:
         """End what another thread reads here."""
