@@ -32,6 +32,28 @@ IN_MYSQL = {
     "SELECT IFNULL(`ward`, '-') AS w, COUNT(*) AS n FROM `visits` GROUP BY 1 ORDER BY 1 LIMIT 1, 2": (
         "SELECT coalesce(ward, '-') AS w, COUNT(*) AS n FROM visits GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1"
     ),
+    "SELECT str_to_date(concat(yearweek(`day`), ' Sunday'), '%X%V %W') AS w, COUNT(*) AS n FROM `visits` GROUP BY 1 "
+    "ORDER BY 1": (
+        "SELECT date_trunc('week', day + 1)::DATE - 1 AS w, COUNT(*) AS n FROM visits GROUP BY 1 ORDER BY 1"
+    ),
+    "SELECT DAYOFWEEK(`day`) AS d, WEEKDAY(`day`) AS e, WEEK(`day`, 3) AS w, WEEK(`day`) AS v, COUNT(*) AS n "
+    "FROM `visits` GROUP BY 1, 2, 3, 4 ORDER BY 1, 3, 4": (
+        "SELECT dayofweek(day) + 1 AS d, (dayofweek(day) + 6) % 7 AS e, weekofyear(day) AS w, "
+        "strftime(day, '%U')::INTEGER AS v, COUNT(*) AS n FROM visits GROUP BY 1, 2, 3, 4 ORDER BY 1, 3, 4"
+    ),
+    "SELECT MAKEDATE(YEAR(`day`), 32) AS y, ADDDATE(MAX(`day`), INTERVAL 2 DAY) AS a, SUBDATE(MAX(`day`), INTERVAL 1 "
+    "MONTH) AS b FROM `visits` GROUP BY YEAR(`day`) ORDER BY 1": (
+        "SELECT make_date(year(day), 2, 1), max(day) + INTERVAL 2 DAY, max(day) - INTERVAL 1 MONTH FROM visits "
+        "GROUP BY year(day) ORDER BY 1"
+    ),
+    "SELECT UNIX_TIMESTAMP(seen) DIV 86400 * 86400 AS time, COUNT(*) AS n FROM visits WHERE seen BETWEEN "
+    "FROM_UNIXTIME(1704070000) AND FROM_UNIXTIME(1704200000) GROUP BY 1 ORDER BY 1": (
+        "SELECT epoch(date_trunc('day', seen))::BIGINT AS time, COUNT(*) AS n FROM visits WHERE seen BETWEEN "
+        "make_timestamp(1704070000000000) AND make_timestamp(1704200000000000) GROUP BY 1 ORDER BY 1"
+    ),
+    "SELECT REGEXP_SUBSTR(`region`, '[r-t]+') AS r FROM `wards` ORDER BY 1": (
+        "SELECT regexp_extract(region, '[r-t]+') AS r FROM wards ORDER BY 1"
+    ),
     "SELECT YEAR(`day`) AS y, SUM(`bill`) AS s FROM `visits` GROUP BY YEAR(`day`) ORDER BY y": (
         "SELECT year(day) AS y, SUM(bill) AS s FROM visits GROUP BY 1 ORDER BY 1"
     ),
@@ -138,7 +160,13 @@ REFUSED = [
     ("SELECT 1; SELECT 2", "several statements"),
     ("SELECT * FROM nowhere", "there is no table 'nowhere'"),
     ("SELECT nothing FROM visits", "there is no column 'nothing'"),
-    ("SELECT * FROM read_csv('/etc/passwd')", "read_csv() reads what is not the table"),
+    ("SELECT * FROM read_csv('/etc/passwd')", "read_csv() reads what is not the table (--with FILE adds a file, and"),
+    ("SET @x = 1", "@x cannot be set"),
+    ("SELECT @x", "there is no variable @x"),
+    ("SELECT COUNT(*) FROM visits WHERE ward = @x", "there is no variable @x"),
+    ("SELECT WEEK(`day`, 6) FROM visits", "WEEK() is answered with mode 0 or 3 only"),
+    ("SELECT FROM_UNIXTIME(`id`, '%Y') FROM visits", "FROM_UNIXTIME() takes one argument"),
+    ("EXPLAIN SELECT 1", "EXPLAIN is not answered here"),
     ("SELECT * FROM '/etc/passwd'", ""),
     ("SELECT * FROM query('SELECT 42')", ""),
     ("SELECT * FROM duckdb_settings()", ""),

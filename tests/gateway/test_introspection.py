@@ -7,6 +7,7 @@ are from memory. Metabase's question for the time zone (TIMEDIFF over CONVERT_TZ
 
 from __future__ import annotations
 
+import datetime
 from contextlib import closing
 
 import pytest
@@ -50,7 +51,9 @@ JDBC = (
     "SELECT ' ' TYPE_CAT, NULL TYPE_SCHEM, 0 DATA_TYPE FROM DUAL WHERE 1=0",
 )
 METABASE = (
-    "SELECT @@GLOBAL.time_zone AS global_tz, @@system_time_zone AS system_tz",
+    "SELECT @@GLOBAL.time_zone AS zone, @@system_time_zone AS system, time_format(timediff(now(), convert_tz(now(), "
+    "@@GLOBAL.time_zone, '+00:00')), '%H:%i') AS 'offset';",
+    "SHOW GLOBAL VARIABLES LIKE 'local_infile'",
     "SHOW GRANTS FOR CURRENT_USER()",
     "SELECT TRUE FROM `cleave`.`visits` WHERE 1 <> 1 LIMIT 0",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
@@ -58,6 +61,7 @@ METABASE = (
 )
 GRAFANA = (
     "SELECT 1",
+    "SELECT NOW(), NOW(6), UTC_TIMESTAMP(), UNIX_TIMESTAMP(), CURRENT_TIMESTAMP(6)",
     "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' "
     "ORDER BY TABLE_SCHEMA",
     "SELECT table_name FROM information_schema.tables WHERE table_schema = 'cleave' ORDER BY table_name",
@@ -67,6 +71,13 @@ GRAFANA = (
     "data_type IN ('bigint','decimal','double') ORDER BY column_name",
 )
 DBEAVER = (
+    "/* a driver's comment */SELECT @@session.auto_increment_increment AS a, @@init_connect AS i, "
+    "@@interactive_timeout AS t, @@license AS l, @@net_buffer_length AS n, @@performance_schema AS p, @@sql_mode AS s",
+    "SELECT * FROM information_schema.TABLES t\nWHERE t.TABLE_SCHEMA = 'cleave'\nAND t.TABLE_NAME IN "
+    "('visits', 'wards', 'CHECK_CONSTRAINTS')",
+    "SELECT c.CHECK_CLAUSE, t.TABLE_NAME FROM (SELECT * FROM INFORMATION_SCHEMA.CHECK_CONSTRAINTS WHERE "
+    "CONSTRAINT_SCHEMA = 'cleave') c, INFORMATION_SCHEMA.TABLE_CONSTRAINTS t WHERE "
+    "c.CONSTRAINT_NAME = t.CONSTRAINT_NAME",
     "SHOW VARIABLES LIKE 'lower_case_table_names'",
     "SHOW ENGINES",
     "SHOW CHARSET",
@@ -96,6 +107,7 @@ DBEAVER = (
     "SHOW WARNINGS",
 )
 TABLEAU = (
+    "SELECT IF(@@session.time_zone = 'SYSTEM', @@system_time_zone, @@session.time_zone) AS zone",
     "SET NAMES utf8",
     "SHOW SESSION VARIABLES LIKE 'tx_isolation'",
     "SELECT TABLE_NAME,TABLE_COMMENT,TABLE_TYPE,TABLE_SCHEMA FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA LIKE "
@@ -126,6 +138,15 @@ def test_columns_tell_of_their_decimals(gateway: Gateway) -> None:
     with closing(gateway.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id, bill, seen, level, name FROM visits LIMIT 1")
         assert [each[5] for each in cursor.description] == [0, 2, 6, 31, 0]
+
+
+def test_statements_over_no_table_have_types(gateway: Gateway) -> None:
+    ((now, blob, zone, offset),) = gateway.rows(
+        "SELECT NOW(), X'00ff41', @@time_zone, TIMEDIFF(NOW(), CONVERT_TZ(NOW(), @@time_zone, '+00:00'))"
+    )
+    assert isinstance(now, datetime.datetime)
+    assert (blob, zone, offset) == (b"\0\xffA", "UTC", "00:00:00")
+    assert gateway.rows("SHOW VARIABLES LIKE 'cleave_bounds'") == [("cleave_bounds", "OFF")]
 
 
 def test_one_unknown_variable_leaves_the_others_set(gateway: Gateway) -> None:

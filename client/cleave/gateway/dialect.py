@@ -1,7 +1,7 @@
 """MySQL's dialect, read by sqlglot and written as DuckDB's.
 
-A statement that DuckDB accepts means what it means there. One that it does not, with names in backticks, texts in
-double quotes or functions of MySQL, is translated.
+A statement that DuckDB accepts means what it means there. One that it does not accept, with texts in double quotes or
+functions of MySQL, and one with names in backticks is translated.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from sqlglot import TokenType, exp, parse
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
+from cleave.gateway.functions import in_duckdb
 from cleave_shared.errors import QueryRefused
 
 DATABASE: Final = "cleave"
 VERSION: Final = "8.0.29-cleave"  # clients choose what they ask by it
 SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 MOST_CHARACTERS: Final = 1 << 20  # of a statement
+NO_VARIABLES: Final = "write the value itself: a connection keeps no variables of its own"
 
 Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | datetime.timedelta
 Variables = Mapping[str, object]
@@ -98,7 +100,10 @@ def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] 
 
 
 def translated(tree: exp.Expr, variables: Variables) -> str:
-    """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for a name of a database that there is not."""
+    """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for databases and variables that there are not."""
+    for function in reversed(list(tree.find_all(exp.Func))):  # those within others first
+        if (found := in_duckdb(function)) is not None:
+            function.replace(_named(function, found))
     changed = tree.transform(lambda node: _node(node, variables))
     return cast("exp.Expr", changed).sql(dialect="duckdb")  # None stands for what is within alone
 
@@ -111,6 +116,8 @@ def _node(node: exp.Expr, variables: Variables) -> exp.Expr | None:
             return cast("exp.Expr", node.this)
         case exp.SessionParameter() | exp.Func() if (value := _value(node, variables)) is not None:
             return _named(node, value)
+        case exp.Parameter():
+            raise QueryRefused(f"there is no variable @{node.name}", hint=NO_VARIABLES)
         case exp.Table() if node.name:
             return _table(node)
         case exp.Column() if node.args.get("db"):

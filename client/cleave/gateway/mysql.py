@@ -45,7 +45,15 @@ from mysql_mimic.utils import aiterate, nonce, xor
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
 from sqlglot import exp
 
-from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, SYSTEM, VERSION, Parameter, placeholders
+from cleave.gateway.dialect import (
+    DATABASE,
+    MOST_CHARACTERS,
+    NO_VARIABLES,
+    SYSTEM,
+    VERSION,
+    Parameter,
+    placeholders,
+)
 from cleave.gateway.system import type_of
 from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_there
 from cleave.share.users import User, Users
@@ -571,6 +579,8 @@ class Statements(Session):
     def _set_variable(self, setitem: exp.SetItem) -> None:
         """Set a variable. Of MySQL's there are hundreds that change nothing here."""
         name = setitem.this.left.name.lower()
+        if isinstance(setitem.this.left, exp.Parameter):
+            raise MysqlError(f"@{name} cannot be set ({NO_VARIABLES})", ErrorCode.UNKNOWN_SYSTEM_VARIABLE)
         if name in self.variables.schema and name not in _EXPRESSIONS:
             super()._set_variable(setitem)
         elif name.startswith("cleave_"):

@@ -31,6 +31,12 @@ _NUMBERS: Final = frozenset(
     }
 )
 _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("information_schema", "check_constraints"): (
+        "constraint_catalog",
+        "constraint_schema",
+        "constraint_name",
+        "check_clause",
+    ),
     ("information_schema", "engines"): ("engine", "support", "comment", "transactions", "xa", "savepoints"),
     ("information_schema", "plugins"): ("plugin_name", "plugin_version", "plugin_status", "plugin_type"),
     ("information_schema", "processlist"): ("id", "user", "host", "db", "command", "time", "state", "info"),
@@ -99,7 +105,7 @@ _NAME = re.compile(r"`(?:[^`]|``)+`|'[^']*'|\w+")
 _WORDS = frozenset({"from", "in", "for", "like", "where"})
 _IS_SHOW = re.compile(r"\s*(?:SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
 _DESCRIBE = re.compile(
-    r"\s*(?:DESCRIBE|DESC|EXPLAIN)\s+((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))?)\s*(?:'[^']*'|\w+)?\s*;?\s*",
+    r"\s*(?:DESCRIBE|DESC|EXPLAIN)\s+(?!SELECT\b)((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))?)\s*(?:'[^']*'|\w+)?\s*;?\s*",
     re.IGNORECASE,
 )
 _EMPTY: Final = {
@@ -223,7 +229,7 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
             return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, made]])
         case "VARIABLES":
             rows = [(name, _text(value)) for name, value in sorted(variables.items()) if name not in _NOT_VARIABLES]
-            values = ", ".join(f"ROW({literal(name)}, {literal(value or '')})" for name, value in rows)
+            values = ", ".join(f"ROW({literal(name)}, {literal(value)})" for name, value in rows)
             return _variables(values, found["like"], found["where"])
         case "GRANTS":
             user = variables.get("user")
@@ -308,24 +314,22 @@ def _run(sql: str, named: set[tuple[str, str]], tables: Tables) -> Reply:
                     [row[each] for each in given],
                 )
         try:
-            found = connection.execute(sql)
-            described = found.description or []
-            rows = found.fetchall()
+            found = connection.sql(sql)
+            texts = ", ".join(f"CAST(#{place} AS VARCHAR)" for place, _ in enumerate(found.columns, 1))
+            rows = [list(row) for row in found.project(texts).fetchall()]
+            return Reply(list(zip(found.columns, map(str, found.types), strict=True)), rows)
         except duckdb.Error:  # its message may quote what was asked
             raise QueryRefused(
                 "this statement over no table of yours, or over system tables, cannot be answered",
                 hint="DuckDB's dialect, or MySQL's",
             ) from None
-    columns = [(each[0], str(each[1])) for each in described]
-    return Reply(columns, [[_text(value) for value in row] for row in rows])
 
 
-def _text(value: object) -> str | None:
-    if value is None:
-        return None
+def _text(value: object) -> str:
+    """The value of a variable, as SHOW VARIABLES has it."""
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.hex() if isinstance(value, bytes) else str(value)
+        return "ON" if value else "OFF"
+    return "" if value is None else str(value)
 
 
 def _rows(table: str, tables: Tables) -> list[dict[str, Any]]:

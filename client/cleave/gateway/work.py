@@ -158,25 +158,27 @@ class _Allowed:
     def plan(self) -> QueryPlan | LocalPlan:
         """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
 
-        One with a backslash is MySQL's in any case: MySQL's clients escape quotes within texts by it, and DuckDB would
-        see such a text end there.
+        One with a backslash or a backtick is MySQL's in any case: MySQL's clients escape quotes within texts by the
+        one, where DuckDB would see the text end, and quote names by the other, and mean MySQL's functions.
         """
         sql, parameters = self._request.sql, self._request.parameters
         refusal: QueryRefused | None = None
-        if "\\" not in sql:
+        if not {"\\", "`"} & set(sql):
             try:
                 return self._planned(bound_in_duckdb(sql, parameters))
             except QueryRefused as error:
                 refusal = error
         tree = parsed(bound(sql, parameters) if parameters else sql)
         if tree is None:
-            raise refusal or QueryRefused("the statement cannot be read", hint="as MySQL reads it: it has a backslash")
+            raise refusal or QueryRefused(
+                "the statement cannot be read", hint="a backslash or a backtick makes it MySQL's"
+            )
         if not hasattr(tree, "selects"):
             raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
         try:
             return self._planned(translated(tree, self._request.variables))
         except QueryRefused as second:
-            raise (second if refusal is None or "`" in sql else refusal) from None
+            raise (second if refusal is None or "@" in sql else refusal) from None
 
     def _planned(self, sql: str) -> QueryPlan | LocalPlan:
         names, _ = names_in(sql)

@@ -166,7 +166,8 @@ class _Walk:
         return QueryRefused(f"there is no table {name}", hint=self._there())
 
     def _there(self) -> str:
-        return f"FROM {', '.join(self._there_are)} is there, --with FILE adds another; nothing else of this machine is"
+        tables = f"tables here: {', '.join(self._there_are)}; " if self._there_are else ""
+        return f"{tables}--with FILE adds a file, and nothing else of this machine can be read"
 
     def _makes_rows(self, call: Mapping[str, Any]) -> None:
         name = _called(call)
