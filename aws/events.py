@@ -18,7 +18,7 @@ import numpy as np
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
-from cleave.transport.proxy_event import proxy_event
+from cleave.transport.lambda_ import proxy_event
 from cleave_shared import wire
 from cleave_shared.wire import MomentsRequest, PlainRequest
 

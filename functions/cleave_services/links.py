@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import pickle
 import re
@@ -28,7 +29,6 @@ from urllib.parse import unquote, urlsplit
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
-from cleave_services.room import Room
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.stored import SET, Kept, Linked
@@ -307,3 +307,20 @@ def _taken(waiting: deque[int]) -> Iterator[int]:
             yield waiting.popleft()
         except IndexError:
             return
+
+
+_LARGE_PAGE = 2 << 20
+
+
+class Room:
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+
+    def of(self, size: int) -> memoryview:
+        """So many bytes, until it is asked again. In large pages, and a forked process has its own."""
+        if self._memory is None or len(self._memory) < size:
+            length = -(-max(size, 1) // _LARGE_PAGE) * _LARGE_PAGE
+            self._memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(OSError):  # a kernel without them
+                self._memory.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(self._memory)[:size]

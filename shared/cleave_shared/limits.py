@@ -94,7 +94,7 @@ MAX_SCAN_CHUNKS = 1 << 10
 # more. 80,000 rows by 3 groups, 10 chunks, take 27 ms in one process and 43 in two.
 SCAN_CHUNKS_OF_A_PROCESS = 60
 
-# Jobs (cleave_shared.jobs): a state machine's state holds 256 KB (Step Functions quotas), a few of them for braces and
+# Jobs (cleave_shared.stored): a state machine's state holds 256 KB (Step Functions quotas), a few for braces and
 # names here. An answered step takes up to 150 of them, so the batches' own answers leave room for the last step.
 MAX_STATE_BYTES = 255_000
 ANSWERED_BYTES = 150

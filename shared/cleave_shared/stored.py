@@ -2,14 +2,28 @@
 
     POST /v1/sensitive/tables/{set}/sums        SumsRequest          -> SumsResponse
     POST /v1/plain/tables/{set}/aggregate       StoredPlainRequest   -> StoredPlainResponse
+    POST /v1/sensitive/tables/{set}/scan        ScanRequest          -> ScanResponse
 
 The set is the folder of a table's objects, 32 hex digits: it stands in the path, so that IAM can say who may ask what
 of which table. A link is a presigned URL, hence a credential for a while: it stands in bodies alone.
+
+A job is a question of more calls than a client wants to make itself. Its questions and answers lie in the store under
+results/{set}/. A state machine passes steps to the function, each with presigned links to what it reads and writes, and
+passes on what each answers with: numbers and digests.
+
+    Call     the frames of a ScanRequest             -> those of its ScanResponse
+    Reduce   answers of calls, or of other reduces   -> those of a Reduced
+
+A link is written at most once. So that a step can be tried again after its answer was lost, it is given several.
+
+A scan adds up the rows of each group. The plain service numbers rows of its half by group. The sender alone knows where
+each stands among the ciphertexts, and asks the sensitive service for sums of positions.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import itertools
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -149,3 +163,131 @@ def require_bounded(objects: list[Linked]) -> None:
         raise ValueError(f"the objects have {size:,} bytes together, at most {limits.MAX_LINKED_BYTES:,} are read")
     if len(objects) > limits.MAX_LINKED_OBJECTS:
         raise ValueError(f"{len(objects)} objects, at most {limits.MAX_LINKED_OBJECTS} are read")
+
+
+Links = Annotated[Each[Url], Field(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
+Number = Annotated[int, Field(ge=0, lt=limits.MAX_REDUCED, strict=True)]
+
+
+class Answered(Part):
+    """Answer of a step to the state machine: where its answer is, by number of the step and of the link."""
+
+    number: Number
+    attempt: Annotated[int, Field(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
+    bytes: Annotated[int, Field(ge=1, le=limits.MAX_RESULT_BYTES, strict=True)]
+    sha256: Sha256
+
+
+class Call(Part):
+    """One request of a job. `results`: presigned PUTs for its answer."""
+
+    step: Literal["call"]
+    set: Hex
+    number: Number
+    question: Linked
+    results: Links
+
+
+class Reduce(Part):
+    """Answers of steps that are to be added up; `parts` must hold one of each step. `question`: a ReduceRequest."""
+
+    step: Literal["reduce"]
+    set: Hex
+    number: Number
+    question: Linked
+    results: Links
+    # a state machine says null of an item that failed
+    parts: Each[Answered | None] = Field(max_length=limits.MAX_REDUCED)
+
+
+class ReduceRequest(Envelope):
+    """`answers[i]`: presigned GETs of step i's answer, one for each of its links, and of what kind it is.
+
+    `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer.
+    """
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    answers: Each[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
+    kind: Literal["scan", "reduced"]
+    sums: Each[Each[tuple[Number, Count]]] = Field(min_length=1, max_length=limits.MAX_STORED_SUMS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReduceRequest:
+        if any(not terms for terms in self.sums):
+            raise ValueError("sums: one has no terms")
+        if any(step >= len(self.answers) for terms in self.sums for step, _ in terms):
+            raise ValueError("sums: one has a term of a step that is not there")
+        return self
+
+
+class Reduced(Envelope):
+    profile: str
+    key_id: Hex
+    totals: Each[Each[Blob]] = Field(description="the sums, in one list")
+
+
+Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
+
+
+class ScanObject(Linked):
+    """Some of a lane's ciphertexts."""
+
+    first: Place = Field(description="number of the first of them in the lane")
+
+
+class ScanRequest(Envelope):
+    """Ask for sums of the rows of each group, of lanes that lie alike.
+
+    A row is one coefficient of a ciphertext of each lane; a chunk has N - 16 of them. A group's partial sum begins at
+    each of its `cuts`, places in `chunks`, and goes on to the next.
+    """
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    label: Hex = Field(description="makes the weights of the sentinels this request's own")
+    lanes: Each[Annotated[Each[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS
+    )
+    chunks: Each[Place] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_CHUNKS, description="numbers of chunks, rising; no others are read"
+    )
+    numbers: Blob = Field(description="chunk after chunk, its rows' groups in bit planes: 0 for a row of none")
+    cuts: Each[Annotated[Each[Place], Field(min_length=1)]] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS, description="of each group"
+    )
+    weights: Each[Weight] = Field(description="of each group in its lane's check result")
+
+    @property
+    def results(self) -> int:
+        """Return the results of one lane."""
+        return 1 + sum(map(len, self.cuts))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScanRequest:
+        if not _rises(self.chunks):
+            raise ValueError("chunks: their numbers must rise")
+        if len(self.weights) != len(self.cuts):
+            raise ValueError(f"weights: {len(self.weights)} for {len(self.cuts)} groups")
+        if any(not _rises(each) or each[-1] >= len(self.chunks) for each in self.cuts):
+            raise ValueError("cuts: places in chunks must rise")
+        most = limits.MAX_SCAN_RESULTS
+        if len(self.lanes) * self.results > most:
+            raise ValueError(f"asks for {len(self.lanes) * self.results} results, at most {most} in one request")
+        require_bounded([each for lane in self.lanes for each in lane])
+        return self
+
+
+class ScanResponse(Envelope):
+    profile: str
+    key_id: Hex
+    label: Hex
+    totals: Each[Each[Blob]] = Field(
+        max_length=limits.MAX_SCAN_RESULTS,
+        description="of each lane CKKS ciphertexts: the check result, then each group's partial sums",
+    )
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+
+
+def _rises(numbers: list[int]) -> bool:
+    return all(one < other for one, other in itertools.pairwise(numbers))

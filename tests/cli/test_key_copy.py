@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cleave.ckks import key_file
 from cleave.ckks import key_file as files
-from cleave.ckks import key_format
 from cleave.ckks.key_file import create_key, describe_key, open_key
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
@@ -65,7 +65,7 @@ class Machines:
 
 @pytest.fixture
 def machines(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    for module in (files, key_format):
+    for module in (files, key_file):
         monkeypatch.setattr(module, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
     cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
     with prepared.used() as root:

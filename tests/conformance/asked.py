@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 from cleave.sql import nodes
+from cleave.sql.nodes import write
 from cleave.sql.read import Reader, Tree
-from cleave.sql.write import write
 from cleave.table.duck import tree_of
 from cleave_shared.errors import QueryRefused
 from tests.deviations import PAIRS, SINGLES

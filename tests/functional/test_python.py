@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.ask import bars
+from cleave.table import progress
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
@@ -322,11 +322,11 @@ def test_bars_are_drawn_once_something_takes_long(monkeypatch: pytest.MonkeyPatc
         def update(self, task: str, completed: int) -> None:
             drawn[task] = completed
 
-    monkeypatch.setattr(bars, "_rich", Drawn)
-    monkeypatch.setattr(bars, "_PATIENCE", 60.0)
+    monkeypatch.setattr(progress, "_rich", Drawn)
+    monkeypatch.setattr(progress, "_PATIENCE", 60.0)
     cleave.query(PATIENTS, WARDS, progress=True)
     assert drawn == {}
-    monkeypatch.setattr(bars, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     answer = cleave.query(PATIENTS, WARDS, progress=True)
     assert drawn == {"plain half": 600, "encrypt and send": answer.usage.chunks}
 

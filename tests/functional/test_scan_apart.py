@@ -8,12 +8,12 @@ import httpx
 import pytest
 
 from cleave.sums.scanned import question
-from cleave_services.room import Room
+from cleave_services.links import Room
 from cleave_services.sensitive import scan_stored
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Bounds, Channel, Child
-from cleave_shared.scan import ScanResponse
+from cleave_shared.stored import ScanResponse
 from tests.functional.processes import have_ended
 from tests.functional.test_apart import CREW, workers
 from tests.functional.test_scan_services import numbers, rows, scan

@@ -20,8 +20,7 @@ from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import rowsets, wire
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.scan import ScanObject, ScanRequest, ScanResponse
-from cleave_shared.stored import Linked, StoredPlainRequest, StoredPlainResponse
+from cleave_shared.stored import Linked, ScanObject, ScanRequest, ScanResponse, StoredPlainRequest, StoredPlainResponse
 from tests.functional.test_stored_services import SET, Store, post, store
 from tests.store.scanning import Rows
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from cleave.local.door import Connection, Door
+from cleave.local.serve import Connection, Door
 from cleave_shared import limits
 
 PATIENCE = 60.0  # seconds until a test gives up

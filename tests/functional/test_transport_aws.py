@@ -20,8 +20,7 @@ from cleave.transport.base import Service, Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import Sender, connect_http
-from cleave.transport.lambda_ import Functions, read_functions
-from cleave.transport.proxy_event import proxy_event
+from cleave.transport.lambda_ import Functions, proxy_event, read_functions
 from cleave_shared import wire
 from cleave_shared.errors import InputError, ServiceError
 from cleave_shared.wire import FRAMES_TYPE

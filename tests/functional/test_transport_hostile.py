@@ -20,15 +20,15 @@ from typing import Any
 import httpx
 import pytest
 
+from cleave.local.embedded import connect_embedded
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport
-from cleave.transport.embedded import connect_embedded
 from cleave.transport.endpoint import read_endpoints
-from cleave.transport.gate import WIDEST, Gate
 from cleave.transport.http import connect_http
 from cleave.transport.lambda_ import Functions
 from cleave.transport.responses import Response
+from cleave.transport.retry import WIDEST, Gate
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from cleave.cli.answer import Format, answer_bytes
-from cleave.report.answer import brief, cells_of
-from cleave.report.page import page
+from cleave.report.page import brief, cells_of, page
 from tests.report.answers import CASES, HOSTILE, about, answer, certain, description, facts, key, table
 
 VOID = {"meta", "br", "img", "link", "input"}

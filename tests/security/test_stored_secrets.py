@@ -15,8 +15,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened

@@ -10,8 +10,7 @@ from cleave.ask.stored_sums import stored_sums
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
-from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.kept import KeptTotals
+from cleave.sums.cellwise import KeptTotals, StoredPlan, stored_plan
 from cleave.sums.stored import Stored
 from tests.answering import question_of
 from tests.functional.processes import HANGS

@@ -16,7 +16,7 @@ from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from tests.store import made

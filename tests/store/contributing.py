@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.share.collect import News, collect, newest_versions
 from cleave.share.contribute import Contributions, Invited

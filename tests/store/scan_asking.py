@@ -14,8 +14,7 @@ from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.manifest import Object
-from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.kept import SummedRows
+from cleave.sums.cellwise import StoredPlan, SummedRows, stored_plan
 from cleave.sums.scan import scan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -24,8 +23,7 @@ from cleave_services.plain.stored import aggregate_stored
 from cleave_services.sensitive.scan_stored import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
-from cleave_shared.scan import ScanRequest, ScanResponse
-from cleave_shared.stored import Linked, StoredPlainRequest, StoredPlainResponse
+from cleave_shared.stored import Linked, ScanRequest, ScanResponse, StoredPlainRequest, StoredPlainResponse
 from tests.answering import question_of
 from tests.functional.processes import HANGS
 

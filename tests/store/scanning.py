@@ -13,8 +13,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import Lanes, plan_lanes
-from cleave.sums.masks import Cut, cut, stored_order
-from cleave.sums.scanned import Question, Scanned, question
+from cleave.sums.scanned import Cut, Question, Scanned, cut, question, stored_order
 from cleave_services.sensitive.evaluate import Evaluator
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import rowsets

@@ -10,8 +10,8 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import update
 from cleave.maintain.derive import derive
-from cleave.maintain.verify import verify
-from cleave.objects.folder import Folder
+from cleave.maintain.pull import verify
+from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.schemas import load_stored_schema
 from cleave.sums.stored import Stored

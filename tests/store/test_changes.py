@@ -11,11 +11,10 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import compact, delete, signed_record, update
 from cleave.maintain.derive import derive
-from cleave.maintain.record import signed_record
-from cleave.maintain.verify import verify
-from cleave.objects.folder import Folder
+from cleave.maintain.pull import verify
+from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, merge_due, merges

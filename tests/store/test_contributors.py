@@ -14,9 +14,8 @@ from cleave.ask.session import Session
 from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.maintain.derive import derive
-from cleave.maintain.verify import verify
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.maintain.pull import verify
+from cleave.objects.locate import Folder, Stores
 from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of
 from cleave.store import contributors

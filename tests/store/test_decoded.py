@@ -11,14 +11,13 @@ import duckdb
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
-from cleave.store import decoded, put, sealed
+from cleave.objects.locate import Folder, Stores
+from cleave.store import put, reader, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
 from cleave.store.columns import read_columns
-from cleave.store.decoded import Decoded
 from cleave.store.memory import Memory
+from cleave.store.reader import Decoded
 from cleave.store.rows import Rows
 from cleave.store.sealed import Block
 from cleave.store.tables import Tables
@@ -130,4 +129,4 @@ def test_least_recently_used_columns_go_first() -> None:
     assert [bool(kept.get(("o", name))) for name in "abc"] == [True, False, True]
     kept.keep(("o", "d"), column * 3)
     assert kept.get(("o", "d")) is None
-    assert decoded._bytes_of(column) == 60
+    assert reader._bytes_of(column) == 60

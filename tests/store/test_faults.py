@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
-from cleave.maintain.verify import verify
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.maintain.pull import verify
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.store import compacting, sealed, vault
 from cleave.store import put as putting

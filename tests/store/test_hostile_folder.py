@@ -222,7 +222,7 @@ def test_a_store_that_hangs_ends_with_the_timeout(
     """One option for ls, show, collect, verify and drop, as for query."""
     over = threading.Event()
     for name in ("read", "read_versioned", "names"):
-        monkeypatch.setattr(f"cleave.objects.folder.Folder.{name}", lambda *_, **__: over.wait(600))
+        monkeypatch.setattr(f"cleave.objects.locate.Folder.{name}", lambda *_, **__: over.wait(600))
     for command in ("ls", "show", "collect", "verify", "drop"):
         monkeypatch.setitem(COMMANDS, command, [*COMMANDS[command], "--timeout", "0.05"])
         code, told = attacked.run(cli, command)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from cleave.ask.source import Options
-from cleave.ask.works import rows_work
+from cleave.ask.works import cells_of, cells_of_whole, rows_work
 from cleave.sql.plan import LocalPlan
-from cleave.sums.pruning import cells_of, cells_of_whole
 from cleave.sums.stored import Stored
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned

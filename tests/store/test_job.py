@@ -27,8 +27,7 @@ from cleave.ask.stored import StoredSource, open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.store.manifest import new_id
@@ -46,9 +45,8 @@ from cleave_services.sensitive import job as steps
 from cleave_shared import limits
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
-from cleave_shared.jobs import Answered
 from cleave_shared.params import DEFAULT_PROFILE
-from cleave_shared.scan import ScanObject, ScanRequest
+from cleave_shared.stored import Answered, ScanObject, ScanRequest
 from tests.aws import stack as aws_stack
 from tests.conftest import no_passphrase
 from tests.store import test_scan_session

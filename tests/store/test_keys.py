@@ -10,9 +10,8 @@ import pytest
 import cleave
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import update
-from cleave.maintain.verify import verify
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.maintain.pull import verify
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import compacting
 from cleave.store import put as putting

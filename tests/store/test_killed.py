@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.verify import verify
+from cleave.maintain.pull import verify
 from cleave.objects.locate import Stores, open_stores
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables

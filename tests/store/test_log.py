@@ -11,8 +11,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import read_public_key
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
 from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, records_of

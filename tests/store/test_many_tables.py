@@ -19,7 +19,7 @@ from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
 from cleave.store.columns import Batches

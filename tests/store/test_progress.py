@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cleave.maintain.derive import derive
-from cleave.maintain.verify import verify
+from cleave.maintain.pull import verify
 from cleave.share.collect import collect
 from cleave.sums.stored import Stored
 from tests.store.contributing import World

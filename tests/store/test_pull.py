@@ -10,8 +10,7 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain import pull as pulling
 from cleave.maintain.pull import pull_into
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store.memory import Memory
 from cleave.store.put import append, put
 from cleave.store.tables import Tables

@@ -11,8 +11,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from cleave.store import put as putting

@@ -15,8 +15,7 @@ import pytest
 
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
 from cleave.store.manifest import Manifest
@@ -416,7 +415,7 @@ import sys
 from pathlib import Path
 from cleave.ckks.key_file import open_key
 from cleave.table.progress import Silent
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.objects.locate import Stores
 from cleave.store.memory import Memory
 from cleave.store.rewrite import PutDraft, put_drafts

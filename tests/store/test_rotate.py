@@ -12,8 +12,8 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
+from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
-from cleave.maintain.verify import verify
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
 from cleave.store.memory import Memory

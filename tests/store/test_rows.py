@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query

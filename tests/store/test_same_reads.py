@@ -14,8 +14,7 @@ from cleave.ask.session import Session
 from cleave.ask.source import DEFAULTS
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.processes.deadline import OutOfTime, Stopped
 from cleave.store import put as putting
 from cleave.store.memory import Memory

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.scans import add_scan, drop_scan
-from cleave.objects.folder import Folder
+from cleave.maintain.derive import add_scan, drop_scan
+from cleave.objects.locate import Folder
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.trial import World

@@ -22,8 +22,7 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects import s3
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Bounded, Stores
+from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
@@ -34,7 +33,7 @@ from cleave.table.schema import load_schema
 from cleave.table.table import open_table
 from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
-from cleave_services.sensitive import scan, scan_work
+from cleave_services.sensitive import scan
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 from tests.campaign import FACTOR, FULL
 from tests.conftest import no_passphrase
@@ -168,9 +167,9 @@ def test_what_travels_is_damaged(world: World, kind: str) -> None:
 
 
 def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = scan_work.Files._read
+    real = scan.Files._read
 
-    def files(self: scan_work.Files, place: int) -> list[bytes]:
+    def files(self: scan.Files, place: int) -> list[bytes]:
         found = real(self, place)
         one, other = rng.sample(range(len(found)), 2)
         if kind == "chunk doubled":
@@ -179,7 +178,7 @@ def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> N
             found[one], found[other] = found[other], found[one]
         return found
 
-    monkeypatch.setattr(scan_work.Files, "_read", files)
+    monkeypatch.setattr(scan.Files, "_read", files)
 
 
 def _masks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
 from cleave.maintain.rotate import rotate
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
 from cleave.store.manifest import Segment
 from cleave.store.memory import Memory

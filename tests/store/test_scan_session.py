@@ -14,8 +14,7 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.sql.plan import LocalPlan
 from cleave.store.memory import Memory
 from cleave.store.put import put

@@ -17,7 +17,7 @@ from cleave.cli.answer import Format, answer_bytes
 from cleave.cli.plan import plan_json, plan_text
 from cleave.cli.report import footer
 from cleave.finish.result import FAULTS_ONLY
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.report.page import Facts, page
 from tests.store.asking import ask, planned
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan

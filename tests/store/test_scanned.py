@@ -12,8 +12,7 @@ import pytest
 from cleave.ckks.secret_key import fresh_key
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.sums.masks import counts_of, cut, stored_order
-from cleave.sums.scanned import Question, question
+from cleave.sums.scanned import Question, counts_of, cut, question, stored_order
 from cleave_services.sensitive.evaluate import Totals as Found
 from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
 from cleave_shared import limits, rowsets

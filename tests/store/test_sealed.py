@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import BLOCK_ROWS, Place, Values, cut, key_of_object, open_blocks, padded, seal_column
 from cleave_shared.errors import CheckFailed

@@ -19,8 +19,7 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.maintain.pull import pull_into
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
 from cleave.store import reading, rows, sealed

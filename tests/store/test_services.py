@@ -16,8 +16,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store.memory import Memory
 from cleave.transport.connect import Target
 from cleave_services import links

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError

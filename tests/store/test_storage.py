@@ -14,8 +14,7 @@ import httpx
 import pytest
 from botocore.session import Session
 
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Bounded, open_store, open_stores
+from cleave.objects.locate import Bounded, Folder, open_store, open_stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, StoreError
 from cleave_shared.errors import InputError

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
 from cleave.store.memory import Memory

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
+from cleave.objects.locate import Folder
 from cleave.store.manifest import NUMBER
 from cleave.store.measures import columns_of
 from cleave.sums.stored import _compact

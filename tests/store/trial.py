@@ -9,8 +9,7 @@ from pathlib import Path
 
 from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.folder import Folder
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
 from cleave.store.memory import Memory

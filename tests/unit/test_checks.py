@@ -24,6 +24,7 @@ from cleave.ckks.checks import (
     require_weighted_sum,
 )
 from cleave.ckks.encode import Scale
+from cleave.ckks.job import Totals, estimates
 from cleave.ckks.layout import (
     FRESH_VARIANCE,
     ROUNDING_UNITS,
@@ -36,9 +37,7 @@ from cleave.ckks.layout import (
     noise,
     plan_layout,
 )
-from cleave.ckks.packing import Packing, Part, Piece
-from cleave.ckks.placement import Block, Placement
-from cleave.ckks.totals import Totals, estimates
+from cleave.ckks.packing import Block, Packing, Part, Piece, Placement
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.wire import MomentsRequest, MomentsResponse

@@ -15,7 +15,7 @@ import openpyxl
 import pytest
 
 from cleave.cli.answer import Format, answer_bytes
-from cleave.table import converted
+from cleave.table import inputs
 from cleave.table.inputs import open_inputs, table_name
 from cleave_shared.errors import InputError
 from tests.report.answers import CASES, answer, certain, key, table
@@ -75,7 +75,7 @@ def test_json_that_is_no_table(tmp_path: Path, content: bytes, where: str, probl
 
 
 def test_a_long_array_is_refused_and_lines_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converted, "MOST_BYTES", 20)
+    monkeypatch.setattr(inputs, "MOST_BYTES", 20)
     with pytest.raises(InputError, match="an array of more than"):
         text_of(tmp_path / "t.json", b'[{"a": 1}, {"a": 2222}]')
     assert text_of(tmp_path / "t.ndjson", b'{"a": 1}\n' * 9) == '"a"\n' + '"1"\n' * 9
@@ -102,7 +102,7 @@ def test_a_workbook_that_unpacks_to_too_much_or_is_damaged(tmp_path: Path, monke
         archive.writestr("xl/workbook.xml", b" " * 5000)
     with pytest.raises(InputError, match="cannot be read as an Excel file"):
         text_of(tmp_path / "t.xlsx", packed.getvalue())
-    monkeypatch.setattr(converted, "MOST_BYTES", 4999)
+    monkeypatch.setattr(inputs, "MOST_BYTES", 4999)
     with pytest.raises(InputError, match="unpacked"):
         text_of(tmp_path / "t.xlsx", packed.getvalue())
 

@@ -12,8 +12,7 @@ import stdnum.de.idnr
 import stdnum.luhn
 import stdnum.nl.bsn
 
-from cleave.propose.detect import Facts, propose_kind
-from cleave.propose.detect_words import names_a_person
+from cleave.propose.detect import Facts, names_a_person, propose_kind
 from cleave.propose.names import is_legible, parts, runs
 from cleave.table.schema import Kind
 

@@ -18,9 +18,8 @@ from cleave.aggregates.columns import Domain, Values
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.ckks.columns import Columns
 from cleave.ckks.figures import Figures
-from cleave.ckks.job import Job
+from cleave.ckks.job import Job, Totals
 from cleave.ckks.packing import plan_packing
-from cleave.ckks.totals import Totals
 from cleave.finish.finish import bare_cells
 from cleave_shared.params import SUM60_PACK
 from tests.campaign import FACTOR

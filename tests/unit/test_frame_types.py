@@ -19,7 +19,7 @@ import pytest
 import cleave
 from cleave.propose.propose import propose
 from cleave.table.duck import connect_reading, private
-from cleave.table.frames import of_frame
+from cleave.table.lazy import of_frame
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.table import open_table
 from cleave.table.types import ZONED, decimals_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from cleave.propose.propose import propose_frame
-from cleave.table.frames import is_frame, of_frame
+from cleave.table.lazy import is_frame, of_frame
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import ZONED
 from cleave_shared.errors import InputError

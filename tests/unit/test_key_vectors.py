@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ckks import key_file
-from cleave.ckks.key_file import change_passphrase, describe_key, open_key
-from cleave.ckks.key_format import MAX_BYTES
+from cleave.ckks.key_file import MAX_BYTES, change_passphrase, describe_key, open_key
 from cleave.ckks.passphrase import refuse_trivial
 from cleave_shared.errors import KeyFileError
 

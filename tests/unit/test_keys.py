@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
-from cleave.ckks import key_file, key_format
+from cleave.ckks import key_file
 from cleave.ckks.key_file import (
+    ARGON2_MOST,
+    MAX_BYTES,
     KeyInfo,
     change_passphrase,
     copy_key,
@@ -26,7 +28,6 @@ from cleave.ckks.key_file import (
     describe_key,
     open_key,
 )
-from cleave.ckks.key_format import ARGON2_MOST, MAX_BYTES
 from cleave.ckks.owner_key import OwnerKey, box_keys, key_id_of
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.errors import KeyFileError
@@ -39,7 +40,7 @@ def never() -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick_argon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (key_file, key_format):
+    for module in (key_file, key_file):
         monkeypatch.setattr(module, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
 
 

@@ -21,8 +21,7 @@ from cleave.ckks.layout import (
     noise,
     plan_layout,
 )
-from cleave.ckks.packing import Packing, Part, Piece, bytes_of_chunk, plan_packing
-from cleave.ckks.placement import Block, Placement, place
+from cleave.ckks.packing import Block, Packing, Part, Piece, Placement, bytes_of_chunk, place, plan_packing
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.moments import SENTINELS

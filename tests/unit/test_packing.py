@@ -14,10 +14,9 @@ from cleave.aggregates.columns import Column, Exact, Real
 from cleave.ckks import encode as encode_module
 from cleave.ckks.checks import fields_of_lanes
 from cleave.ckks.encode import carried, encode
+from cleave.ckks.job import Totals
 from cleave.ckks.layout import ROUNDING_UNITS, ExactPlace, NarrowPlace, WidePlace, noise, plan_layout
-from cleave.ckks.packing import Packing, plan_packing
-from cleave.ckks.placement import place
-from cleave.ckks.totals import Totals
+from cleave.ckks.packing import Packing, place, plan_packing
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, QueryRefused
 from cleave_shared.params import SUM60_PACK

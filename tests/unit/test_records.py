@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.finish import records
+from cleave.finish import result
 from cleave.finish.result import ResultTable
 from cleave.sql.plan import Output
 
 ROWS = 300
 
 
-def result(doubts: list[tuple[str, ...]]) -> ResultTable:
+def answer(doubts: list[tuple[str, ...]]) -> ResultTable:
     rows = [[row, row / 2] for row in range(ROWS)]
     columns = [Output("k", "key"), Output("mean", "encrypted")]
     return ResultTable(columns, ["BIGINT", "DOUBLE"], rows, [[None, 0.0]] * ROWS, [[None, True]] * ROWS, [], doubts)
 
 
 def test_every_row_has_the_column_of_marks_if_one_is_marked() -> None:
-    told = records.records(result([()] * (ROWS - 1) + [("HAVING",)]), bounds=False)
+    told = result.records(answer([()] * (ROWS - 1) + [("HAVING",)]), bounds=False)
     assert list(told.names) == ["k", "mean", "undecided"]
     assert told.rows[0] == [0, 0.0, None]
     assert told.rows[-1] == [ROWS - 1, (ROWS - 1) / 2, "HAVING"]
-    assert list(records.records(result([]), bounds=False).names) == ["k", "mean"]
+    assert list(result.records(answer([]), bounds=False).names) == ["k", "mean"]
 
 
 def test_marks_are_looked_through_once_and_not_for_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +36,6 @@ def test_marks_are_looked_through_once_and_not_for_every_row(monkeypatch: pytest
             looked.append(self)
             return False
 
-    monkeypatch.setattr(records, "_marks", lambda *_: Mark())
-    records.records(result([]))
+    monkeypatch.setattr(result, "_marks", lambda *_: Mark())
+    result.records(answer([]))
     assert len(looked) <= 2 * ROWS

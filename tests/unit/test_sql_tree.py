@@ -8,10 +8,9 @@ import duckdb
 import pytest
 
 from cleave.sql.functions import AGGREGATE_NAMES
-from cleave.sql.nodes import Column, Node
+from cleave.sql.nodes import Column, Node, write
 from cleave.sql.read import Reader, Tree, expression_of, require_faithful
 from cleave.sql.refusals import Uncut
-from cleave.sql.write import write
 from cleave.table.duck import tree_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS

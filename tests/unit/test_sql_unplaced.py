@@ -8,7 +8,7 @@ import random
 import pytest
 
 from cleave.finish import finish
-from cleave.finish.order import Term, unplaced
+from cleave.finish.compare import Term, unplaced
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from flint import arb, fmpq
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
-
-if TYPE_CHECKING:
-    from flint import arb, fmpq
-
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)

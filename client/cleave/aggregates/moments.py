@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cleave.aggregates import words
+from cleave.aggregates import columns
 from cleave.aggregates.base import Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
@@ -72,13 +72,13 @@ class Power(Moment):
 
     def _of_integers(self, x: Operand) -> tuple[Words, Reading]:
         farthest, (sizes, below) = _reach(x.domain), _apart(x)
-        squares, unit = words.multiply(sizes, sizes, farthest, farthest), Fraction(1, x.domain.unit**self.degree)
+        squares, unit = columns.multiply(sizes, sizes, farthest, farthest), Fraction(1, x.domain.unit**self.degree)
         if self.degree == 2:
             return squares, Reading(unit)
         if self.degree == 4:
-            return words.multiply(squares, squares, farthest**2, farthest**2), Reading(unit)
-        cubes = words.multiply(squares, sizes, farthest**2, farthest)
-        return x.kept(words.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
+            return columns.multiply(squares, squares, farthest**2, farthest**2), Reading(unit)
+        cubes = columns.multiply(squares, sizes, farthest**2, farthest)
+        return x.kept(columns.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
 
     def _of_doubles(self, x: Operand) -> tuple[Doubles, Reading]:
         exponent = math.frexp(x.spread)[1]
@@ -119,9 +119,9 @@ class Cross(Moment):
         if x.domain.is_exact and y.domain.is_exact:
             (sizes, below), (others, others_below) = _apart(x), _apart(y)
             limit = _reach(x.domain) * _reach(y.domain)
-            products = words.multiply(sizes, others, _reach(x.domain), _reach(y.domain))
+            products = columns.multiply(sizes, others, _reach(x.domain), _reach(y.domain))
             unit = Fraction(1, x.domain.unit * y.domain.unit)
-            return x.kept(words.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
+            return x.kept(columns.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
         (one, lost, scale), (other, other_lost, other_scale) = _doubles(x), _doubles(y)
         unit = scale * other_scale
         # each factor is at most 1 and off by what it lost; the product is rounded once
@@ -143,7 +143,7 @@ class Log(Moment):
         (x,) = arguments
         if x.domain.is_exact:
             apart, _ = _from_zero(x)
-            sizes = words.doubles(apart) / float(x.domain.unit)
+            sizes = columns.doubles(apart) / float(x.domain.unit)
             rounded = (len(apart) + 3) * UNIT  # of sizes: to a double, of the unit, and the division
         else:
             sizes, rounded = np.abs(x.values), Fraction(0)
@@ -194,7 +194,7 @@ def _reach(domain: Domain) -> int:
 
 def _apart(x: Operand) -> tuple[Words, Flags]:
     """|x - c| of exact values, c the middle of their domain, and where x < c; 0 and False in rows that do not count."""
-    sizes, below = words.distance(x.above, x.domain.middle - x.domain.lower)
+    sizes, below = columns.distance(x.above, x.domain.middle - x.domain.lower)
     if x.present is not None:
         sizes[:, ~x.present] = 0
         below &= x.present
@@ -205,15 +205,15 @@ def _from_zero(x: Operand) -> tuple[Words, Flags]:
     """|x| in units of the last decimal, and where x < 0."""
     lower = x.domain.lower
     if lower <= 0:
-        return words.distance(x.above, -lower)
-    return words.subtract(x.above, -lower)[0], np.zeros(x.above.shape[1], np.bool_)
+        return columns.distance(x.above, -lower)
+    return columns.subtract(x.above, -lower)[0], np.zeros(x.above.shape[1], np.bool_)
 
 
 def _doubles(x: Operand) -> tuple[Doubles, Fraction, Fraction]:
     """(x - c) / scale, of at most 1 in magnitude; how far each is off; and the scale, 0 where x is c everywhere."""
     if x.domain.is_exact:
         sizes, below = _apart(x)
-        distance = words.doubles(sizes)
+        distance = columns.doubles(sizes)
         np.negative(distance, out=distance, where=below)
         spread = float(np.abs(distance).max(initial=0.0))
         rounded = (len(sizes) + 1) * UNIT if _reach(x.domain) > 1 << 53 else Fraction(0)

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates import words
+from cleave.aggregates import columns
 from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
 from cleave_shared.errors import InputError
 
@@ -77,10 +77,10 @@ def present_in(columns: Sequence[Values]) -> Flags | None:
 
 
 def _exact(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
-    above, _ = words.subtract(words.of_integers(column.values, domain.lower, domain.upper), domain.lower)
+    above, _ = columns.subtract(columns.of_integers(column.values, domain.lower, domain.upper), domain.lower)
     if column.valid is not None:
         above[:, ~column.valid] = 0
-    outside = words.exceed(above, domain.width)
+    outside = columns.exceed(above, domain.width)
     if outside.any():
         raise _outside(name, outside)
     if present is not None:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
-from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
 from cleave.ask.opening import analyst_file, is_remote, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
+from cleave.table.progress import bars
+from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Data
     from cleave.ask.session import Session
-    from cleave.table.schema import Schema
 
 
 class UndecidedWarning(UserWarning):
@@ -126,8 +126,7 @@ def schema(
     [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
     """
     from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - what a question does without
-    from cleave.table.frames import is_frame  # noqa: PLC0415
-    from cleave.table.schema import CsvDialect, Kind  # noqa: PLC0415
+    from cleave.table.lazy import is_frame  # noqa: PLC0415
 
     for kind in (kinds or {}).values():
         if kind not in list(Kind):
@@ -143,7 +142,7 @@ def schema(
 def session_over(data: Data | None, asking: Asking) -> Session:
     """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
     from cleave.propose.further import further  # noqa: PLC0415 - what a question without further tables does without
-    from cleave.table.frames import of_local_frame  # noqa: PLC0415
+    from cleave.table.lazy import of_local_frame  # noqa: PLC0415
 
     table = read_data(data, asking)
     others = [

@@ -23,12 +23,12 @@ from cleave.api.errors import InterfaceError, NotSupportedError, translated
 from cleave.api.result import Result
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.sql.parameters import bound
+from cleave.table.schema import Schema
 from cleave.table.types import decimals_of, digits_of
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.ask.session import Session
-    from cleave.table.schema import Schema
 
 Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]

@@ -9,7 +9,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, overload
 
-from cleave.finish.records import loaded, records
+from cleave.finish import ResultTable
+from cleave.finish.result import loaded, records
+from cleave.sql.plan import LocalPlan, QueryPlan, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave_shared.extras import extra
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
     from cleave.ask.source import Result as Answer
     from cleave.ask.source import Usage
-    from cleave.finish import ResultTable
-    from cleave.sql.plan import LocalPlan, QueryPlan, Source
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {

@@ -14,8 +14,7 @@ from cleave.ask.works import Cost, Way, Work, cost_of, groups_of, least_of_rows,
 from cleave.sql.plan import LocalPlan
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut
-from cleave.sums.cellwise import StoredPlan, stored_plan
-from cleave.sums.kept import KeptTotals, SummedRows, too_much
+from cleave.sums.cellwise import KeptTotals, StoredPlan, SummedRows, stored_plan, too_much
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema

@@ -11,23 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.options import Access
-from cleave.ask.source import GroupSums, Loaded, Question, Source, Usage
+from cleave.ask.source import GroupSums, Loaded, Options, Question, Source, Usage
+from cleave.processes.deadline import Deadline, Stopped
 from cleave.sql.functions import TODAY
+from cleave.transport.base import Transport
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.source import Options
     from cleave.ckks.secret_key import SecretKey
-    from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.sql.split import Halves
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
-    from cleave.transport.base import Transport
 
 T = TypeVar("T")
 _MOST_PLANS = 32
@@ -103,8 +102,6 @@ class HereSource(Source):
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         """After an answer that fails a check another key is made."""
         import duckdb  # noqa: PLC0415 - 15 ms
-
-        from cleave.processes.deadline import Stopped  # noqa: PLC0415
 
         plan, halves = split_in_time(self.read(question.progress), plan, question)
         if plan.sends_nothing:

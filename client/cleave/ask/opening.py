@@ -71,8 +71,7 @@ def _are_files(words: Sequence[str | Path]) -> bool:
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
     """Files or a frame as a table that is read when it is needed. Raises InputError."""
-    from cleave.table.frames import is_frame, of_frame  # noqa: PLC0415 - DuckDB
-    from cleave.table.lazy import of_files  # noqa: PLC0415 - as above
+    from cleave.table.lazy import is_frame, of_files, of_frame  # noqa: PLC0415 - DuckDB
 
     named = Path(schema) if isinstance(schema, str) else schema
     if is_frame(data):

@@ -5,7 +5,7 @@ A class here is a set of keyword arguments in Python (`stated`). `cleave.cli.opt
 
 # Without `from __future__ import annotations`: each `Flag` is read while the program runs, the types are not.
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
@@ -15,11 +15,9 @@ from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cleave.ask.source import Options
     from cleave.ckks.key_file import Passphrase
-    from cleave.table.frames import ArrowStream, Described
+    from cleave.table.lazy import ArrowStream, Described
     from cleave.table.progress import Bars
     from cleave.table.schema import Schema
     from cleave.transport.connect import Target
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     """A DataFrame, an Arrow table or anything else with Arrow's interface; or a file, a pattern, several files."""
 
     SchemaLike: TypeAlias = Schema | str | Path | Described
-    """A schema, the path of one, or column -> kind for a frame: see `cleave.table.frames`."""
+    """A schema, the path of one, or column -> kind for a frame: see `cleave.table.lazy`."""
 
     PassphraseLike: TypeAlias = bytes | str | Callable[[], bytes | str]
     """The passphrase or what asks for it, like `getpass.getpass`; asked only if the key is wrapped."""

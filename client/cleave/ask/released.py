@@ -12,45 +12,39 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from cleave.ask.calls import stack_level
 from cleave.ask.choice import not_by_totals
-from cleave.ask.describe import UNASKED, Leakage, Requests, description
-from cleave.ask.source import GroupSums, Question, Source, Usage
+from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
+from cleave.ask.source import GroupSums, Loaded, Options, Question, Source, Usage
 from cleave.ask.works import Way
 from cleave.ckks.public_key import public_side
+from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice
 from cleave.processes.deadline import Deadline
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, Head, Totals, open_totals, place_of, read_head
-from cleave.sql.plan import LocalPlan
+from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner, names_in
 from cleave.sql.refusals import Uncut
+from cleave.sql.rejoin import Groups, Members
 from cleave.store.cells import Cells
+from cleave.store.identity import Identity
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure, Object
 from cleave.store.memory import Memory
 from cleave.store.schemas import read_stored_schema
-from cleave.sums.cellwise import Selection, StoredPlan, stored_plan
-from cleave.sums.kept import KeptTotals
+from cleave.sums.cellwise import KeptTotals, Selection, StoredPlan, stored_plan
 from cleave.sums.sources import Part
 from cleave.sums.stored import CellTable
+from cleave.table.progress import Bars, Progress
+from cleave.table.schema import Schema
+from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFileError, QueryRefused
-
-if TYPE_CHECKING:
-    from cleave.ask.describe import Description
-    from cleave.ask.source import Loaded, Options
-    from cleave.objects.locate import Stores
-    from cleave.sql.plan import QueryPlan
-    from cleave.sql.rejoin import Groups, Members
-    from cleave.store.identity import Identity
-    from cleave.table.progress import Bars, Progress
-    from cleave.table.schema import Schema
-    from cleave.table.table import Table
 
 T = TypeVar("T")
 _TRIES = 4  # to read a release that is renewed meanwhile

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline
+from cleave.store.manifest import Manifest
 from cleave.sums.remote import Remote
+from cleave.transport.base import Transport
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Access
-    from cleave.objects.locate import Stores
-    from cleave.store.manifest import Manifest
-    from cleave.transport.base import Transport
 
 
 class Embedded(Protocol):

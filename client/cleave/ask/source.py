@@ -14,20 +14,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from cleave.processes.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import UsageError
+from cleave_shared.wire import PlainResponse
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.finish import ResultTable
-    from cleave.processes.deadline import Deadline
     from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.sql.rejoin import Groups, Members, Texts
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
-    from cleave_shared.wire import PlainResponse
 
 
 T = TypeVar("T")

@@ -14,46 +14,45 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser
 from cleave.ask.config import user
+from cleave.ask.describe import Description
+from cleave.ask.options import Access
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
-from cleave.ask.source import ASKED, GroupSums, Loaded, Question, Source, Usage
+from cleave.ask.source import ASKED, GroupSums, Loaded, Options, Question, Result, Source, Usage
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import fetches
+from cleave.ckks.key_file import open_key
+from cleave.finish import ResultTable
 from cleave.objects.cache import open_cache
+from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import answer_columns, names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
-from cleave.store.decoded import Decoded
 from cleave.store.memory import Memory
-from cleave.store.reader import LostError, Opened
+from cleave.store.reader import Decoded, LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
+from cleave.table.progress import Bars, Progress
+from cleave.table.schema import Schema
+from cleave.table.table import Table
 from cleave.text.figures import plain
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
+from cleave_shared.wire import PlainResponse
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.ask.describe import Description
-    from cleave.ask.options import Access
-    from cleave.ask.source import Options, Result
-    from cleave.finish import ResultTable
-    from cleave.objects.locate import Stores
     from cleave.sums.job import Job
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
-    from cleave.table.progress import Bars, Progress
-    from cleave.table.schema import Schema
-    from cleave.table.table import Table
-    from cleave_shared.wire import PlainResponse
 
 T = TypeVar("T")
 _TRIES = 4
@@ -66,7 +65,6 @@ def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *,
 
     `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
     """
-    from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
 
     key = open_key(access.key, access.passphrase)
     return Tables(stores, key, memory or Memory(), open_cache(used=cache), user())

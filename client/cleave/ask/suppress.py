@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from flint import fmpz_mat
+
 from cleave.sql.rejoin import Groups, Members
 
 Figure = TypeVar("Figure")
@@ -90,7 +92,6 @@ def _exposed(
     for column, rows in enumerate(ordered):
         for row in rows:
             matrix[place[row]][column] = 1
-    from flint import fmpz_mat  # noqa: PLC0415 - 30 ms, where a minimum group size is asked for
 
     reduced, _, rank = fmpz_mat(matrix).rref()
     found = set()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates import words
+from cleave.aggregates import columns
 from cleave.aggregates.columns import Doubles, Words
 from cleave.ckks.layout import ExactPlace, Layout, NarrowPlace, Place, WidePlace
 from cleave.ckks.packing import Packing
@@ -107,14 +107,16 @@ def _parts(
     exact = column.astype(np.uint64, copy=False)
     _require_within(exact, sum(field.largest << field.shift for field in place.fields))
     return [
-        (field.lane, (words.bits(exact, field.shift, field.bits) << np.uint64(field.offset + guard)).view(np.int64))
+        (field.lane, (columns.bits(exact, field.shift, field.bits) << np.uint64(field.offset + guard)).view(np.int64))
         for field in place.fields
     ]
 
 
 def _require_within(integers: Words, largest: int) -> None:
     """A larger value would run over into its neighbours' totals, which no check could tell."""
-    beyond = int(integers[0].max(initial=0)) > largest if len(integers) == 1 else words.exceed(integers, largest).any()
+    beyond = (
+        int(integers[0].max(initial=0)) > largest if len(integers) == 1 else columns.exceed(integers, largest).any()
+    )
     if beyond:
         raise InputError(
             "an encrypted column has a value outside the bounds it was given",

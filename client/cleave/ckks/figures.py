@@ -19,8 +19,7 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
 from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
 from cleave.ckks.columns import Columns, Linear
-from cleave.ckks.job import Job
-from cleave.ckks.totals import Totals
+from cleave.ckks.job import Job, Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-from cleave.ckks.key_format import bytes_of, once
+from cleave.ckks.key_file import bytes_of, once
 from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError

@@ -1,6 +1,6 @@
 """An answer as it leaves the command: its formats, its file, and on stderr how far to trust it.
 
-The formats for programs hold what `cleave.finish.records` makes of it, bounds and marks included.
+The formats for programs hold what `cleave.finish.result` makes of it, bounds and marks included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cleave_shared.extras import extra
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.source import Result
-    from cleave.finish.records import Records
+    from cleave.finish.result import Records
     from cleave.report.page import Facts
 
 
@@ -122,7 +122,7 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
     """The answer, every text ended by a line feed."""
     from cleave.cli import report  # noqa: PLC0415 - as above
-    from cleave.finish.records import copied, csv_of, records  # noqa: PLC0415 - DuckDB
+    from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
 
     match chosen:
         case Format.TABLE:

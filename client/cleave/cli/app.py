@@ -27,13 +27,26 @@ from cleave.cli.answer import (
     say_trust,
     write_page,
 )
-from cleave.cli.changes import alter, compact, delete, update
 from cleave.cli.group import ANYWHERE, Command, Group, Settings
-from cleave.cli.options import Json, argument, flag, with_options
-from cleave.cli.question import SqlFile, Words, read_question, session_over
+from cleave.cli.options import Json, SqlFile, Words, argument, flag, read_question, session_over, with_options
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
-from cleave.cli.stored import add_scan, derive, drop, drop_scan, log, ls, pull, put, show, verify
+from cleave.cli.stored import (
+    add_scan,
+    alter,
+    compact,
+    delete,
+    derive,
+    drop,
+    drop_scan,
+    log,
+    ls,
+    pull,
+    put,
+    show,
+    update,
+    verify,
+)
 from cleave.cli.users import add_user, list_users, remove_user
 from cleave.files import write_atomically
 from cleave.text.nearest import did_you_mean

@@ -15,8 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from cleave.ask.bars import BarProgress
-from cleave.table.progress import Silent
+from cleave.table.progress import BarProgress, Silent
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveWarning, InputError
 

@@ -16,13 +16,13 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from cleave.ask.options import ADVANCED
 from cleave.cli import console
 from cleave.cli.process import Signals
+from cleave.table.progress import Progress
 from cleave.text.nearest import nearest
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
-    from cleave.table.progress import Progress
 
 ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
 _EXAMPLES = "\nExamples:\n"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from cleave.sql.plan import reasons_of
+from cleave.sql.plan import Output, reasons_of
 from cleave.table.types import is_shown_as_it_is
 from cleave.text import figures
 from cleave.text.printable import printable
@@ -21,7 +21,6 @@ from cleave.text.tabular import Heading, table
 if TYPE_CHECKING:
     from cleave.ask.source import Result, Usage
     from cleave.finish import ResultTable
-    from cleave.sql.plan import Output
 
 _WIDE = 120  # characters; about what a terminal shows in one line
 _FAR = 40  # digits before a decimal is written with an exponent

@@ -15,7 +15,7 @@ import duckdb
 
 from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
-from cleave.finish import order
+from cleave.finish import compare
 from cleave.finish.cells import PRECISE, Cell, of_figure, published
 from cleave.finish.groups import GroupTable, failed
 from cleave.finish.result import ResultTable
@@ -26,7 +26,7 @@ from cleave.table.types import decimals_of, digits_of, is_integer, range_of
 from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:
-    from cleave.finish.expressions import Expressions
+    from cleave.finish.evaluate import Expressions
 
 
 _FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
@@ -60,7 +60,7 @@ class _Finisher:
     @cached_property
     def _expressions(self) -> Expressions:
         # most questions ask for groups and figures as they are
-        from cleave.finish.expressions import Expressions  # noqa: PLC0415
+        from cleave.finish.evaluate import Expressions  # noqa: PLC0415
 
         return Expressions(self._plan, self._answers, self._evaluated, self._table)
 
@@ -71,11 +71,11 @@ class _Finisher:
             inside, doubtful = self._expressions.filtered(inside)
         ties = self._table.ranks([f"k{i} ASC NULLS LAST" for i in range(len(plan.keys))])
         terms = [self._term(number, inside) for number in range(len(plan.order_by))]
-        chosen, unsure = order.choose(inside, terms, ties, plan.limit, plan.offset, doubtful)
+        chosen, unsure = compare.choose(inside, terms, ties, plan.limit, plan.offset, doubtful)
         plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
         columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
         cells = [[column[row] for column in columns] for row in range(len(chosen))]
-        marks = {"HAVING": doubtful, "ORDER BY": order.unplaced(chosen, terms), "LIMIT": unsure}
+        marks = {"HAVING": doubtful, "ORDER BY": compare.unplaced(chosen, terms), "LIMIT": unsure}
         doubts = [tuple(clause for clause, rows in marks.items() if row in rows) for row in chosen]
         return ResultTable(
             columns=list(plan.outputs),
@@ -104,10 +104,10 @@ class _Finisher:
                 )
         return said
 
-    def _term(self, number: int, rows: Sequence[int]) -> order.Term:
+    def _term(self, number: int, rows: Sequence[int]) -> compare.Term:
         term = self._plan.order_by[number]
         if _FIGURE.search(term) is None:
-            return order.settled(self._table.ranks([term]))
+            return compare.settled(self._table.ranks([term]))
         return self._expressions.term(number, rows)
 
     def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:

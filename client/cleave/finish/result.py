@@ -1,11 +1,26 @@
-"""The answer of a query: values, how far to trust each, and what the bounds leave undecided."""
+"""The answer of a query: values, how far to trust each, and what the bounds leave undecided.
+
+For programs it becomes `Records`, of which files, frames and cursors are made: named and typed columns. A column that
+comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact, NULL: no
+bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column `undecided` at
+the end says what. After bounds, a last column `scanned` names the columns that are sums of a scan.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+import duckdb
 
 from cleave.sql.plan import Output
+from cleave.table.duck import connect_reading, create_of_texts
+from cleave.table.source import unique_names
+from cleave.text import figures
 
 FAULTS_ONLY = (
     "added up by a scan, which is checked against faults, not against a sensitive service that lies and sets the sums"
@@ -59,3 +74,115 @@ class ResultTable:
 
     def doubts_of(self, row: int) -> tuple[str, ...]:
         return self.doubts[row] if self.doubts else ()
+
+
+Form = Literal["text", "parquet", "arrow"]
+
+# Arrow and Parquet hand these out as bytes, or lose a part of them. Their text has all of it.
+_AS_TEXT = re.compile(r"\b(?:BIGNUM|BIT|GEOMETRY|TIME WITH TIME ZONE|TIME_NS|UNION|VARIANT)\b")
+# Neither has integers of 128 bits: DuckDB would write them as doubles.
+_WIDE = re.compile(r"\bU?HUGEINT\b")
+_WIDEST = "DECIMAL(38,0)"
+# SQL of whether the format holds an INTERVAL v as it is. Arrow counts nanoseconds in 64 bits; Parquet has no sign and
+# counts milliseconds.
+_CLOCK = "(datepart('hour', v) * 3600000000 + datepart('minute', v) * 60000000 + datepart('microsecond', v))"
+_INTERVALS = {
+    "arrow": f"abs({_CLOCK}) < 9223372036854775",
+    "parquet": f"least(datepart('year', v), datepart('month', v), datepart('day', v), {_CLOCK}) >= 0 "
+    f"AND {_CLOCK} % 1000 = 0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    names: tuple[str, ...]
+    types: list[str]
+    rows: list[list[Any]]
+
+
+def records(result: ResultTable, *, bounds: bool = True) -> Records:
+    """`bounds`: with columns of them."""
+    names: list[str] = []
+    types: list[str] = []
+    for column, type_ in zip(result.columns, result.types, strict=True):
+        names.append(column.name)
+        types.append(type_)
+        if bounds and column.source == "encrypted":
+            names.append(f"{column.name}_bound")
+            types.append("DOUBLE")
+    marks = [_marks(result, row) for row in range(len(result.rows))]
+    marked = any(marks)
+    if marked:
+        names.append("undecided")
+        types.append("VARCHAR")
+    scanned = ", ".join(result.scanned_columns) or "rows"
+    if told := bounds and result.scanned:
+        names.append("scanned")
+        types.append("VARCHAR")
+    rows = []
+    for place, mark in enumerate(marks):
+        row: list[Any] = []
+        cells = zip(result.columns, result.rows[place], result.bounds[place], result.exact[place], strict=True)
+        for column, value, bound, exact in cells:
+            if column.source == "encrypted":
+                shown = figures.published(value, bound, exact)
+                row += shown if bounds else shown[:1]
+            else:
+                row.append(value)
+        rows.append([*row, *([mark or None] if marked else []), *([scanned] if told else [])])
+    return Records(unique_names(names), types, rows)
+
+
+def _marks(result: ResultTable, row: int) -> str:
+    """List what is undecided in a row: the clauses that may not let it in, the columns whose values may be others."""
+    cells = [column.name for place, column in enumerate(result.columns) if result.is_undecided(row, place)]
+    return ", ".join([*result.doubts_of(row), *cells])
+
+
+@contextmanager
+def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB with the table `answer`, good within the block, in types that `form` writes without a change.
+
+    "text": every value as text, with all its digits. A column that `form` cannot hold is text too.
+    """
+    with closing(connect_reading()) as connection:
+        columns = []
+        for place, (name, type_) in enumerate(zip(held.names, held.types, strict=True)):
+            values = [None if row[place] is None else figures.plain(row[place]) for row in held.rows]
+            columns.append((name, _stored(connection, type_, values, form), values))
+        create_of_texts(connection, "answer", columns)
+        yield connection
+
+
+def copied(held: Records, options: str, form: Form) -> bytes:
+    """Return the bytes that DuckDB's COPY writes with `options`. CSV takes every value as text, so that decimals keep
+    their digits.
+    """
+    memory = os.memfd_create("answer")
+    try:
+        with loaded(held, form) as connection:
+            connection.execute(f"COPY answer TO '/proc/self/fd/{memory}' ({options}, USE_TMP_FILE false)")
+        return os.pread(memory, os.fstat(memory).st_size, 0)
+    finally:
+        os.close(memory)
+
+
+def csv_of(result: ResultTable) -> bytes:
+    """The answer as CSV, bounds and marks included."""
+    return copied(records(result), "FORMAT csv, HEADER true", "text")
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: Form) -> str:
+    """The type in which `form` has `values`, DuckDB's text of `type_`."""
+    if form == "text" or _AS_TEXT.search(type_):
+        return "VARCHAR"
+    target = _WIDE.sub(_WIDEST, type_)
+    if target == type_ and "INTERVAL" not in type_:
+        return type_
+    fits = _INTERVALS[form] if type_ == "INTERVAL" else str("INTERVAL" not in type_).lower()
+    sql = f"SELECT bool_and({fits}), count(v) FROM (SELECT CAST(unnest(?::VARCHAR[]) AS {target}) AS v)"
+    try:
+        ((held, _),) = connection.execute(sql, [values]).fetchall()
+    except duckdb.Error:  # 39 digits; its message may quote them
+        return "VARCHAR"
+    return target if held is None or held else "VARCHAR"

@@ -10,8 +10,7 @@ from flint import fmpq
 from cleave.aggregates.balls import rational
 from cleave.finish.compare import OPERATORS
 from cleave.finish.functions import ROUNDINGS, UNARY, cast
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
-from cleave.sql.write import write
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
 from cleave.table.types import FLOATS, is_numeric
 
 # DuckDB's function -> (name here, how many arguments it may have)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.source import Options
-from cleave.finish.records import Records, loaded, records
+from cleave.finish.result import Records, loaded, records
 from cleave.gateway import system
 from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, bound, parsed, translated
 from cleave.propose.further import further

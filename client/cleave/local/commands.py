@@ -7,10 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
+from cleave.ask.config import usual
+from cleave.ask.opening import key_file
 from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
 from cleave.cli.users import DEFAULT_USERS, UsersFile
+from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError
 from cleave_shared.extras import extra
 
@@ -88,11 +91,8 @@ def gateway(
       cleave gateway --store tables
       cleave gateway --store s3://bucket/prefix --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
-    from cleave.ask.config import usual  # noqa: PLC0415 - what --help does without
-    from cleave.ask.opening import key_file  # noqa: PLC0415 - as above
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
     from cleave.table.duck import quarter_of_memory  # noqa: PLC0415 - as above
-    from cleave.text.quantities import size_of  # noqa: PLC0415
 
     if answering["store"] is None and usual("store") is None:
         raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")

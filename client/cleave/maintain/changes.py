@@ -2,10 +2,16 @@
 
 A change of sensitive columns alone leaves the plain objects as they are. Any other reveals to the plain place which
 rows changed, so it needs the owner's word where the condition reads other than plain columns (STORE.md M1).
+
+The signed record of a deletion says what was deleted, and until when it can still be restored. It has counts, and names
+and digests of the sealed objects that are gone; nothing of a row, not even a digest: those can be guessed.
+docs/erasure.md says how anyone verifies it with the owner's public key.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -13,8 +19,10 @@ from typing import Any
 
 import duckdb
 
+from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
 from cleave.store.compacting import merges
+from cleave.store.manifest import Manifest, Object, now
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, repeated, require_word, rewrite
 from cleave.store.rows import Rows
@@ -208,3 +216,39 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
     if not pieces:
         return opened
     return rewrite(tables, opened, opened.manifest, pieces, "compact", [], progress)
+
+
+def signed_record(
+    key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, place: str, old_version_days: int
+) -> bytes:
+    """The record as JSON. `place`: the sensitive store, of which a folder keeps no old versions."""
+    left = after.objects()
+    at = datetime.datetime.now(datetime.UTC)
+    keeps = "://" in place
+    until = at + datetime.timedelta(days=old_version_days if keeps else 0)
+    record: dict[str, Any] = {
+        "record": "cleave deletion 1",
+        "key_id": key.key_id,
+        "table": before.table,
+        "table_id": before.table_id,
+        "version": after.version,
+        "at": now(),
+        "rows_deleted": changed.rows,
+        "rows_left": after.rows,
+        "objects_gone": [each.model_dump() for each in _sealed(before) if each.name not in left],
+        "restorable_until": until.isoformat(timespec="seconds"),
+    }
+    signing = key.signing_key()
+    signature = signing.sign(message(record)).hex()
+    public = encoded(signing.public_key().public_bytes_raw())
+    return json.dumps({**record, "public_key": public, "signature": signature}, indent=2).encode() + b"\n"
+
+
+def message(record: dict[str, Any]) -> bytes:
+    """The bytes that are signed."""
+    return json.dumps(["cleave deletion", record], sort_keys=True, separators=(",", ":")).encode()
+
+
+def _sealed(manifest: Manifest) -> list[Object]:
+    """Objects of the segments in the sensitive place."""
+    return [part for each in manifest.segments for part in each.parts() if part != each.plain]

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from cleave.ask.bars import bars
 from cleave.ask.calls import stack_level
 from cleave.ask.config import user
 from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
@@ -47,17 +46,17 @@ from cleave.maintain.facts import (
     facts_of,
     stored_table,
 )
+from cleave.table.progress import Progress, bars
 from cleave.text.quantities import counted
 from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
-    from cleave.maintain.verify import Damage
+    from cleave.maintain.pull import Damage
     from cleave.share.releases import Made
     from cleave.store.manifest import Batch
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
-    from cleave.table.progress import Progress
 
 _LONGEST_BATCH = 200  # characters of a name
 _SECONDS = 600.0  # to list or show tables
@@ -341,7 +340,7 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     95
     """
     from cleave.maintain.changes import delete as remove  # noqa: PLC0415 - as above
-    from cleave.maintain.record import signed_record  # noqa: PLC0415
+    from cleave.maintain.changes import signed_record  # noqa: PLC0415
 
     given = complete(Deleting, options)
     path = None if given["record"] is None or given["dry_run"] else Path(given["record"])
@@ -437,7 +436,7 @@ def verify(name: str, **place: Unpack[Place]) -> list[Damage]:
     """Read and check every object of a stored table, and its log. Returns what is lost or damaged: nothing, if all is
     well.
     """
-    from cleave.maintain.verify import verify as check  # noqa: PLC0415
+    from cleave.maintain.pull import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
     with _working(complete(Place, place), LONGEST_TIMEOUT) as (tables, progress):
@@ -481,7 +480,7 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
 @stated(Place)
 def add_scan(name: str, **place: Unpack[Place]) -> StoredTable:
     """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
-    from cleave.maintain.scans import add_scan as encrypt  # noqa: PLC0415 - as above
+    from cleave.maintain.derive import add_scan as encrypt  # noqa: PLC0415 - as above
 
     with _working(complete(Place, place)) as (tables, progress):
         return _finished(tables, encrypt(tables, name, progress))
@@ -490,7 +489,7 @@ def add_scan(name: str, **place: Unpack[Place]) -> StoredTable:
 @stated(Place)
 def drop_scan(name: str, **place: Unpack[Place]) -> StoredTable:
     """Delete the rows for scans of a stored table; it keeps everything else."""
-    from cleave.maintain.scans import drop_scan as forget  # noqa: PLC0415 - as above
+    from cleave.maintain.derive import drop_scan as forget  # noqa: PLC0415 - as above
 
     with opened(complete(Place, place)) as tables:
         return _finished(tables, forget(tables, name))

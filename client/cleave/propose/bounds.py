@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from cleave.propose.detect_words import TOPICS
+from cleave.propose.detect import TOPICS
 from cleave.propose.harmless import CALENDAR, QUANTITY, STOCK
 from cleave.propose.names import runs, words
 from cleave.table.cast import cast

@@ -6,18 +6,27 @@ column to be harmless, it is marked as unsure: text, dates and whole numbers of 
 filter. What has many values, and what is measured, has its kind for good. Names of people are sealed, so that
 `cleave pull` can give them back. Free text stays local: it may hold anything, is of no use to a sum, and its length
 survives encryption. No reason quotes a value.
+
+Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
+They give a reason, and the kind that serves a column best; nothing becomes plain for want of a word here (see
+`harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of
+neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no `age`).
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import pairwise
 
-from cleave.propose import detect_words as words
+import stdnum.iban
+import stdnum.luhn
+
 from cleave.propose import harmless
-from cleave.propose.detect_values import identifying, identifying_number, names_of_people
-from cleave.propose.names import runs
+from cleave.propose.names import LISTS, parts, runs, words
 from cleave.table.schema import Kind
 from cleave.table.types import TIMES, ZONED, is_number
 
@@ -85,8 +94,8 @@ def propose_kind(facts: Facts) -> Proposal:
     if not facts.sample:
         return Proposal(Kind.SEALED, "holds no value to judge by", unsure=True)
     said = runs(facts.name)
-    if said & words.TOPICS["secret"].words:
-        return Proposal(Kind.LOCAL, f"name says: {words.TOPICS['secret'].label}")
+    if said & TOPICS["secret"].words:
+        return Proposal(Kind.LOCAL, f"name says: {TOPICS['secret'].label}")
     return _by_values(facts) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
 
 
@@ -102,11 +111,11 @@ def _by_values(facts: Facts) -> Proposal | None:
 
 def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
     """Classify a sensitive name, or free text."""
-    if words.names_a_person(facts.name):
+    if names_a_person(facts.name):
         return Proposal(Kind.SEALED, "name says: a name of a person")
     is_text = facts.type == "VARCHAR"
     is_free_text = is_text and facts.average_length > _LONG and not facts.is_category
-    for name, topic in words.TOPICS.items():
+    for name, topic in TOPICS.items():
         if said & topic.words:
             if name == "money" and is_text and harmless.are_currencies(facts.values):
                 continue
@@ -118,9 +127,9 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
         return Proposal(Kind.LOCAL, "long text that differs from row to row: it may say anything")
     if is_text and (finding := names_of_people(facts.sample)):
         return Proposal(Kind.SEALED, finding.reason)
-    if is_text and said & words.FREE_TEXT:
+    if is_text and said & FREE_TEXT:
         return Proposal(Kind.LOCAL, "name says: free text")
-    if said & words.IDENTIFIER and said & words.PERSON:
+    if said & IDENTIFIER and said & PERSON:
         return Proposal(Kind.SEALED, "name says: an identifier of a person")
     return None
 
@@ -170,7 +179,7 @@ def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
     """For all that nothing is known of: numbers are encrypted, the rest is sealed."""
     few = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'}"
     if is_number(facts.type):
-        if facts.type == "BIGINT" and said & words.IDENTIFIER and not facts.is_category:
+        if facts.type == "BIGINT" and said & IDENTIFIER and not facts.is_category:
             return Proposal(Kind.SEALED, "name says: an identifier")
         if facts.type == "BIGINT" and facts.is_unique and _counts_up(facts.sample):
             return Proposal(Kind.SEALED, "counts up from row to row: an identifier")
@@ -218,3 +227,123 @@ def _spans_a_lifetime(facts: Facts) -> bool:
 def _year(value: str) -> str:
     """The part of a date that is longest: the year, where it has four digits."""
     return max(re.split("[-/. T]", value.strip()), key=len)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`number` and `text`: what a column of that meaning should be, by its type."""
+
+    label: str
+    number: Kind
+    text: Kind
+    words: frozenset[str]
+
+
+def _topic(label: str, listed: str, number: str = "sealed", text: str = "sealed") -> Topic:
+    return Topic(label, Kind(number), Kind(text), words(listed))
+
+
+TOPICS = {name: _topic(**each) for name, each in LISTS["topics"].items()}
+FREE_TEXT, IDENTIFIER, PERSON, NAME = (
+    words(LISTS["parts"][each]) for each in ("free_text", "identifier", "person", "name")
+)
+
+
+def names_a_person(name: str) -> bool:
+    """`name`, `last_name`, `patient name`, but not `ward_name` or `product name`."""
+    found = set(parts(name))
+    return bool(found & NAME) and found <= NAME | PERSON
+
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
+_PHONE = re.compile(r"(?:\+|00|\(?0)[\d\s()/.-]{6,20}|\(\d{3}\) ?\d{3}-\d{4}|\d{3}[-. ]\d{3}[-. ]\d{4}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_US_SSN = re.compile(r"\d{3}-\d{2}-\d{4}")
+_NAME = re.compile(
+    r"(?:(?:Dr|Prof|Mr|Mrs|Ms|Herr|Frau|Mme|M|Sr|Sra)\.? )?[^\W\d_][\w'\u2019.-]*(?:,? [^\W\d_][\w'\u2019.-]*){1,3}"
+)
+_DIGITS = re.compile(r"[\d .-]{8,}")
+
+_NATIONAL = {country: import_module(f"stdnum.{name}") for country, name in LISTS["national"].items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`share` of the sample, 0..1, that `says` holds for."""
+
+    says: str
+    share: float
+
+    @property
+    def reason(self) -> str:
+        return f"{int(100 * self.share)} % of values {self.says}"
+
+
+def _is_card(value: str) -> bool:
+    digits = value.replace(" ", "").replace("-", "")
+    return 13 <= len(digits) <= 19 and digits[:1] in "23456" and digits.isdecimal() and stdnum.luhn.is_valid(digits)
+
+
+def _is_ip(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return not value.isdecimal()
+
+
+def _is_name(value: str) -> bool:
+    return bool(_NAME.fullmatch(value)) and all(word[0].isupper() for word in value.split())
+
+
+# (what a value that passes is, test, share needed). Little is enough where nothing passes by chance.
+_TESTS: tuple[tuple[str, Callable[[str], bool], float], ...] = (
+    ("are e-mail addresses", lambda value: bool(_EMAIL.fullmatch(value)), 0.1),
+    ("pass IBAN check digits", lambda value: bool(stdnum.iban.is_valid(value)), 0.1),
+    ("are IP addresses", _is_ip, 0.3),
+    ("are UUIDs", lambda value: bool(_UUID.fullmatch(value)), 0.3),
+    ("pass the check digit of payment cards (Luhn)", _is_card, 0.4),
+    ("are written like US social security numbers", lambda value: bool(_US_SSN.fullmatch(value)), 0.3),
+    ("are written like phone numbers", lambda value: bool(_PHONE.fullmatch(value)), 0.7),
+)
+_NATIONAL_SHARE = 0.7
+_NAMES_SHARE = 0.9
+
+
+def identifying(sample: Sequence[str]) -> Finding | None:
+    """The first kind of identifying value that the sample is made of."""
+    values = [value.strip() for value in sample]
+    for says, test, needed in _TESTS:
+        share = _share(values, test)
+        if share >= needed:
+            return Finding(says, share)
+    return _national(values)
+
+
+def identifying_number(sample: Sequence[str]) -> Finding | None:
+    """As `identifying`, for whole numbers: only what has check digits, and eight digits at least."""
+    if not all(_DIGITS.fullmatch(value.strip()) for value in sample):
+        return None
+    values = [value.strip() for value in sample]
+    share = _share(values, _is_card)
+    return Finding("pass the check digit of payment cards (Luhn)", share) if share >= 0.4 else _national(values)
+
+
+def names_of_people(sample: Sequence[str]) -> Finding | None:
+    """Two to four capitalised words: people, but also places, so ask only where that does no harm."""
+    share = _share([value.strip() for value in sample], _is_name)
+    return Finding("look like names of people", share) if share >= _NAMES_SHARE else None
+
+
+def _national(values: Sequence[str]) -> Finding | None:
+    for country, module in _NATIONAL.items():
+        if not any(module.is_valid(value) for value in values[:10]):
+            continue
+        share = _share(values, module.is_valid)
+        if share >= _NATIONAL_SHARE:
+            return Finding(f"pass the check digits of national ids ({country})", share)
+    return None
+
+
+def _share(values: Sequence[str], test: Callable[[str], bool]) -> float:
+    return sum(map(test, values)) / len(values) if values else 0.0

@@ -17,11 +17,11 @@ from cleave.table.cast import (
     is_null_token,
     number_pattern,
 )
-from cleave.table.dates import pattern as date_pattern
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
 from cleave.table.types import INT64_DIGITS
+from cleave.table.types import pattern as date_pattern
 
 NULL_TOKENS = ("na", "n/a", "#n/a", "null", "none", "nan", "-", "--", "?", ".", "missing", "\\n")
 # Between numbers these may mean NULL or something else, so they are proposed and not taken.

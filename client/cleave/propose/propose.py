@@ -13,10 +13,10 @@ from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
-from cleave.table import typed
+from cleave.table import casts
 from cleave.table.duck import connect_reading
-from cleave.table.frames import NAME, ArrowStream, as_arrow
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
+from cleave.table.lazy import NAME, ArrowStream, as_arrow
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
@@ -46,7 +46,7 @@ def propose(
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
     if first.parquet:
         with closing(connect_reading()) as connection:
-            types = typed.columns(connection, first)
+            types = casts.columns(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
         return _proposed(opened, first, types, kinds or {}, name, accept=accept)
     try:
@@ -73,7 +73,7 @@ def propose_frame(
     """
     frame = as_arrow(data)
     with closing(connect_reading()) as connection:
-        types = typed.columns(connection, frame)
+        types = casts.columns(connection, frame)
     opened = open_frame(frame, as_text(tuple(types), CsvDialect()), NAME)
     return _proposed(opened, frame, types, kinds or {}, table, accept=accept)
 
@@ -104,7 +104,7 @@ def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
     """Take a column's type from a Parquet file; its text is examined as a CSV's is."""
     if type_ == "VARCHAR":
         return facts
-    return replace(facts, type=typed.schema_type(type_, source, facts.name), note="", unit="", format=None)
+    return replace(facts, type=casts.schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
 def _column(facts: Facts) -> Column:

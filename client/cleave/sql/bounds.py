@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
 from cleave.sql.ranges import BOOLEAN, Range, cast, range_of_type, round_outwards
-from cleave.sql.write import write
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 from cleave_shared.errors import QueryRefused

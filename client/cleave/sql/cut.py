@@ -14,7 +14,7 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
-from cleave.sql.nodes import Call, Column, Node, Ordered, Place
+from cleave.sql.nodes import Call, Column, Node, Ordered, Place, write
 from cleave.sql.parse import Question
 from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
@@ -33,7 +33,6 @@ from cleave.sql.refusals import (
 )
 from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_grouping
 from cleave.sql.split import grouped_by
-from cleave.sql.write import write
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS

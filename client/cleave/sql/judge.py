@@ -12,14 +12,13 @@ from cleave.aggregates.group import Aggregate
 from cleave.sql.bounds import known_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
-from cleave.sql.nodes import NULL, Call, Case, Node, integer
+from cleave.sql.nodes import NULL, Call, Case, Node, integer, write
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose
 from cleave.sql.plan import Argument, Source
 from cleave.sql.ranges import Range
 from cleave.sql.refusals import SUPPORTED, OnlyHere, Uncut, encodable, not_declared, over, selected_by, stays_here
 from cleave.sql.resolve import columns_of, has_aggregate
-from cleave.sql.write import write
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.types import decimals_of
 from cleave_shared.errors import QueryRefused

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 
 from cleave.table.duck import literal
@@ -25,7 +26,6 @@ def bound(sql: str, parameters: Sequence[object]) -> str:
     >>> bound("SELECT '?', AVG(age) FROM t WHERE ward = ? AND bed < ?", ["O'Hara", 7])
     "SELECT '?', AVG(age) FROM t WHERE ward = 'O''Hara' AND bed < 7"
     """
-    import duckdb  # noqa: PLC0415 - 15 ms
 
     if not isinstance(sql, str):
         raise QueryRefused(f"a statement is text, not {type(sql).__name__}")

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES
-from cleave.sql.nodes import Call, Column, Node
+from cleave.sql.nodes import Call, Column, Node, write
 from cleave.sql.read import expression_of
-from cleave.sql.write import write
 from cleave.table.types import ZONED
 
 # Combined by the same function: f(rows) = f(f(part), f(part), ...).

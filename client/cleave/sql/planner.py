@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cleave.sql.allowed import Named, named, names_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.cut import Cutter
+from cleave.sql.judge import HasSums
 from cleave.sql.parse import Question, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import same
@@ -30,9 +31,6 @@ from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave.table.schema import Kind, Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
-
-if TYPE_CHECKING:
-    from cleave.sql.judge import HasSums
 
 
 def plan_query(

@@ -1,6 +1,6 @@
 """DuckDB's own tree of a statement, the expressions in it as nodes, and one spelling for those it computes alike.
 
-What is written again of an expression (cleave.sql.write) is compared with the tree it was read from, so that nothing is
+What is written again of an expression (cleave.sql.nodes) is compared with the tree it was read from, so that nothing is
 sent or computed that means something else.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 
 import duckdb
 
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other, write
 from cleave.sql.refusals import Uncut, no_service
-from cleave.sql.write import write
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave_shared.errors import QueryRefused
 

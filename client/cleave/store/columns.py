@@ -12,13 +12,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import duckdb
+import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import Block, Values
-from cleave.table.arrow_stream import close_stream, open_stream
-from cleave.table.batches import BATCH_ROWS, batches, bytes_of
+from cleave.table.batches import BATCH_ROWS, batches, bytes_of, close_stream, open_stream
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
@@ -184,7 +184,6 @@ class Batches:
 
     def make(self, blocks: Sequence[Block]) -> CArray:
         """Return a batch of one block of each column."""
-        import nanoarrow  # noqa: PLC0415 - 30 ms
 
         children = [
             nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(column, block))
@@ -232,7 +231,6 @@ def value_of(column: SealedColumn, name: str) -> str:
 
 def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
     """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
-    import nanoarrow  # noqa: PLC0415
 
     connection.execute("SET arrow_output_version = '1.5'")
     connection.execute("SET arrow_large_buffer_size = true")

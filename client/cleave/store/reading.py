@@ -29,6 +29,7 @@ from cleave.store.reader import Opened
 from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
+from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
 
     from cleave.store.columns import Make
-    from cleave.table.progress import Progress
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
 _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment

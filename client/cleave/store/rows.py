@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,9 @@ from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, cut, open_blocks
 from cleave.store.tables import Tables
+from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
-
-if TYPE_CHECKING:
-    from cleave.table.progress import Progress
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time

@@ -1,7 +1,7 @@
 """A scan of more calls than a client makes itself: put into the store, asked by a state machine, taken up again.
 
     results/SET/JOB   sealed: what was asked, and the names below; written before the machine is started
-    results/SET/...   a question and room for an answer of every step (`cleave_shared.jobs`), and the list of batches
+    results/SET/...   a question and room for an answer of every step (`cleave_shared.stored`), and the list of batches
 
 A job goes by a name that follows from the table's version and the question, so asking once more finds it, from another
 process or another machine under the same key. It is over when its answer was read: then all its objects are deleted.
@@ -37,9 +37,7 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
-from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
-from cleave_shared.scan import ScanRequest
-from cleave_shared.stored import Kept, Linked
+from cleave_shared.stored import Answered, Call, Kept, Linked, Reduce, Reduced, ReduceRequest, ScanRequest
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600

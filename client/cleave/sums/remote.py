@@ -21,11 +21,12 @@ from cleave.store.manifest import Manifest, Object, new_id
 from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.stored import (
     Kept,
     Lane,
     Linked,
+    ScanRequest,
+    ScanResponse,
     StoredPlainRequest,
     StoredPlainResponse,
     SumsRequest,

@@ -23,9 +23,8 @@ from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
 from cleave.store.manifest import Object, Segment
 from cleave.sums.cellwise import StoredPlan, Sums
-from cleave.sums.masks import cut, stored_order
 from cleave.sums.remote import Remote, divided, groups_of
-from cleave.sums.scanned import Question, Scanned, question
+from cleave.sums.scanned import Question, Scanned, cut, question, stored_order
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
@@ -33,8 +32,7 @@ from cleave.text.quantities import counted
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.rowsets import Numbers
-from cleave_shared.scan import ScanObject, ScanRequest
-from cleave_shared.stored import Linked, StoredPlainRequest
+from cleave_shared.stored import Linked, ScanObject, ScanRequest, StoredPlainRequest
 from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
@@ -344,7 +342,7 @@ class Scan:
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
     """With links, which expire: made when it is sent."""
     cut_, segment = call.question.cut, call.segment
-    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.kept)
+    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.cellwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
         profile=stored.manifest.profile,

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, replace
 
 from cleave.table import types
-from cleave.table.dates import pattern as date_pattern
 from cleave.table.duck import literal
 from cleave.table.schema import Column, CsvDialect, Kind
+from cleave.table.types import pattern as date_pattern
 
 
 @dataclass(frozen=True, slots=True)

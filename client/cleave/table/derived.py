@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from cleave.table.duck import identifier, parts_of, private, scratch, tree_of
-from cleave.table.toml import inner, only_keys, text
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
-    import duckdb  # noqa: PLC0415 - 15 ms that a schema without derived columns does not need
 
     if any(each.lower() == name.lower() for each in types):
         raise ValueError("there is a column of that name")
@@ -116,3 +116,22 @@ def _is_expression(select: Mapping[str, Any]) -> bool:
         and not select["select_list"][0].get("alias")
         and not any(select.get(key) for key in ("where_clause", "group_expressions", "having", "qualify", "modifiers"))
     )
+
+
+def only_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{place}: does not know the key {key!r}, only {', '.join(known)}")
+
+
+def inner(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: must be a table")
+    return value
+
+
+def text(table: Mapping[str, Any], key: str, place: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f"{place} {key}: is missing" if value is None else f"{place} {key}: must be text in quotes")
+    return value

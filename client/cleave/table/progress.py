@@ -1,15 +1,22 @@
-"""How work under way reports how far it is, DuckDB's with a file among it."""
+"""Progress of work under way, DuckDB's with a file among it, and bars that show it, drawn by rich."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
+
+from cleave.text.printable import printable
 
 if TYPE_CHECKING:
     import duckdb
+    from rich.progress import Progress as Drawn
+    from rich.progress import Task, TaskID
 
 
 class Progress(Protocol):
@@ -77,3 +84,109 @@ def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name
     finally:
         if advance is not None:
             advance(100 - told)
+
+
+_PATIENCE = 0.5  # seconds: what ends before leaves no trace in a notebook's cell
+
+
+def bars(wanted: bool | Bars | None) -> Bars:
+    """Return what opens a progress display. None: bars where a person sees them, in a notebook or at a prompt."""
+    if callable(wanted):
+        return wanted
+
+    def shown() -> AbstractContextManager[Progress]:
+        if wanted or (wanted is None and _is_watched()):
+            return BarProgress(_PATIENCE)
+        return nullcontext(Silent())
+
+    return shown
+
+
+def _is_watched() -> bool:
+    if "ipykernel.zmqshell" in sys.modules:
+        return find_spec("ipywidgets") is not None  # rich draws through it
+    return hasattr(sys, "ps1") and sys.stderr.isatty()
+
+
+class _Stage:
+    def __init__(self, name: str, total: int, unit: str) -> None:
+        self.name, self.total, self.unit = name, total, unit
+        self.done = 0
+        self.task: TaskID | None = None
+
+
+class BarProgress:
+    """One bar a stage on stderr, drawn once `patience` seconds are over, gone at the end. Any thread may advance it."""
+
+    def __init__(self, patience: float = 0.0) -> None:
+        self._due = time.monotonic() + patience
+        self._lock = threading.Lock()
+        self._drawn: Drawn | None = None
+        self._stopped = False
+        self._stages: list[_Stage] = []
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        stage = _Stage(name, total, unit)
+
+        def advance(amount: int) -> None:
+            with self._lock:
+                stage.done += amount
+                self._draw()
+
+        self._stages.append(stage)
+        advance(0)
+        return advance
+
+    def _draw(self) -> None:
+        if self._stopped or time.monotonic() < self._due:
+            return
+        if self._drawn is None:
+            self._drawn = _rich()
+            self._drawn.start()
+        for stage in self._stages:
+            if stage.task is None:
+                stage.task = self._drawn.add_task(printable(stage.name), total=stage.total, unit=stage.unit)
+            self._drawn.update(stage.task, completed=stage.done)
+        self._drawn.refresh()
+
+    def stop(self) -> None:
+        """Show nothing any more. Does nothing a second time; any thread may call it."""
+        with self._lock:
+            self._stopped = True
+            if self._drawn is not None:
+                self._drawn.stop()
+
+    def __enter__(self) -> BarProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _rich() -> Drawn:
+    from rich.console import Console  # noqa: PLC0415 - 40 ms that silent runs do not need
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Rate(TextColumn):
+        """How many of a stage's units are done, and how many a second, where it has a unit."""
+
+        def render(self, task: Task) -> Text:
+            unit = task.fields.get("unit")
+            if not unit:
+                return Text()
+            speed = f", {task.speed:,.0f}/s" if task.speed else ""
+            return Text(f"{task.completed:,.0f} {unit}{speed}")
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        Rate(""),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=False,  # a thread of its own would hold locks when others fork
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

@@ -28,11 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cleave.files import PUBLIC, write_atomically
-from cleave.table.dates import check_format
-from cleave.table.derived import Derived, dump_derived, parse_derived
+from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
 from cleave.table.inputs import STDIN, expand, table_name
-from cleave.table.toml import inner, only_keys, text
-from cleave.table.types import can_be_encrypted, canonical, decimals_of, is_number
+from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 

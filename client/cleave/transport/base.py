@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 from cleave.processes.deadline import Deadline
 from cleave.transport import responses, retry
-from cleave.transport.gate import Gate
 from cleave.transport.responses import Response
+from cleave.transport.retry import Gate
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, ServiceError, WireError
 from cleave_shared.wire import Body, Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse

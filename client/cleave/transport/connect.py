@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from cleave.transport.base import Transport
 from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave_shared.errors import UsageError
-
-if TYPE_CHECKING:
-    from cleave.transport.base import Transport
 
 
 @dataclass(frozen=True, slots=True)

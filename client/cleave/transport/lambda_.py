@@ -3,6 +3,8 @@
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
 botocore finds credentials, region and endpoint, and signs; the exchange itself is that of `http`, so that its limits,
 its deadline and its view of TLS hold here as well.
+
+Source of the event: Amazon API Gateway, Developer Guide, "Input format of a Lambda function for proxy integration".
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from cleave.transport.aws import find_credentials, region_of, sigv4_signer
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
-from cleave.transport.proxy_event import proxy_event
 from cleave.transport.responses import Response, excerpt
 from cleave_shared.errors import ServiceError, UsageError
 from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE
@@ -140,3 +141,39 @@ def _content(reply: Response) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def proxy_event(
+    path: str,
+    body: bytes,
+    content_type: str,
+    *,
+    stage: str = "$default",
+    headers: Mapping[str, str] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A POST of `body`. `headers` and `context` are what an API adds on the way; a direct invocation has neither."""
+    binary = content_type == FRAMES_TYPE  # the template's BinaryMediaTypes
+    sent = {"Accept": content_type if binary else JSON_TYPE, "Content-Type": content_type, **(headers or {})}
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": "POST",
+        "headers": sent,
+        "multiValueHeaders": {name: [value] for name, value in sent.items()},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "pathParameters": None,
+        "stageVariables": None,
+        "requestContext": {
+            "resourcePath": path,
+            "httpMethod": "POST",
+            "path": path if stage == "$default" else f"/{stage}{path}",
+            "protocol": "HTTP/1.1",
+            "stage": stage,
+            "identity": {"sourceIp": None},
+            **(context or {}),
+        },
+        "body": base64.b64encode(body).decode("ascii") if binary else body.decode(),
+        "isBase64Encoded": binary,
+    }

@@ -1,4 +1,6 @@
-"""Another attempt where one may help: throttling, a failing service, a broken connection.
+"""Another attempt where one may help: throttling, a failing service, a broken connection; and fewer requests at once.
+
+A `Gate` lets one service have fewer requests each time it says that these are too many.
 
 Every request of Cleave is a pure question, so repeating one is harmless. Another 4xx is the caller's own fault and is
 never repeated, nor is a 504: what took too long once would again. Delays grow exponentially with full jitter (AWS
@@ -12,7 +14,9 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from cleave.processes.deadline import Deadline
@@ -108,3 +112,55 @@ def retry_after(value: str | None) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+WIDEST = 8  # more than the pipeline has under way for either half
+
+
+class Gate:
+    """Thread-safe. A turn is taken with `enter` and given back with `leave`; waiting ones are let in in their order.
+
+    Multiplicative decrease on 429, additive increase on answers (AIMD, RFC 5681 section 3.1). What several requests
+    that were under way together say halves the width once.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._waiting: deque[Future[None]] = deque()
+        self._inside = 0
+        self._age = 0  # number of the last halving
+        self.width = float(WIDEST)
+
+    def enter(self) -> int:
+        """Wait for a turn; gives what `throttled` wants to know. Raises as Deadline.check does."""
+        self._deadline.check()
+        turn: Future[None] = Future()
+        with self._lock:
+            self._waiting.append(turn)
+            self._admit()
+        self._deadline.result(turn)
+        return self._age
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            self._admit()
+
+    def answered(self) -> None:
+        with self._lock:
+            self.width = min(WIDEST, self.width + 1 / self.width)
+
+    def throttled(self, age: int) -> None:
+        """The request that entered at `age` came back with 429."""
+        with self._lock:
+            if age == self._age:
+                self._age += 1
+                self.width = max(1.0, min(self.width, self._inside) / 2)
+
+    def _admit(self) -> None:
+        while self._waiting and self._inside < int(self.width):
+            turn = self._waiting.popleft()
+            if turn.set_running_or_notify_cancel():  # else whoever waited has given up
+                self._inside += 1
+                turn.set_result(None)

@@ -1,4 +1,4 @@
-"""The steps of a job, as a state machine passes them: `cleave_shared.jobs` tells what they are.
+"""The steps of a job, as a state machine passes them: `cleave_shared.stored` tells what they are.
 
 A function of its own, with the code of the sensitive service and more time: nothing but the state machine invokes it.
 Questions come from the store and answers go there, by links that the asker signed; what is returned are numbers and
@@ -24,10 +24,8 @@ from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_services.sensitive.scan_stored import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
-from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
-from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.stored import Linked
+from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, ScanRequest, ScanResponse
 
 _Step = TypeAdapter[Call | Reduce](Call | Reduce)
 _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}

@@ -7,14 +7,13 @@ import time
 from cleave_services.bodies import Note
 from cleave_services.links import Links
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.scan import Wanted
-from cleave_services.sensitive.scan_work import Part, Scanning
+from cleave_services.sensitive.scan import Part, Scanning, Wanted
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.rowsets import size
-from cleave_shared.scan import ScanRequest, ScanResponse
 from cleave_shared.seal import ring
+from cleave_shared.stored import ScanRequest, ScanResponse
 
 _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 

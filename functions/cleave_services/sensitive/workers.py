@@ -37,7 +37,7 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 
 ring(SUM60_PACK.name)  # so that no request waits for it and every worker inherits it
 # what only scans need is imported there, since a question over files needs none of it
-_server = ForkServer([__name__, "cleave_services.sensitive.scan_work"])
+_server = ForkServer([__name__, "cleave_services.sensitive.scan"])
 _crew: Crew | None = None
 _under_way = 0
 _lock = threading.Lock()

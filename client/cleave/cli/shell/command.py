@@ -11,8 +11,7 @@ import typer
 from cleave.ask.options import Asking
 from cleave.cli import console, process
 from cleave.cli.group import Settings, tell
-from cleave.cli.options import argument, flag
-from cleave.cli.question import session_over
+from cleave.cli.options import argument, flag, session_over
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError

@@ -19,12 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from cleave.ask.bars import BarProgress
-from cleave.ask.options import question_options
+from cleave.ask.options import Asking, question_options
 from cleave.cli import console
 from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
 from cleave.sql.read import split_statements
-from cleave.table.progress import Bars
+from cleave.table.progress import BarProgress, Bars, Progress
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
@@ -32,11 +31,9 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.ask.options import Asking
     from cleave.ask.session import Session
     from cleave.ask.source import Result
     from cleave.sql.plan import LocalPlan, QueryPlan
-    from cleave.table.progress import Progress
 
 
 T = TypeVar("T")
