@@ -77,15 +77,9 @@ def filled(folder: Path) -> duckdb.DuckDBPyConnection:
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], list[str]]:
     """A `cleave gateway` over the store in `folder`, and the addresses at which it listens."""
+    key = () if "--analyst" in options else ("--key", folder / "key.json")
     command = [
-        *(
-            Path(sys.executable).with_name("cleave"),
-            "gateway",
-            "--store",
-            folder / "store",
-            "--key",
-            folder / "key.json",
-        ),
+        *(Path(sys.executable).with_name("cleave"), "gateway", "--store", folder / "store", *key),
         *("--users", folder / "users.toml", "--port", "0", *options),
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

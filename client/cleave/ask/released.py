@@ -140,6 +140,11 @@ class ReleaseSource(Source):
     def schemas(self) -> Mapping[str, Schema]:
         return {self.name or each.totals.table: each.schema for each in self._opened.values()}
 
+    def renew(self, names: Sequence[str]) -> None:
+        for name in map(str.lower, names):
+            if name in self._opened and self._head(name).release != self._opened[name].head.release:
+                self._opened.pop(name).close()
+
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - the release has them
         found = self._opened.get(name.lower())
         return sum(found.totals.rows) if found else None

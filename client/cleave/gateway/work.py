@@ -6,8 +6,10 @@ too long, or too much memory, ends its worker and nothing else. A reply is frame
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +24,11 @@ from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, bound, parsed, tr
 from cleave.propose.further import further
 from cleave.sql.parameters import bound as bound_in_duckdb
 from cleave.sql.planner import names_in
+from cleave.table.duck import identifier
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, InputError, QueryRefused
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -82,12 +85,18 @@ _sessions: dict[str, Session] = {}  # the one of this process
 
 def answer(channel: Channel, setup: Setup, request: Request) -> None:
     """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone."""
-    try:
-        head, rows, content = _answered(setup, request)
-    except CleaveError as error:
-        channel.send([json.dumps({"error": error.message, "hint": error.hint}).encode()])
-        return
+    rows: Sequence[Sequence[str | None]] = ()
+    content = None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", CleaveWarning)
+        try:
+            head, rows, content = _answered(setup, request)
+        except CleaveError as error:
+            head = {"error": error.message, "hint": error.hint}
+    head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
     channel.send([json.dumps(head).encode()])
+    if "error" in head:
+        return
     if content is not None:
         channel.send([content])
     for start in range(0, len(rows), BATCH):
@@ -149,6 +158,9 @@ class _Allowed:
     def listed(self) -> dict[str, list[system.Listed]]:
         """The columns of every table that the user may ask, as they are now."""
         self._session.renew(list(self._session.schemas))
+        for name in (self._setup.tables or frozenset()) - {each.lower() for each in self._session.schemas}:
+            with contextlib.suppress(CleaveError):  # there is none; a release is known once it was named
+                self._session.plan(f"SELECT count(*) FROM {identifier(name)}")
         return {
             name: [system.Listed(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
             for name, schema in self._session.schemas.items()
@@ -188,7 +200,10 @@ class _Allowed:
                 if name not in self:
                     raise QueryRefused(name)
             return self._session.plan(sql, cloud_only=not self._request.rows)
-        except QueryRefused:  # of a table that there is not: in the same words where the user may not ask it
+        except (
+            QueryRefused,
+            InputError,
+        ):  # of a table that there is not: in the same words where the user may not ask it
             there = {each.lower() for each in self._session.schemas if each in self}
             for name in names:
                 if name.lower() not in there:

@@ -211,6 +211,8 @@ async def reply_while_there(asking: asyncio.Future[Reply], has_left: Callable[[]
 def _received(child: Child, seconds: float, *, arrow: bool) -> Reply:
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
+    for each in head["said"]:
+        warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
         raise Refused(f"{head['error']} ({head['hint']})" if head["hint"] else head["error"])
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
 from cleave.ask.config import usual
-from cleave.ask.opening import key_file
+from cleave.ask.opening import analyst_file, key_file
 from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
@@ -16,6 +16,9 @@ from cleave.cli.users import DEFAULT_USERS, UsersFile
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError
 from cleave_shared.extras import extra
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Asking
 
 _BESIDE_ROWS: Final = 3 << 30  # bytes of address space that a worker takes for everything else
 
@@ -96,10 +99,16 @@ def gateway(
 
     if answering["store"] is None and usual("store") is None:
         raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
-    info = describe_key(key_file(answering["key"]))
+    is_wrapped = False
+    if analyst_file(cast("Asking", answering)) is None:
+        is_wrapped = describe_key(key_file(answering["key"])).wrapped
+    elif tables is None:
+        raise InputError("a store does not show which tables were released", hint="name them with --tables")
+    elif answering["others"]:
+        raise InputError("--with does not go with an analyst's identity: releases have totals alone")
     given = answering["passphrase"]
     asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
-    asking["passphrase"] = (given() if callable(given) else given) if info.wrapped else None
+    asking["passphrase"] = (given() if callable(given) else given) if is_wrapped else None
     served = None if tables is None else frozenset(each.strip().lower() for each in tables.split(",") if each.strip())
     memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers
     seconds = answering["timeout"] or 60.0

@@ -1,0 +1,63 @@
+"""A gateway with an analyst's file serves releases and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pymysql
+import pytest
+
+import cleave
+from cleave.share.users import write_user
+from tests.cli.runner import Cli, cli
+from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+
+__all__ = ["cli"]
+
+
+def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
+    place = ("--store", shutil.copytree(gateway.folder / "store", tmp_path / "store"))
+    owner = (*place, "--key", gateway.folder / "key.json")
+    release = ("release", "new", "visits", "--to", tmp_path / "carol.pem.pub", "--min-cell", "5", *owner)
+    for words in (("analyst", "new", "-o", tmp_path / "carol.pem"), release):
+        result = cli.run(*words)
+        assert result.exit_code == 0, result.output
+    write_user(tmp_path / "users.toml", "dan", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
+    analyst = ("--analyst", str(tmp_path / "carol.pem"))
+    for more, why in (((), "name them with --tables"), (("--tables", "a", "--with", "a.csv"), "--with does not go")):
+        assert why in cli.fails(3, "gateway", *place, *analyst, *more)
+    process, (address,) = started(tmp_path, *analyst, "--tables", "visits,wards", "--workers", "1")
+    try:
+        given = {"port": int(address.rpartition(":")[2]), "user": "dan", "password": PASSWORD, "database": "cleave"}
+        with closing(pymysql.connect(host="127.0.0.1", **given)) as connection, connection.cursor() as cursor:
+
+            def rows(sql: str) -> list[tuple[object, ...]]:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+
+            assert rows("SHOW TABLES") == [("visits",)]
+            assert rows("SELECT DISTINCT table_name FROM information_schema.columns") == [("visits",)]
+            sql = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward"
+            assert rows(sql) == gateway.truth.execute(sql).fetchall()
+            for refused in (
+                "SELECT name FROM visits",
+                "SELECT MAX(bill) FROM visits",
+                "SELECT COUNT(*) FROM wards",
+                "SELECT COUNT(*) FROM visits JOIN wards USING (ward)",
+                "SELECT COUNT(*) FROM others",
+                "DESCRIBE wards",
+            ):
+                with pytest.raises(pymysql.err.Error) as caught:
+                    cursor.execute(refused)
+                assert str(tmp_path) not in str(caught.value)
+            added = gateway.truth.sql("SELECT * FROM visits WHERE ward = 'A' LIMIT 90").to_arrow_table()
+            cleave.append(added, "visits", store=place[1], key=owner[3])
+            assert cli.run(*release).exit_code == 0
+            assert rows("SELECT COUNT(*) FROM visits WHERE ward = 'A'") == [(840,)]
+        assert process.stderr is not None
+        assert "which is seen here for the first time" in process.stderr.readline()
+    finally:
+        stop(process)
+    assert "queries" not in [each["what"] for each in cleave.log("visits", store=place[1], key=owner[3])]
