@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CLIENT := $(VENV)/.client
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow test-all test-clients campaign fuzz bombs mutants check lock charts release clean
+.PHONY: setup demo test test-slow test-all test-clients campaign store-faults fuzz bombs mutants check lock charts release clean
 
 setup: $(READY)
 
@@ -50,6 +50,13 @@ test-clients: setup
 campaign: setup
 	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam and not clients" \
 		$(or $(TESTS),$(shell grep -rl 'from tests.campaign import' tests --include='test_*.py'))
+
+# Stored tables under kills at every write, several writers, a failing S3 and a full disk: FACTOR times their usual size.
+FAULTS := alter contribute_resume contributor_faults faults foreign keys killed killed_contributors release_faults \
+	release_history rotate rotate_drop s3_faults scan_faults
+store-faults: setup
+	CLEAVE_CAMPAIGN=$(or $(FACTOR),50) nice -n 19 $(BIN)/python -m pytest -n auto --dist worksteal \
+		$(addprefix tests/store/,$(FAULTS:%=test_%.py))
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
 fuzz: setup

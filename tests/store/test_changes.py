@@ -107,13 +107,13 @@ def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
     changed, before, done = delete(world.tables, "trial", where, Silent(), yes=True)
     assert done is not None
     world.tables.sweep(done)
-    assert changed.rows == gone == before.manifest.rows - done.manifest.rows
+    assert changed.rows == gone == before.rows - done.manifest.rows
     assert world.tables.log(done)[-1].what == "delete"
     assert world.tables.log(done)[-1].rows == -gone
     agrees(world, unsplit)
     there = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
     left = {each.rpartition("/")[2] for each in there - done.manifest.objects()}
-    assert len(left) == 3  # the head, the manifest and the log
+    assert len(left) == 4  # the head, the manifest, the log, and what recognises the same delete
     assert changed.segments == tuple((number, gone // 2, 600) for number in (1, 2))
     if where == DELETES[-1]:
         assert done.manifest.segments == ()
@@ -129,9 +129,9 @@ def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str
     assert done is not None
     world.tables.sweep(done)
     assert changed.rows == touched
-    plain = {each.plain.name for each in before.manifest.segments if each.plain}
-    kept = before.manifest.objects() & done.manifest.objects()
-    assert kept == {before.manifest.secret.name, *(set() if "ward" in values else plain)}
+    plain = {each.plain.name for each in before.segments if each.plain}
+    kept = before.objects() & done.manifest.objects()
+    assert kept == {before.secret.name, *(set() if "ward" in values else plain)}
     assert bool(changed.reveals) == ("ward" in values)
     agrees(world, unsplit, in_order=False)  # DuckDB's updates may change the order of rows
     names = ["age", "bill"] if "bill" in values else ["ward", "age"]
@@ -235,18 +235,35 @@ def test_a_record_is_signed_and_says_what_is_gone(
     recipe = page.partition("```python\n")[2].partition("```")[0]
     file, keeps = tmp_path / "erased.json", []
     for place in (world.tables.places[0], "s3://bucket"):
-        file.write_bytes(signed_record(world.key, before.manifest, changed, done.manifest, place, 30))
+        file.write_bytes(signed_record(world.key, before, changed, done.manifest, place, 30))
         exec(recipe)  # noqa: S102 - ours
         found = json.loads(file.read_text())
         keeps.append(found["restorable_until"][:10] > found["at"][:10])
     assert keeps == [False, True]
     assert (found["rows_deleted"], found["rows_left"]) == (changed.rows, done.manifest.rows)
     gone = {each["name"] for each in found["objects_gone"]}
-    plain = {each.plain.name for each in before.manifest.segments if each.plain}
-    assert gone == before.manifest.objects() - done.manifest.objects() - plain - {before.manifest.cells.name}
+    plain = {each.plain.name for each in before.segments if each.plain}
+    assert gone == before.objects() - done.manifest.objects() - plain - {before.cells.name}
     file.write_text(json.dumps({**found, "rows_deleted": 1}))
     with pytest.raises(InvalidSignature):
         exec(recipe)  # noqa: S102 - ours
+
+
+@pytest.mark.parametrize("where", ["ward = 'Surgery'", "ward = 'Surgery' OR true"])  # the second leaves no segment
+def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
+    world: World, tmp_path: Path, where: str
+) -> None:
+    first, before, done = delete(world.tables, "trial", where, Silent())
+    assert done is not None
+    again, found, opened = delete(world.tables, "trial", where, Silent())
+    assert opened is not None
+    assert (again.rows, again.repeated, found, opened.manifest) == (first.rows, True, before, done.manifest)
+    assert signed_record(world.key, found, again, opened.manifest, "s3://b", 30)
+    world.tables.sweep(done)
+    again, _, opened = delete(world.tables, "trial", where, Silent())
+    assert (again.rows, again.repeated, opened) == (0, True, None)
+    again, _, opened = delete(world.tables, "trial", "age > 126", Silent())
+    assert (again.rows, again.repeated, opened) == (0, False, None)
 
 
 def test_small_segments_are_merged_in_order(world: World) -> None:

@@ -20,6 +20,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Stores, open_stores
 from cleave.store.memory import Memory
+from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -40,53 +41,71 @@ WORDS = {
     "replace": ["put", "{csv}", "--table", "trial", "--by", "", "--replace"],
     "append": ["put", "{csv}", "--table", "trial", "--append"],
     "again": ["put", "{csv}", "--table", "trial", "--append", "--again"],
+    "batch": ["put", "{csv}", "--table", "trial", "--append", "--batch", "monday"],
+    "keyed": ["put", "{csv}", "--table", "trial", "--by", "ward", "--replace", "--key-columns", "name"],
+    "upsert": ["put", "{more}", "--table", "trial", "--append", "--upsert", "--yes"],
     "derive": ["derive", "trial", "bill * age", "--as", "weighted"],
     "delete": ["delete", "trial", "--where", "name = 'Ada'", "--yes"],
     "update": ["update", "trial", "--set", "bill = bill + 1", "--where", "name = 'Bo'"],
+    "alter": ["alter", "trial", "--widen", "age=0..4000"],
     "compact": ["compact", "trial"],
     "drop": ["drop", "trial", "--yes"],
 }
-ONCE = ("append", "again", "update")  # a call that repeats the last change changes nothing
+ONCE = ("append", "again", "batch", "update")  # a call that repeats the last change changes nothing
 FILE = (("Ada", "A", 61, Decimal("12.50")), ("Bo", "B", 47, Decimal("99.00")), ("Cy", "A", 33, Decimal("7.25")))
+MORE = (("Bo", "C", 20, Decimal("5.00")), ("Dee", "A", 21, Decimal("1.50")))
 Row = tuple[str, str, int, Decimal]
 
 
 @dataclass(frozen=True)
 class State:
-    """`rows` as they were put; none: there is no table."""
+    """`rows` as they were put; none: there is no table. `loaded`: the batch is in it."""
 
     rows: tuple[Row, ...] = ()
     derived: bool = False
+    keyed: bool = False
+    loaded: bool = False
+    wide: bool = False
 
     def allowed(self) -> list[str]:
         if not self.rows:
             return ["put"]
-        rest = [] if self.derived else ["derive"]
+        rest = ["upsert"] if self.keyed else ["append", "again", "batch"]
+        rest += [] if self.derived else ["derive"]
+        rest += [] if self.wide else ["alter"]
         rest += ["delete"] if any(name == "Ada" for name, *_ in self.rows) else []
-        return ["replace", "append", "again", "update", "compact", "drop", *rest]
+        return ["replace", "keyed", "update", "compact", "drop", *rest]
 
     def after(self, command: str) -> State:
         if command == "drop":
             return State()
-        if command in ("put", "replace"):
-            return State(FILE)
+        if command in ("put", "replace", "keyed"):
+            return State(FILE, keyed=command == "keyed")
         if command == "derive":
             return replace(self, derived=True)
+        if command == "alter":
+            return replace(self, wide=True)
+        if command == "batch" and self.loaded:
+            return self
         rows = self.rows
-        if command in ("append", "again"):
+        if command == "upsert":
+            rows = (*(each for each in rows if each[0] not in {name for name, *_ in MORE}), *MORE)
+        elif command in ("append", "again", "batch"):
             rows = (*rows, *FILE)
         elif command == "delete":
             rows = tuple(each for each in rows if each[0] != "Ada")
         elif command == "update":
             rows = tuple((*each[:3], each[3] + (each[0] == "Bo")) for each in rows)
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, loaded=self.loaded or command == "batch")
 
 
 class World:
     def __init__(self, root: Path, key_file: Path, key: OwnerKey, store: str, endpoint: str | None) -> None:
         self.root, self.key, self.store, self._endpoint = root, key, store, endpoint
         (root / "trial.csv").write_text(CSV)
-        (root / "trial.schema.toml").write_text(SCHEMA)
+        (root / "more.csv").write_text("ward,age,bill,name\n" + "".join(f"{w},{a},{b},{n}\n" for n, w, a, b in MORE))
+        for name in ("trial", "more"):
+            (root / f"{name}.schema.toml").write_text(SCHEMA)
         (root / "logs").mkdir()
         self._words = ["--store", store, "--key", str(key_file)]
         self.environment = {"XDG_STATE_HOME": str(root / "state")}
@@ -99,7 +118,8 @@ class World:
             }
 
     def words(self, command: str) -> list[str]:
-        return [each.format(csv=self.root / "trial.csv") for each in WORDS[command]] + self._words
+        files = {"csv": self.root / "trial.csv", "more": self.root / "more.csv"}
+        return [each.format(**files) for each in WORDS[command]] + self._words
 
     def stores(self) -> Stores:
         return open_stores(self.store, aws_session, self._endpoint)
@@ -120,7 +140,9 @@ class World:
                 raise
             return State()
         stored = Stored(tables, opened)
-        derived = any(each.derived for each in stored.manifest.measures)
+        manifest = stored.manifest
+        derived = any(each.derived for each in manifest.measures)
+        wide = load_stored_schema(manifest).column("age").upper == 4000
         assert verify(stored, Silent()) == []
         with stored.rows.table(["ward", "age", "bill", "name"], ordered=True) as table:
             rows = table.connection.execute(f"SELECT name, ward, age, bill FROM {table.relation}").fetchall()
@@ -130,7 +152,7 @@ class World:
         if derived:
             (row,) = ask(stored, "SELECT SUM(bill * age) FROM trial").result.rows
             assert row == [sum(bill * age for *_, age, bill in rows)]
-        return State(tuple(rows), derived)
+        return State(tuple(rows), derived, bool(manifest.key), bool(manifest.batches), wide)
 
     def left(self) -> list[str]:
         with contextlib.closing(self.stores()) as stores:
@@ -200,7 +222,7 @@ def test_a_killed_writer_changes_all_or_nothing(world: World, commands: Commands
         told = (command, death, state, found, ended)
         if ended.code == 0:
             repeated = "nothing is added" in ended.stderr or "nothing is changed now" in ended.stderr
-            assert not repeated or (command in ("append", "update") and state == done), told
+            assert not repeated or command in ("batch", "upsert") or (command in ONCE and state == done), told
             assert found == (state if repeated else state.after(command)), told
             changes[command], seconds[command] = max(changes[command], ended.changes), ended.seconds
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
 from cleave.objects import s3
@@ -37,14 +38,16 @@ from tests.store.test_faults import CSV, SCHEMA
 
 SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
 MEDIAN = "SELECT MEDIAN(age) FROM trial"
-COMMANDS = ["put", "append", "derive", "drop", "delete", "update", "compact"]
+COMMANDS = ["put", "append", "upsert", "derive", "drop", "delete", "update", "alter", "compact"]
 EXPECTED = {  # copies of the rows, and measures
     "put": (1, 2),
     "append": (2, 2),
+    "upsert": (1, 2),
     "derive": (1, 3),
     "drop": (0, 0),
     "delete": (0, 2),
     "update": (1, 2),
+    "alter": (1, 3),
     "compact": (2, 2),
 }
 SECONDS = 0.25  # of a query where a store keeps it waiting
@@ -85,12 +88,19 @@ class World:
     def tables(self, stores: Stores) -> Tables:
         return Tables(stores, self.key, Memory(self.root / "tables.json"))
 
-    def put(self, stores: Stores) -> object:
-        return putting.put(self.tables(stores), self.table, "trial", ["ward"], Silent())
+    def put(self, stores: Stores, key: Sequence[str] = ()) -> object:
+        return putting.put(self.tables(stores), self.table, "trial", ["ward"], Silent(), key=key)
 
     def append(self, stores: Stores, *, again: bool = False) -> object:
         tables = self.tables(stores)
         return tables.sweep(putting.append(tables, self.table, "trial", Silent(), again=again))
+
+    def upsert(self, stores: Stores) -> object:
+        tables = self.tables(stores)
+        return tables.sweep(putting.append(tables, self.table, "trial", Silent(), upsert=True, yes=True))
+
+    def alter(self, stores: Stores) -> object:
+        return alter(self.tables(stores), "trial", Alteration(add=["more BIGINT encrypted"]), Silent())
 
     def derive(self, stores: Stores) -> object:
         return derive(self.tables(stores), "trial", "bill * age", "weighted", Silent())
@@ -161,7 +171,7 @@ def test_a_change_is_made_or_not(world: World, command: str, rounds: int) -> Non
         with contextlib.suppress(InputError):  # there is none
             world.drop(world.stores(faulty=False))
         if command != "put":
-            world.put(world.stores(faulty=False))
+            world.put(world.stores(faulty=False), key=["name"] if command == "upsert" else [])
         if command == "compact":
             world.append(world.stores(faulty=False))
         before = world.state()

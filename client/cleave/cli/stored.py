@@ -321,7 +321,8 @@ def compact(ctx: typer.Context, name: Name, place: Place) -> None:
 def _say(ctx: typer.Context, changed: Changed, what: str, *, dry_run: bool) -> None:
     name = changed.name
     if changed.repeated:
-        ctx.obj.say(f"{name}: version {changed.version} made this change; nothing is changed now (--again repeats it)")
+        again = " (--again repeats it)" if what == "changed" else ""
+        ctx.obj.say(f"{name}: version {changed.version} made this change; nothing is changed now{again}")
     elif not changed.rows:
         ctx.obj.say(f"{name}: no row meets the condition; nothing is changed")
     else:

@@ -39,7 +39,7 @@ from cleave_shared.errors import InputError
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
-Done = tuple[Changed, Opened, Opened | None]  # the table before, and after; None: nothing was changed
+Done = tuple[Changed, Manifest, Opened | None]  # the table before, and after; None: nothing was changed
 
 
 class Assignments:
@@ -90,22 +90,28 @@ def delete(
 ) -> Done:
     """Delete the rows that `where` holds for; a row for which it is NULL stays, as in SQL.
 
+    A call that repeats the table's last change returns that change, as long as the version before is not deleted.
     Raises InputError for what is no condition, or needs `yes`; ConflictError where another writer came first.
     """
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
     condition = _condition(schema, where)
+    if not dry_run and (name_before := repeated(tables, opened, "delete", [where])):
+        changed, before = _changed(opened, {}, "", repeated=True), tables.earlier(opened, name_before)
+        if before is None:
+            return changed, opened.manifest, None
+        return replace(changed, rows=before.rows - opened.manifest.rows), before, opened
     found = _matching(tables, opened, condition, None, progress)
     reveals = "which rows are deleted" if _plain(schema) else ""
     changed = _changed(opened, found, reveals)
     if not changed.rows or dry_run:
-        return changed, opened, None
+        return changed, opened.manifest, None
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
     kept = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
     pieces = [Piece((each,), lambda _: kept, same_rows=True) for each in opened.manifest.segments if each.id in found]
-    done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress)
-    return replace(changed, version=done.manifest.version), opened, done
+    done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress, repeats=True)
+    return replace(changed, version=done.manifest.version), opened.manifest, done
 
 
 def update(
@@ -133,19 +139,19 @@ def update(
         )
     request = [where, sorted(new.values.items())]
     if not again and not dry_run and repeated(tables, opened, "update", request):
-        return _changed(opened, {}, "", repeated=True), opened, None
+        return _changed(opened, {}, "", repeated=True), opened.manifest, None
     found = _matching(tables, opened, condition, new, progress)
     reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
     changed = _changed(opened, found, reveals)
     if not changed.rows or dry_run:
-        return changed, opened, None
+        return changed, opened.manifest, None
     if reveals:
         require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
     selected, keeps_plain = new.select(where), not new.plain
     touched = [each for each in opened.manifest.segments if each.id in found]
     pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
     done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)
-    return replace(changed, version=done.manifest.version), opened, done
+    return replace(changed, version=done.manifest.version), opened.manifest, done
 
 
 def _plain(schema: Schema) -> set[str]:

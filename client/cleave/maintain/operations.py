@@ -348,12 +348,12 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
         raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
     with _working(given, after=_CONTINUES) as (tables, progress):
         changed, before, done = remove(tables, name, where, progress, dry_run=given["dry_run"], yes=given["yes"])
-        if done is not None:
-            tables.sweep(done)
         if path is not None and done is not None:
             place, days = tables.places[0], given["old_version_days"]
-            record = signed_record(tables.key, before.manifest, changed, done.manifest, place, days)
+            record = signed_record(tables.key, before, changed, done.manifest, place, days)
             write_atomically(path, record, error=InputError)
+        if done is not None:  # now: until then a call that was stopped can be repeated for its record
+            tables.sweep(done)
     return changed
 
 

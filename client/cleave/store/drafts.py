@@ -135,8 +135,8 @@ class Drafts(Generic[D, S]):
         return longer
 
     def finish(self, draft: D) -> None:
-        """Keep only what recognises the rows of `draft`, whose segments are in the head."""
-        if draft.is_open:
+        """Keep only what recognises the rows of `draft`, whose segments, if it has any, are in the head."""
+        if draft.is_open or not draft.steps:
             past = tuple(
                 self._step(id=each.id, rows=each.rows, digest=each.digest, replaces=each.replaces)
                 for each in draft.steps

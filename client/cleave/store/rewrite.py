@@ -220,18 +220,22 @@ def rewrite(
         sealed = tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump())
         update = {"cells": sealed, **with_pieces(manifest, pieces, draft)}
         done = tables.commit(manifest.model_copy(update=update), opened, what)
-    if repeats and draft.steps:
+    if repeats:
         drafts.finish(draft)
     elif draft.steps:
         drafts.delete(draft)
     return done
 
 
-def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object]) -> bool:
-    """Check whether the last change of the table was this very one, by the draft that it left."""
+def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object]) -> str | None:
+    """The name of the manifest that the last change of the table started from, if it was this very one, by the draft
+    that it left; None for another.
+    """
     drafts = put_drafts(tables, opened.manifest.table, opened.manifest.version)
     draft = drafts.left(digest_of_request(what, request))
-    return draft is not None and {each.id for each in draft.steps} <= {each.id for each in opened.manifest.segments}
+    if draft is None or not {each.id for each in draft.steps} <= {each.id for each in opened.manifest.segments}:
+        return None
+    return draft.head
 
 
 def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:

@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
-from cleave.objects.storage import ConflictError, read_twice, replaced
+from cleave.objects.storage import ConflictError, NotStoredError, read_twice, replaced
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, extended, records_of
@@ -163,6 +163,14 @@ class Tables(Objects):
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
         _, _, kept = self._show(there.manifest, there.head.manifest, there, None, what, rows, details)
         self.stores.sensitive.delete({there.head.log.page.name} - kept)
+
+    def earlier(self, opened: Opened, name: str) -> Manifest | None:
+        """The version of the table whose manifest is called `name`; None: it is deleted. Raises CheckFailed."""
+        try:
+            content = self.stores.sensitive.read(name, most=limits.MAX_MANIFEST_BYTES)
+        except NotStoredError:
+            return None
+        return Manifest.model_validate_json(opened.vault.open("manifest", name, content))
 
     def log(self, opened: Opened) -> tuple[Record, ...]:
         """Return all records of the table's log. Raises CheckFailed where it is damaged."""
