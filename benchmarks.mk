@@ -7,7 +7,7 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-tpch bench-scan bench-planner bench-ring bench-load scale
+.PHONY: bench-appends bench-tpch bench-scan bench-planner bench-ring bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -48,6 +48,10 @@ bench-start: setup
 # A stored table of TPC-H beside DuckDB and PostgreSQL (Debian: postgresql): SCALES=10 takes 15 GB of disk.
 bench-store: setup
 	$(BIN)/python -m benchmarks.store $(if $(SCALES),--scales $(SCALES))
+
+# A table of 1,000 small appends beside the same rows put at once: six minutes.
+bench-appends: setup
+	$(BIN)/python -m benchmarks.appends $(if $(APPENDS),--appends $(APPENDS))
 
 # All 22 queries of TPC-H over eight stored tables beside them: five minutes at SCALES=1, which is the default. DATA
 # names a folder where generated data is kept for the next run.
