@@ -25,7 +25,7 @@ from cleave.store.memory import Memory
 from cleave.store.put import append, put
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 
 _PLAIN = {
     "ward": "VARCHAR",

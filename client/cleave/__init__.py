@@ -11,164 +11,21 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from cleave.api.ask import Plan, UndecidedWarning, plan, query, schema
-    from cleave.api.connection import Connection, Cursor, connect
-    from cleave.api.errors import (
-        DatabaseError,
-        DataError,
-        Error,
-        IntegrityError,
-        InterfaceError,
-        InternalError,
-        NotSupportedError,
-        OperationalError,
-        ProgrammingError,
-    )
-    from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
-    from cleave.api.protect import protect
-    from cleave.api.result import Result
-    from cleave.api.type_objects import (
-        BINARY,
-        DATETIME,
-        NUMBER,
-        ROWID,
-        STRING,
-        Binary,
-        Date,
-        DateFromTicks,
-        Time,
-        TimeFromTicks,
-        Timestamp,
-        TimestampFromTicks,
-    )
-    from cleave.ckks.key_file import create_key, open_key
-    from cleave.ckks.simple import Question
-    from cleave.maintain.facts import Changed, Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
-    from cleave.maintain.operations import (
-        alter,
-        append,
-        collect,
-        compact,
-        contribute,
-        delete,
-        derive,
-        drop,
-        log,
-        ls,
-        pull,
-        put,
-        release,
-        revoke,
-        rotate,
-        show,
-        update,
-        verify,
-    )
-    from cleave.table.schema import Column, Schema, load_schema
-    from cleave_shared.errors import (
-        CheckFailed,
-        CleaveError,
-        CleaveWarning,
-        InputError,
-        KeyFileError,
-        QueryRefused,
-        ServiceError,
-        Undecided,
-    )
-
 
 # DB-API 2.0 (PEP 249)
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, not a connection
 paramstyle = "qmark"
 
-__all__ = [
-    "BINARY",
-    "DATETIME",
-    "NUMBER",
-    "ROWID",
-    "STRING",
-    "Binary",
-    "Changed",
-    "CheckFailed",
-    "CleaveError",
-    "CleaveWarning",
-    "Column",
-    "Connection",
-    "Contribution",
-    "Cursor",
-    "DataError",
-    "DatabaseError",
-    "Date",
-    "DateFromTicks",
-    "Error",
-    "InputError",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "KeyFileError",
-    "NotSupportedError",
-    "OperationalError",
-    "Plan",
-    "ProgrammingError",
-    "Pulled",
-    "QueryRefused",
-    "Question",
-    "ReleaseFacts",
-    "Result",
-    "Schema",
-    "ServiceError",
-    "StoredTable",
-    "TableFacts",
-    "Time",
-    "TimeFromTicks",
-    "Timestamp",
-    "TimestampFromTicks",
-    "Undecided",
-    "UndecidedWarning",
-    "alter",
-    "apilevel",
-    "append",
-    "collect",
-    "compact",
-    "connect",
-    "contribute",
-    "create_key",
-    "delete",
-    "derive",
-    "drop",
-    "load_schema",
-    "log",
-    "ls",
-    "open_key",
-    "paramstyle",
-    "plan",
-    "protect",
-    "pull",
-    "put",
-    "query",
-    "release",
-    "revoke",
-    "rotate",
-    "schema",
-    "show",
-    "threadsafety",
-    "update",
-    "verify",
-]
-
+# Public names by their module, which is imported when one is first used: the command line needs few of them, and each
+# costs start-up time. `__init__.pyi` has them for type checkers.
 _HOMES = {
-    "cleave.api.ask": "Plan UndecidedWarning plan query schema",
+    "cleave.api.ask": "Plan UndecidedWarning plan protect query schema",
     "cleave.api.connection": "Connection Cursor connect",
-    "cleave.api.errors": "DataError DatabaseError Error IntegrityError InterfaceError "
-    "InternalError NotSupportedError OperationalError ProgrammingError Warning",
-    "cleave.api.protect": "protect",
+    "cleave.api.errors": "BINARY Binary DATETIME DataError DatabaseError Date DateFromTicks Error IntegrityError "
+    "InterfaceError InternalError NUMBER NotSupportedError OperationalError ProgrammingError ROWID STRING Time "
+    "TimeFromTicks Timestamp TimestampFromTicks Warning",
     "cleave.api.result": "Result",
-    "cleave.api.type_objects": "BINARY DATETIME NUMBER ROWID STRING Binary "
-    "Date DateFromTicks Time TimeFromTicks Timestamp TimestampFromTicks",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
     "cleave.maintain.facts": "Changed Contribution Pulled ReleaseFacts StoredTable TableFacts",
@@ -179,15 +36,14 @@ _HOMES = {
     "ServiceError Undecided",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = ["apilevel", "paramstyle", "threadsafety"]
+__all__ += [name for name in _HOME_OF if name != "Warning"]  # a built-in
 
 
-if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
-
-    def __getattr__(name: str) -> object:
-        """Public names are loaded when first used: the command line needs few of them, and each costs start-up time."""
-        if name not in _HOME_OF:
-            raise AttributeError(f"module 'cleave' has no attribute {name!r}")
-        return getattr(import_module(_HOME_OF[name]), name)
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cleave' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

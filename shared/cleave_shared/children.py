@@ -29,7 +29,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import NoReturn
 
 from cleave_shared import errors
@@ -186,9 +185,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.channel.close()
         self.kill()
 

@@ -13,9 +13,17 @@
 
 Messages are safe to log: they never hold a cell value, a key or a passphrase.
 They say what was got and what was expected, and name file, column and row where there is one.
+
+Packages that a plain installation does without, and how to get them.
+
+with extra("aws", "S3, Lambda and signed requests"):
+    from botocore.session import Session
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 DISTRUST = "do not use this answer: run the query again; if it happens again, do not use this service"
 DAMAGED = "restore the store from a backup or an older version; `cleave verify` lists what else is damaged"
@@ -106,3 +114,18 @@ class WireError(CleaveError):
 
 class Undecided(CleaveError):  # noqa: N818 - named for what happened
     exit_code = 8
+
+
+DISTRIBUTION = "cleave-sql"
+
+
+@contextmanager
+def extra(name: str, feature: str) -> Iterator[None]:
+    """Raise InputError where an import fails because the extra `name` of pyproject.toml is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{feature} need the package {(error.name or '').partition('.')[0]}, which is not installed",
+            hint=f"pip install '{DISTRIBUTION}[{name}]'",
+        ) from None

@@ -9,6 +9,7 @@ for a quantum attacker is 80 and 161 bits at N = 4096 and 8192; every profile he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 CLASSICAL_2024 = {4096: 106, 8192: 214, 16384: 430}
 
@@ -52,3 +53,15 @@ SUM60_PACK = Profile(
 
 DEFAULT_PROFILE = SUM60_PACK
 PROFILES = {profile.name: profile for profile in (SUM60_PACK,)}
+
+
+Operation = Literal["sum", "product", "mean", "count", "var", "stddev"]
+
+AGGREGATE_OF: dict[str, str] = {
+    "sum": "sum",
+    "product": "product",
+    "mean": "avg",
+    "count": "count",
+    "var": "var_samp",
+    "stddev": "stddev_samp",
+}

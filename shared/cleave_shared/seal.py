@@ -16,7 +16,6 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -335,7 +334,7 @@ class _OfOneKind:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, RuntimeError):
             raise WireError("ciphertexts cancel: their sum is one that anyone can read") from None
         if isinstance(error, ValueError):

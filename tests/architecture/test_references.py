@@ -106,8 +106,9 @@ def resolves(name: str) -> bool:
     for length in range(len(parts), 0, -1):
         stem = (ROOT / SOURCES[parts[0]]).joinpath(*parts[:length])
         module = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
+        stub = module.with_suffix(".pyi")  # of the package, whose names are loaded when they are used
         if module.is_file():
-            return length == len(parts) or parts[length] in defined(module)
+            return length == len(parts) or parts[length] in defined(stub if stub.is_file() else module)
     return False
 
 

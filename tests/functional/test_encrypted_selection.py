@@ -14,7 +14,8 @@ from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave.transport.base import Transport
 from cleave_shared.errors import QueryRefused
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse

@@ -27,13 +27,14 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind, load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave.table.types import is_number
 from cleave.transport.base import Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits
-from cleave_shared.operations import AGGREGATE_OF
+from cleave_shared.params import AGGREGATE_OF
 from tests.answering import run_query
 from tests.security.ways import Record, recorded
 

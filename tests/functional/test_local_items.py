@@ -17,7 +17,8 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse

@@ -20,10 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
-from cleave.local.embedded import connect_embedded
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport import retry
-from cleave.transport.base import Service, Transport
+from cleave.transport.base import Service, Transport, connect_embedded
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave.transport.lambda_ import Functions

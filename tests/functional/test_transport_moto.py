@@ -21,7 +21,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.transport.base import Transport
 from cleave.transport.connect import Target, connect
 from cleave.transport.http import Sender

@@ -22,7 +22,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from tests.answering import run_query
 from tests.campaign import FACTOR
 from tests.deviations import PAIRS, SINGLES, truth, wrong

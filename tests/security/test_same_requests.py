@@ -15,7 +15,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.transport.base import Transport
 from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
 from tests.answering import run_query

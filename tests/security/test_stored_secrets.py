@@ -23,7 +23,7 @@ from cleave.store.segment import _secret_order
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import read_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from tests.cli.runner import Cli
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, Canaries, traces
 from tests.security.conftest import Places, WrappedKey, settled, watched

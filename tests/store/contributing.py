@@ -34,8 +34,8 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
-from cleave.table.stream import stream_of
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table, stream_of
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.made import filled
 

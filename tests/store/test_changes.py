@@ -21,7 +21,7 @@ from cleave.store.compacting import MOST_SMALL, merge_due, merges
 from cleave.store.manifest import Manifest
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind, load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_shared.errors import InputError
 from tests.store.contributing import World as Parties
 from tests.store.contributing import kept

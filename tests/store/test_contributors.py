@@ -26,7 +26,8 @@ from cleave.store.sealed import Block
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, Kind, load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.conftest import no_passphrase
 from tests.store.asking import ask

@@ -25,7 +25,8 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
-from cleave.table.table import Table, no_table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table, no_table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import sampled
 from tests.store.asking import ask

@@ -14,7 +14,8 @@ from cleave.store import put as putting
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR, FULL, sampled
 from tests.store.made import filled

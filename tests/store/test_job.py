@@ -39,7 +39,7 @@ from cleave.sums.job import Answer, Job, ScanCall
 from cleave.sums.machine import Execution, Machine
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_services import links
 from cleave_services.sensitive import job as steps
 from cleave_shared import limits

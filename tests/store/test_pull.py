@@ -17,8 +17,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema
-from cleave.table.stream import open_stream
-from cleave.table.table import open_table
+from cleave.table.stream import open_stream, open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.unit.test_stream import ROWS, TYPES, schema_of, texts, write
 

@@ -16,8 +16,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema
-from cleave.table.stream import open_stream
-from cleave.table.table import open_table
+from cleave.table.stream import open_stream, open_table
 from tests.unit.simulate import schema
 
 TABLE = schema(text="plain VARCHAR", whole="sealed INTERVAL", fine="encrypted INTERVAL", hidden="sealed VARCHAR")

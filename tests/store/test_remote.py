@@ -25,7 +25,7 @@ from cleave.sums.remote import Remote
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.transport.base import Service, Transport
 from cleave_shared.errors import CheckFailed, ServiceError
 from cleave_shared.seal import ring, save

@@ -26,8 +26,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
-from cleave.table.stream import open_stream
-from cleave.table.table import open_table
+from cleave.table.stream import open_stream, open_table
 from cleave_shared.errors import InputError
 from tests.functional.processes import HANGS
 from tests.store.asking import ask
@@ -423,7 +422,7 @@ from cleave.store.put import put
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_stream
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 
 root, schema = Path(sys.argv[1]), sys.argv[2]
 key = open_key(Path(sys.argv[3]), None)

@@ -25,10 +25,10 @@ from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
-from cleave.table.asked import run_select
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import LEAST_MEMORY, Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import LEAST_MEMORY, Table, run_select
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.functional.processes import HANGS
 

@@ -29,7 +29,8 @@ from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, CleaveError, InputError, ServiceError
 from tests.campaign import FACTOR, FULL, sampled
 from tests.store.conftest import BUCKET, aws_session

@@ -30,7 +30,7 @@ from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_services.sensitive import scan

@@ -24,7 +24,7 @@ from cleave.sums.cellwise import StoredPlan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.conftest import no_passphrase

@@ -22,7 +22,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_shared.errors import QueryRefused
 from tests.store.contributing import World
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan

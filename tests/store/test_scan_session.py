@@ -22,7 +22,7 @@ from cleave.sums import scan as scanning
 from cleave.sums.cellwise import StoredPlan
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
 from tests.store.trial import check

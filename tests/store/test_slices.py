@@ -12,7 +12,7 @@ from cleave.store.slices import Slices, digest_of, sort
 from cleave.table.duck import identifier
 from cleave.table.inputs import Frame
 from cleave.table.schema import Schema, read_schema
-from cleave.table.stream import stream_frame
+from cleave.table.stream import open_stream
 from cleave.table.table import Table
 
 ROWS = 9_000  # four vectors of DuckDB's, and a part of one
@@ -53,7 +53,7 @@ def texts(table: Table, order: str = "") -> list[tuple[str | None, ...]]:
 def sliced(schema: Schema, *sizes: int) -> list[list[tuple[str | None, ...]]]:
     """The rows of slices of these sizes, and of the rest."""
     found = []
-    with stream_frame(frame(), schema, "t") as stream, Slices(stream, schema) as slices:
+    with open_stream(frame(), schema, "t") as stream, Slices(stream, schema) as slices:
         for size in sizes:
             piece = slices.next(size)
             assert piece is not None
@@ -75,7 +75,7 @@ def test_slices_are_the_rows_in_their_order(sizes: tuple[int, ...]) -> None:
 
 
 def test_rows_are_sorted_by_plain_columns_and_then_as_they_were() -> None:
-    with stream_frame(frame(), SCHEMA, "t") as stream, Slices(stream, SCHEMA) as slices:
+    with open_stream(frame(), SCHEMA, "t") as stream, Slices(stream, SCHEMA) as slices:
         slices.next(3000)
         piece = slices.next(4000)
         assert piece is not None
@@ -91,7 +91,7 @@ def test_rows_are_sorted_by_plain_columns_and_then_as_they_were() -> None:
 
 def test_a_digest_is_of_all_values_and_of_their_order() -> None:
     def digest(change: str, order: str = "") -> str:
-        with stream_frame(frame(), SCHEMA, "t") as stream, Slices(stream, SCHEMA) as slices:
+        with open_stream(frame(), SCHEMA, "t") as stream, Slices(stream, SCHEMA) as slices:
             piece = slices.next()
             assert piece is not None
             table = slices.table(piece)

@@ -12,7 +12,7 @@ from cleave.store.put import put
 from cleave.store.schemas import check_fits
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema, read_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave_shared.errors import InputError
 from tests.store.trial import SAMPLE, World, check, truth
 

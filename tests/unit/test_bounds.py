@@ -13,7 +13,7 @@ from cleave.propose.bounds import with_bounds
 from cleave.propose.propose import propose
 from cleave.store.columns import sealed_column
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, write_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import decimals_of
 from tests.campaign import FACTOR
 

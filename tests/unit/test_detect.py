@@ -13,7 +13,7 @@ import stdnum.luhn
 import stdnum.nl.bsn
 
 from cleave.propose.detect import Facts, names_a_person, propose_kind
-from cleave.propose.names import is_legible, parts, runs
+from cleave.propose.harmless import is_legible, parts, runs
 from cleave.table.schema import Kind
 
 P, E, S, L = Kind.PLAIN, Kind.ENCRYPTED, Kind.SEALED, Kind.LOCAL

@@ -21,7 +21,7 @@ from cleave.propose.propose import propose
 from cleave.table.duck import connect_reading, private
 from cleave.table.lazy import of_frame
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import ZONED, decimals_of
 from cleave_shared.errors import InputError
 

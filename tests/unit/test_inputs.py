@@ -14,7 +14,7 @@ import pytest
 from cleave.propose.propose import propose
 from cleave.table.inputs import open_inputs, table_name
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema, load_schema, schema_path
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import canonical, decimals_of
 from cleave_shared.errors import InputError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.table import lazy
-from cleave.table import table as tables
+from cleave.table import lazy, stream
 from cleave.table.lazy import begun, of_files
 from cleave_shared.errors import InputError
 
@@ -28,13 +27,13 @@ def path(tmp_path: Path) -> Path:
 def readers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the threads that have read a table."""
     found: list[str] = []
-    before = tables.open_table
+    before = stream.open_table
 
     def read(*given: object) -> object:
         found.append(threading.current_thread().name)
         return before(*given)  # type: ignore[arg-type]  # as given
 
-    monkeypatch.setattr(tables, "open_table", read)
+    monkeypatch.setattr(stream, "open_table", read)
     return found
 
 

@@ -22,7 +22,7 @@ from cleave.table.schema import (
     schema_path,
     write_schema,
 )
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import canonical, decimals_of
 from cleave_shared.errors import InputError
 from tests.campaign import FACTOR

@@ -15,7 +15,8 @@ from cleave.ckks.columns import Columns
 from cleave.sql import split
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
-from cleave.table.table import Table, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave_shared.errors import InputError
 from tests.unit.simulate import schema
 

@@ -18,8 +18,7 @@ from cleave.table.batches import batches
 from cleave.table.duck import connect_reading, identifier, private
 from cleave.table.inputs import Frame
 from cleave.table.schema import Schema, load_schema
-from cleave.table.stream import Extent, Stream, TooLargeError, open_stream, stream_frame, stream_of
-from cleave.table.table import open_table
+from cleave.table.stream import Extent, Stream, TooLargeError, open_stream, open_table, stream_of
 from cleave_shared.errors import InputError
 
 TYPES = {
@@ -125,7 +124,7 @@ def test_parquet_and_frames(tmp_path: Path) -> None:
         found = stream.survey()
         assert (found.rows, found.floats["r"]) == (5000, Extent(0.0, pytest.approx(1250, rel=0.01), 2499.5))
         assert len(collected(stream)) == 5000
-    with stream_frame(frame, schema, "t") as stream:
+    with open_stream(frame, schema, "t") as stream:
         assert stream.survey().rows == 2
         assert collected(stream) == [("1", "0.5"), (None, "2.5")]
 

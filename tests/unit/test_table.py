@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cleave.propose.propose import propose
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, schema_path
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import canonical, decimals_of
 from cleave_shared.errors import InputError
 

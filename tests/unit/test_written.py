@@ -11,7 +11,7 @@ import pytest
 
 from cleave.propose.propose import propose
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, write_schema
-from cleave.table.table import open_table
+from cleave.table.stream import open_table
 from cleave.table.types import canonical, check_format, decimals_of
 from cleave_shared.errors import InputError
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import cleave
 from cleave.ask.options import Asking, flags
-from cleave_shared.errors import InputError
-from cleave_shared.extras import extra
+from cleave_shared.errors import InputError, extra
 
 with extra("sqlalchemy", "SQLAlchemy's engines"):
     from sqlalchemy import pool, types

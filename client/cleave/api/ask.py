@@ -22,6 +22,7 @@ from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.progress import bars
 from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
+from cleave_shared import children
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,3 +164,12 @@ def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=stack_level())
     return Result(planned, time.perf_counter() - started, answer)
+
+
+def protect() -> None:
+    """No core dump of this process from now on, and only root traces it or reads its memory.
+
+    It holds for all that runs in the process and until it ends: debuggers and profilers that attach from outside, like
+    gdb and py-spy, no longer can. RLIMIT_CORE 0 and PR_SET_DUMPABLE 0: see setrlimit(2), prctl(2).
+    """
+    children.refuse_core_dumps()

@@ -14,7 +14,7 @@ from cleave.finish.result import loaded, records
 from cleave.sql.plan import LocalPlan, QueryPlan, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
-from cleave_shared.extras import extra
+from cleave_shared.errors import extra
 
 if TYPE_CHECKING:
     import pandas as pd

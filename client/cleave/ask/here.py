@@ -84,7 +84,7 @@ class HereSource(Source):
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
         """Read the table."""
-        if self._lazy.under_way and not plan.sends_nothing:
+        if self._lazy.begun and not plan.sends_nothing:
             from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
             from cleave.ask.session import import_finish  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def split_in_time(table: Table, plan: QueryPlan, question: Question) -> tuple[Qu
     """Split the table by `plan`. Raises OutOfTime, Stopped."""
     from cleave.ask.session import within  # noqa: PLC0415
     from cleave.sql.split import split  # noqa: PLC0415
-    from cleave.table.asked import limited  # noqa: PLC0415
+    from cleave.table.table import limited  # noqa: PLC0415
 
     def halves() -> tuple[QueryPlan, Halves]:
         with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks

@@ -23,9 +23,9 @@ from cleave.ask.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
-from cleave.table.asked import run_select
 from cleave.table.progress import Bars, no_bars
 from cleave.table.schema import Schema
+from cleave.table.table import run_select
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided, UsageError

@@ -20,8 +20,7 @@ from cleave.sums.cellwise import Selection, StoredPlan, Sums, figures_of
 from cleave.sums.scan import ScanAnswer
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
-from cleave.table.asked import limited
-from cleave.table.table import Table
+from cleave.table.table import Table, limited
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.wire import PlainResponse
 

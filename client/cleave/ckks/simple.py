@@ -28,8 +28,7 @@ from cleave.ckks.packing import plan_packing
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.operations import AGGREGATE_OF
-from cleave_shared.params import DEFAULT_PROFILE
+from cleave_shared.params import AGGREGATE_OF, DEFAULT_PROFILE
 from cleave_shared.wire import MomentsResponse
 
 _NO_SCHEMA = "0" * 32  # the simple call names no schema

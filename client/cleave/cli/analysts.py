@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import cleave
 from cleave.ask.opening import opened
 from cleave.ask.options import DEFAULT_ANALYST, Place, Releasing
 from cleave.cli import console
@@ -53,9 +54,7 @@ def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
       cleave release new visits --to carol.pub,dave.pub --min-cell 10 --store s3://bucket/prefix
       cleave release new visits --store tables
     """
-    from cleave.maintain.operations import release  # noqa: PLC0415 - as above
-
-    _say(ctx, release(name, **options))
+    _say(ctx, cleave.release(name, **options))
 
 
 def ls(name: Name, place: Place, as_json: Json = False) -> None:
@@ -96,9 +95,7 @@ def revoke(
       cleave release revoke visits carol --store s3://bucket/prefix
       cleave release revoke visits carol --store tables
     """
-    from cleave.maintain.operations import revoke as take_back  # noqa: PLC0415 - as above
-
-    done = take_back(name, analyst, **place)
+    done = cleave.revoke(name, analyst, **place)
     ctx.obj.say(
         f"{printable(analyst)} gets no further release of {name}; releases that they have copied, or that a bucket "
         "keeps old versions of, stay readable to them"

@@ -22,8 +22,7 @@ from cleave.cli.options import flag
 from cleave.files import write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
-from cleave_shared.errors import InputError
-from cleave_shared.extras import extra
+from cleave_shared.errors import InputError, extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import cleave
 from cleave.ask.opening import opened
 from cleave.ask.options import Place
 from cleave.cli import console
@@ -90,9 +91,7 @@ def collect(
       cleave contributor collect stays --store s3://bucket
       cleave contributor collect stays west north --store tables
     """
-    from cleave.maintain.operations import collect as take  # noqa: PLC0415 - as above
-
-    _say_version(ctx, name, take(name, *(contributors or ()), **place))
+    _say_version(ctx, name, cleave.collect(name, *(contributors or ()), **place))
 
 
 def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> None:

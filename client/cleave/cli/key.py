@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import cleave
 from cleave.ask.opening import key_file, opened, passphrase_of
 from cleave.ask.options import DEFAULT_IDENTITY, Place, Rotating
 from cleave.cli import console, passphrase
@@ -184,9 +185,8 @@ def rotate(
       cleave key rotate stays --key old.json --new-key new.json --store tables
     """
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
-    from cleave.maintain.operations import rotate as move  # noqa: PLC0415
 
-    moved = move(name, new_key, **options)
+    moved = cleave.rotate(name, new_key, **options)
     ctx.obj.say(f"{name}: version {moved.version}, under key {describe_key(key_file(new_key)).key_id}")
 
 

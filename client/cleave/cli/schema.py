@@ -151,7 +151,7 @@ def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
 
 def _check(files: list[str], target: Path, *, as_json: bool, quiet: bool) -> None:
     from cleave.table.schema import load_schema  # noqa: PLC0415
-    from cleave.table.table import open_table  # noqa: PLC0415
+    from cleave.table.stream import open_table  # noqa: PLC0415
 
     contract = load_schema(target)
     with console.progress(quiet=quiet) as progress, open_table(files, contract, progress) as opened:

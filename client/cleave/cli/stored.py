@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import cleave
 from cleave.ask.options import (
     Altering,
     Appending,
@@ -50,14 +51,12 @@ def put(
       cleave put visits-2025.csv --table visits --store s3://bucket/prefix --append
       cleave put daily/ --table visits --store s3://bucket/prefix --append --upsert
     """
-    from cleave.maintain import operations  # noqa: PLC0415 - what --help does without
-
     if contributing["public_key"] is not None:
         goes_without(Putting, putting, Contributing, "--public-key")
         goes_without(Appending, appending, Contributing, "--public-key")
         if append:
             raise typer.BadParameter("--append does not go with --public-key")
-        done = operations.contribute(files, table, **contributing)
+        done = cleave.contribute(files, table, **contributing)
         ctx.obj.say(
             f"{table}: {counted(done.rows, 'row')} put as version {done.version} of contributor "
             f"{done.contributor[:16]}...; the owner takes them in with `cleave contributor collect`"
@@ -66,10 +65,10 @@ def put(
     goes_without(Contributing, contributing, Appending if append else Putting, "--append" if append else "a new table")
     if append:
         goes_without(Putting, putting, Appending, "--append")
-        stored = operations.append(files, table, **appending)
+        stored = cleave.append(files, table, **appending)
     else:
         goes_without(Appending, appending, Putting, "a new table")
-        stored = operations.put(files, table, **putting)
+        stored = cleave.put(files, table, **putting)
     ctx.obj.say(
         f"{table}: version {stored.version}, {counted(stored.rows, 'row')} in {counted(stored.segments, 'segment')}"
     )
@@ -82,9 +81,7 @@ def ls(place: Place, as_json: Json = False) -> None:
       cleave ls --store s3://bucket/prefix
       cleave ls --store tables --json
     """
-    from cleave.maintain.operations import ls as listed  # noqa: PLC0415 - as above
-
-    found = listed(**place)
+    found = cleave.ls(**place)
     if as_json:
         console.out(json.dumps([each.facts for each in found]))
         return
@@ -103,9 +100,7 @@ def show(name: Name, place: Place, as_json: Json = False) -> None:
       cleave show visits --store s3://bucket/prefix
       cleave show visits --store tables --json
     """
-    from cleave.maintain.operations import show as described  # noqa: PLC0415 - as above
-
-    found = described(name, **place)
+    found = cleave.show(name, **place)
     console.out(json.dumps(found.facts) if as_json else found.text)
 
 
@@ -119,9 +114,7 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
       cleave log visits --store s3://bucket/prefix
       cleave log visits --store tables --json
     """
-    from cleave.maintain.operations import log as records  # noqa: PLC0415 - as above
-
-    found = records(name, **place)
+    found = cleave.log(name, **place)
     if as_json:
         console.out(json.dumps(found))
         return
@@ -149,9 +142,7 @@ def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> No
       cleave pull visits -o visits.parquet --store s3://bucket/prefix
       cleave pull visits -o west.csv --contributor west --store tables
     """
-    from cleave.maintain.operations import pull as write  # noqa: PLC0415 - as above
-
-    write(name, output, **options)
+    cleave.pull(name, output, **options)
     ctx.obj.say(f"wrote {output}")
 
 
@@ -170,9 +161,7 @@ def derive(
       cleave derive sales "price * (1 - discount)" --as revenue --store s3://bucket/prefix
       cleave derive visits "bill * age" --as weighted --store tables
     """
-    from cleave.maintain.operations import derive as make  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: version {make(name, expression, alias, **place).version}, with totals of {alias}")
+    ctx.obj.say(f"{name}: version {cleave.derive(name, expression, alias, **place).version}, with totals of {alias}")
 
 
 def verify(name: Name, place: Place) -> None:
@@ -184,9 +173,7 @@ def verify(name: Name, place: Place) -> None:
       cleave verify visits --store s3://bucket/prefix
       cleave verify visits --store tables --timeout 3600
     """
-    from cleave.maintain.operations import verify as check  # noqa: PLC0415 - as above
-
-    damages = check(name, **place)
+    damages = cleave.verify(name, **place)
     for each in damages:
         console.out(f"{each.what}: {each.reason}")
     if damages:
@@ -206,13 +193,11 @@ def drop(
       cleave drop visits --store s3://bucket/prefix
       cleave drop visits --store tables --yes
     """
-    from cleave.maintain.operations import drop as delete  # noqa: PLC0415 - as above
-
     if not yes and not options["forget"]:
         if not console.is_terminal(sys.stdin):
             raise typer.BadParameter("there is no terminal to ask on: confirm with --yes")
         typer.confirm(f"Delete table {printable(name)}?", abort=True)
-    delete(name, **options)
+    cleave.drop(name, **options)
     if not options["forget"]:
         ctx.obj.say(f"{name} is deleted")
 
@@ -255,9 +240,7 @@ def delete(ctx: typer.Context, name: Name, where: Where, options: Deleting) -> N
       cleave delete visits --where "patient = 'P-1017'" --store s3://bucket/prefix --yes --record erased.json
       cleave delete visits --where "admitted < '2020-01-01'" --store tables --dry-run
     """
-    from cleave.maintain.operations import delete as remove  # noqa: PLC0415 - what --help does without
-
-    _say(ctx, remove(name, where, **options), "deleted", dry_run=options["dry_run"])
+    _say(ctx, cleave.delete(name, where, **options), "deleted", dry_run=options["dry_run"])
 
 
 def update(
@@ -275,8 +258,6 @@ def update(
       cleave update visits --set "bill = bill * 1.19" --where "ward = 'A'" --store s3://bucket/prefix
       cleave update visits --set "name = NULL" --where "patient = 'P-1017'" --store tables
     """
-    from cleave.maintain.operations import update as change  # noqa: PLC0415 - as above
-
     given = {}
     for each in values:
         column, equals, value = each.partition("=")
@@ -284,7 +265,7 @@ def update(
         if not equals or not value.strip() or column in given:
             raise typer.BadParameter("--set takes COLUMN=SQL, each column once")
         given[column] = value.strip()
-    _say(ctx, change(name, given, where, **options), "changed", dry_run=options["dry_run"])
+    _say(ctx, cleave.update(name, given, where, **options), "changed", dry_run=options["dry_run"])
 
 
 def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
@@ -297,9 +278,7 @@ def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
       cleave alter visits --widen "bill=0..100000" --store s3://bucket/prefix
       cleave alter visits --add "note VARCHAR sealed" --rename bill=cost --by ward,sex --store tables
     """
-    from cleave.maintain.operations import alter as change  # noqa: PLC0415 - as above
-
-    done = change(name, **options)
+    done = cleave.alter(name, **options)
     ctx.obj.say(f"{name}: version {done.version}, {counted(done.rows, 'row')} by {', '.join(done.by) or 'nothing'}")
 
 
@@ -312,9 +291,7 @@ def compact(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave compact visits --store s3://bucket/prefix
       cleave compact visits --store tables
     """
-    from cleave.maintain.operations import compact as merge  # noqa: PLC0415 - as above
-
-    done = merge(name, **place)
+    done = cleave.compact(name, **place)
     ctx.obj.say(f"{name}: version {done.version}, {counted(done.rows, 'row')} in {counted(done.segments, 'segment')}")
 
 

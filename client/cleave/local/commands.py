@@ -14,8 +14,7 @@ from cleave.cli import console
 from cleave.cli.options import flag
 from cleave.cli.users import DEFAULT_USERS, UsersFile
 from cleave.text.quantities import size_of
-from cleave_shared.errors import InputError
-from cleave_shared.extras import extra
+from cleave_shared.errors import InputError, extra
 
 if TYPE_CHECKING:
     from cleave.ask.options import Asking

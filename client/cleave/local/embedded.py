@@ -1,22 +1,18 @@
 """Both services in this process, past HTTP: from body to body it is the code that Lambda runs.
 
 What an operation needs is imported when it is first asked: SEAL and DuckDB take 100 ms.
-Bodies are the same, but loose; limits and answers are as over HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cleave.processes.deadline import Deadline
-from cleave.transport.base import Service, Transport
-from cleave.transport.responses import Response
-from cleave_shared.wire import FRAMES_TYPE, Body
-
 if TYPE_CHECKING:
+    from cleave.transport.base import Call, Transport
     from cleave_services.links import Links
     from cleave_services.operations import Service as Application
+    from cleave_shared.wire import Body
 
 
 def prepare_embedded() -> None:
@@ -36,6 +32,8 @@ def prepare_embedded() -> None:
 
 def embedded_services(stores: Sequence[str] = ()) -> Transport:
     """`stores`: URLs, with a slash at their end, of the folders and buckets in which stored tables may be read."""
+    from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - what --help does without
+    from cleave.transport.responses import Response  # noqa: PLC0415 - as above
     from cleave_services.plain.service import service as plain  # noqa: PLC0415
     from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415
 
@@ -54,23 +52,3 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
     if stores:
         links()  # what is no place of a store is reported now
     return connect_embedded({Service.SENSITIVE: service(sensitive), Service.PLAIN: service(plain)})
-
-
-# of a path, a body and its media type; raises nothing that a client should see
-Call = Callable[[str, Body, str], Response]
-
-
-def connect_embedded(services: Mapping[Service, Call]) -> Transport:
-    return Transport(_Embedded(services), here=True)
-
-
-class _Embedded:
-    def __init__(self, services: Mapping[Service, Call]) -> None:
-        self._services = services
-
-    def exchange(self, service: Service, path: str, body: Body, deadline: Deadline) -> Response:
-        # a thread per call: a service's work cannot be cancelled, only left alone; it bounds its own time
-        return deadline.call(lambda: self._services[service](path, body, FRAMES_TYPE))
-
-    def close(self) -> None:
-        """Nothing is held open between calls."""

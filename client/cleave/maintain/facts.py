@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
-from cleave_shared.extras import extra
+from cleave_shared.errors import extra
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,8 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from cleave.propose.detect import TOPICS
-from cleave.propose.harmless import CALENDAR, QUANTITY, STOCK
-from cleave.propose.names import runs, words
+from cleave.propose.harmless import CALENDAR, QUANTITY, STOCK, runs, words
 from cleave.table.cast import cast
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind

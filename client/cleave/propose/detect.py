@@ -26,7 +26,7 @@ import stdnum.iban
 import stdnum.luhn
 
 from cleave.propose import harmless
-from cleave.propose.names import LISTS, parts, runs, words
+from cleave.propose.harmless import LISTS, parts, runs, words
 from cleave.table.schema import Kind
 from cleave.table.types import TIMES, ZONED, is_number
 

@@ -20,7 +20,8 @@ from cleave.table.lazy import NAME, ArrowStream, as_arrow
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
-from cleave.table.table import Table, open_frame, open_table
+from cleave.table.stream import open_table
+from cleave.table.table import Table
 from cleave.table.types import can_be_encrypted, decimals_of, is_number
 from cleave_shared.errors import InputError
 
@@ -74,7 +75,7 @@ def propose_frame(
     frame = as_arrow(data)
     with closing(connect_reading()) as connection:
         types = casts.columns(connection, frame)
-    opened = open_frame(frame, as_text(tuple(types), CsvDialect()), NAME)
+    opened = open_table(frame, as_text(tuple(types), CsvDialect()), name=NAME)
     return _proposed(opened, frame, types, kinds or {}, table, accept=accept)
 
 

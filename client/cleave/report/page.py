@@ -27,7 +27,7 @@ from cleave.sql.plan import reasons_of
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
-from cleave_shared.extras import extra
+from cleave_shared.errors import extra
 from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:

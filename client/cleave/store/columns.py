@@ -21,6 +21,7 @@ from cleave.store.sealed import Block, Values
 from cleave.table.batches import BATCH_ROWS, batches, bytes_of, close_stream, open_stream
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
+from cleave.table.table import Stream
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def plain_column(column: Column) -> SealedColumn:
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
 
 
-class Batches:
+class Batches(Stream):
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
     DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
@@ -175,8 +176,6 @@ class Batches:
     ) -> None:
         """`connection`: any, which says how Arrow has the types. `batches`: all of them, by way of `make`."""
         self.columns = tuple(columns)
-        self.failure: BaseException | None = None  # of a scan, which DuckDB reports in words of its own
-        self.named = 0
         self._schema = _schema(columns, connection)
         self._batches = batches
         self._held: list[CArray] | None = None
@@ -192,7 +191,7 @@ class Batches:
         return nanoarrow.c_array_from_buffers(self._schema, blocks[0].rows, [None], children=children)
 
     def hold(self, most: int | None) -> int | None:
-        """Make all batches now, for several scans. Return their bytes, or None, and hold none, if over `most`."""
+        """Make all batches now. Return their bytes, or None, and hold none, if over `most`."""
         held, size = [], 0
         with closing(cast("Generator[CArray, None, None]", self._batches(self.make))) as batches:
             for each in batches:

@@ -7,7 +7,6 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,10 +74,8 @@ class RowEncryptors:
         self._encryptors.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._encryptors.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._encryptors.__exit__()
         os.close(self._memory)
 
     def each(

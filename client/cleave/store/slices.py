@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 
 import numpy as np
 
@@ -51,10 +50,8 @@ class Slices:
     def __enter__(self) -> Slices:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._table.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._table.__exit__()
 
 
 def show(table: Table, rows: Batch) -> None:

@@ -21,6 +21,8 @@ import duckdb
 import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 
+from cleave.table.table import Stream
+
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
@@ -31,7 +33,7 @@ _MOST_TOGETHER = 64  # vectors: DuckDB takes more than 122,880 rows at half the 
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Stream):
     """Consecutive rows; DuckDB reads it where it is registered."""
 
     schema: CSchema
@@ -51,23 +53,6 @@ class Batch:
             rest += [array[taken:]] if taken < array.length else []
         size = self.bytes * rows // self.rows
         return Batch(self.schema, first, rows, size), Batch(self.schema, rest, self.rows - rows, self.bytes - size)
-
-    @property
-    def failure(self) -> None:
-        """Nothing fails where nothing is read."""
-        return
-
-    @property
-    def named(self) -> int:
-        """Any scan of it is free."""
-        return 0
-
-    def hold(self, most: int | None) -> int | None:
-        """Their bytes, None where these are over `most`: they are held already."""
-        return self.bytes if most is None or self.bytes <= most else None
-
-    def close(self) -> None:
-        """Nothing is under way."""
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()

@@ -21,8 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from cleave_shared.errors import InputError
-from cleave_shared.extras import extra
+from cleave_shared.errors import InputError, extra
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import duckdb
 
 from cleave.table.duck import connect_reading
-from cleave.table.inputs import Frame, check_there, expand, table_name
+from cleave.table.inputs import Frame, Names, check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
 
@@ -41,18 +41,28 @@ _SMALL = 32 << 20  # bytes: half a second of reading
 
 @dataclass(frozen=True, slots=True)
 class LazyTable:
-    """`name` is what SQL calls it. `read` may take its time; it raises InputError for what does not fit the schema.
+    """`name` is what SQL calls it; `source`: its files, or a frame.
 
-    `stream` opens its rows to be read a batch at a time instead. `small`: it is read before anybody would look at a
-    progress bar. `under_way`: by a thread, since before `read` is called.
+    `small`: it is read before anyone would look at a progress bar. `begun`: waits for the thread that reads it already.
     """
 
     name: str
     schema: Schema
-    read: Callable[[Progress | None], Table]
-    stream: Callable[[], Stream]
+    source: Names | Frame
     small: bool = False
-    under_way: bool = False
+    begun: Callable[[], Table] | None = None
+
+    def read(self, progress: Progress | None) -> Table:
+        """All of it. Raises InputError for what does not fit the schema."""
+        from cleave.table.stream import open_table  # noqa: PLC0415 - DuckDB takes 30 ms
+
+        return self.begun() if self.begun else open_table(self.source, self.schema, progress, self.name)
+
+    def stream(self) -> Stream:
+        """Its rows, to be read a batch at a time instead."""
+        from cleave.table.stream import open_stream  # noqa: PLC0415
+
+        return open_stream(self.source, self.schema, self.name)
 
 
 def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
@@ -62,20 +72,8 @@ def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, n
     """
     check_there(names)
     contract = schema if isinstance(schema, Schema) else load_schema(schema or schema_path(names))
-
-    def read(progress: Progress | None) -> Table:
-        from cleave.table.table import open_table  # noqa: PLC0415 - DuckDB takes 30 ms
-
-        return open_table(names, contract, progress)
-
     called = name or contract.table or table_name(names)
-
-    def stream() -> Stream:
-        from cleave.table.stream import open_stream  # noqa: PLC0415
-
-        return open_stream(names, contract, called)
-
-    return LazyTable(called, contract, read, stream, small=_bytes(names) <= _SMALL)
+    return LazyTable(called, contract, names, small=_bytes(names) <= _SMALL)
 
 
 def begun(table: LazyTable) -> LazyTable:
@@ -86,7 +84,7 @@ def begun(table: LazyTable) -> LazyTable:
     """
     if not table.small:
         return table
-    import cleave.table.table  # noqa: F401, PLC0415 - here, so that no two threads import it
+    import cleave.table.stream  # noqa: F401, PLC0415 - here, so that no two threads import it
 
     done: Future[Table] = Future()
 
@@ -99,11 +97,11 @@ def begun(table: LazyTable) -> LazyTable:
     thread = threading.Thread(target=work, name="table", daemon=True)
     thread.start()
 
-    def read(_: Progress | None) -> Table:
+    def end() -> Table:
         thread.join()  # its end, not only its result: what is forked later is to be forked of a single one
         return done.result()
 
-    return replace(table, read=read, small=False, under_way=True)
+    return replace(table, small=False, begun=end)
 
 
 def _bytes(names: Sequence[str | Path]) -> float:
@@ -140,29 +138,13 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
         contract = _described(frame, schema)
     else:
         contract = schema if isinstance(schema, Schema) else load_schema(schema)
-    return _lazy(frame, contract, name)
+    return LazyTable(name or contract.table or NAME, contract, frame)
 
 
 def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
     """A frame of which nothing leaves this machine: every column is local, so none needs a kind."""
     frame = as_arrow(data)
-    return _lazy(frame, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), name)
-
-
-def _lazy(frame: Frame, schema: Schema, name: str | None) -> LazyTable:
-    called = name or schema.table or NAME
-
-    def read(progress: Progress | None) -> Table:
-        from cleave.table.table import open_frame  # noqa: PLC0415 - DuckDB takes 30 ms
-
-        return open_frame(frame, schema, called, progress)
-
-    def stream() -> Stream:
-        from cleave.table.stream import stream_frame  # noqa: PLC0415
-
-        return stream_frame(frame, schema, called)
-
-    return LazyTable(called, schema, read, stream)
+    return LazyTable(name, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), frame)
 
 
 def _described(frame: Frame, kinds: Described) -> Schema:

@@ -1,7 +1,7 @@
-"""Rows of files or frames under a schema, read in order a batch at a time: no table of them is ever made.
+"""Rows of files or frames under a schema: loaded as one table, or read in order a batch at a time.
 
-A file is read twice or more: first to look at all of it (`survey`), so that whatever does not fit the schema is told
-before anything is done with the rows, then for the rows themselves.
+A file that is read a batch at a time is read twice or more: first to look at all of it (`survey`), so that whatever
+does not fit the schema is told before anything is done with the rows, then for the rows themselves.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from cleave.table.batches import Batch, batches
 from cleave.table.cast import Cast
 from cleave.table.casts import (
     Broken,
@@ -33,9 +32,13 @@ from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Table, portable
+from cleave.table.table import Engine, Table, portable
 from cleave.table.types import FLOATS
+from cleave_shared import limits
 from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.table.batches import Batch
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
 _MEMORY = "512MB"
@@ -43,6 +46,8 @@ _FLUSHED = "16MB"  # freed at once, of which DuckDB gives memory back; by defaul
 _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB holds 131,072 rows of a CSV at once
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
 _FIXED_BYTES = 16  # of a value that is not text, at most
+
+_BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 
 T = TypeVar("T")
 
@@ -80,13 +85,14 @@ class Stream:
         schema: Schema,
         sources: Sequence[Input | Frame],
         connection: duckdb.DuckDBPyConnection,
-        reading: Callable[[Input | Frame], Reading],
+        reading: Reading | None = None,
     ) -> None:
+        """`reading`: of the one source, which is there already; None: as `read_under` reads files and frames."""
         self.name = name
         self.schema = schema
         self._sources = sources
         self._connection = connection
-        self._reading = reading
+        self._there = reading
         self._marks = [_mark(source) for source in sources]
 
     def survey(self, progress: Progress | None = None) -> Survey:
@@ -122,6 +128,27 @@ class Stream:
                 extents[column.name] = _wider(extents[column.name], values)
         return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
 
+    def load(self, progress: Progress | None) -> Table:
+        """All rows as a table, which takes over the stream's connection. Raises as `survey` does, and for too many."""
+        connection, counts = self._connection, list[int]()
+        for source in self._sources:
+            into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
+            run = lambda sql, into=into: connection.execute(f"{into} {sql}").fetchall()[0][0]  # noqa: E731
+            counts.append(self._run(source, self.schema.columns, run, progress, "read"))
+        rows = sum(counts)
+        if rows > limits.MAX_JOB_ROWS:
+            raise InputError(f"{self._sources[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
+        stated = declared(self.schema)
+        for batch in (stated[start : start + _BATCH] for start in range(0, len(stated), _BATCH)):
+            figures = self.query(f"SELECT {', '.join(map(figures_of, batch))} FROM {Table.relation}")[0]
+            for column, broken in _broken(batch, rows, figures):
+                row = self._row_of(Table.relation, column, broken)
+                for source, count in zip(self._sources, counts, strict=True):
+                    if row < count:
+                        raise outside(source, self.schema, column, broken, row)
+                    row -= count
+        return Table(self.name, self.schema, connection, rows, Engine(connection))
+
     def gather(self, columns: Sequence[str], sql: str, relation: str) -> None:
         """Make `relation` of what `sql`, over the rows of one source as `rows`, gives for every source.
 
@@ -137,13 +164,15 @@ class Stream:
             )
 
     def query(self, sql: str) -> list[Any]:
-        """Over relations that `gather` made."""
+        """Over relations that `load` or `gather` made."""
         return self._connection.execute(sql).fetchall()
 
     def batches(self, columns: Sequence[Column]) -> Iterator[Batch]:
         """The rows, in order; intervals as their text. Raises InputError, also for a file that changed since the first
         look.
         """
+        from cleave.table.batches import batches  # noqa: PLC0415 - what a query over a file does without
+
         for source, mark in zip(self._sources, self._marks, strict=True):
             reading = self._reading(source)
             casts = reading.values(self.schema, columns)
@@ -189,17 +218,21 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _reading(self, source: Input | Frame) -> Reading:
+        return self._there or read_under(self._connection, source, self.schema)
+
     def _run(
         self,
         source: Input | Frame,
         columns: Sequence[Column],
         run: Callable[[str], T],
         progress: Progress | None = None,
+        what: str = "check",
     ) -> T:
         """`run` SQL of the columns of one source; what DuckDB cannot read is told as InputError."""
         reading = self._reading(source)
         problem, result = None, None
-        with shown(progress, self._connection, f"check {source}"), reading.rows as rows:
+        with shown(progress, self._connection, f"{what} {source}"), reading.rows as rows:
             try:
                 result = run(f"SELECT {reading.values(self.schema, columns) or '1 AS one'} FROM {rows}")
             except duckdb.InterruptException:
@@ -217,34 +250,54 @@ class Stream:
     def _check_declared(
         self, source: Input | Frame, stated: Sequence[Column], rows: int, figures: Sequence[Any]
     ) -> None:
-        for column, filled, least, most in zip(stated, figures[::3], figures[1::3], figures[2::3], strict=True):
-            if broken := broken_by(column, rows - filled, least, most):
-                row = self._run(source, [column], lambda sql: self._row_of(sql, column, broken))  # noqa: B023 - now
-                raise outside(source, self.schema, column, broken, row)
+        for column, broken in _broken(stated, rows, figures):
+            row = self._run(source, [column], lambda sql: self._row_of(f"({sql})", column, broken))  # noqa: B023 - now
+            raise outside(source, self.schema, column, broken, row)
 
-    def _row_of(self, sql: str, column: Column, broken: Broken) -> int:
-        return row_of(self._connection, f"SELECT {identifier(column.name)} AS field FROM ({sql})", broken)
-
-
-def open_stream(names: Names, schema: Schema, name: str | None = None) -> Stream:
-    """All of the files, one after the other. Raises InputError for one that cannot be opened."""
-    inputs = open_inputs(names, _STDIN_BYTES)
-    return _stream(name or schema.table or table_name(inputs), schema, inputs)
+    def _row_of(self, rows: str, column: Column, broken: Broken) -> int:
+        return row_of(self._connection, f"SELECT {identifier(column.name)} AS field FROM {rows}", broken)
 
 
-def stream_frame(frame: Frame, schema: Schema, name: str) -> Stream:
-    return _stream(name, schema, [frame])
+def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Broken]]:
+    """Columns that are not as the schema states, by their `figures_of`."""
+    for column, filled, least, most in zip(columns, figures[::3], figures[1::3], figures[2::3], strict=True):
+        if broken := broken_by(column, rows - filled, least, most):
+            yield column, broken
 
 
-def _stream(name: str, schema: Schema, sources: Sequence[Input | Frame]) -> Stream:
-    connection = connect_reading()
-    connection.execute(f"SET memory_limit = '{_MEMORY}'")
-    connection.execute(f"SET threads = {_THREADS}")
-    connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}'")
-    connection.execute("SET disabled_optimizers = 'statistics_propagation'")  # a file's own word for its values is none
-    connection.execute("SET arrow_large_buffer_size = true")  # a batch may hold more than 2 GB of text
-    connection.execute("SET arrow_output_version = '1.5'")  # decimals of 4 or 8 bytes where their digits allow
-    return Stream(name, schema, sources, connection, lambda source: read_under(connection, source, schema))
+def open_table(
+    source: Names | Frame, schema: Schema, progress: Progress | None = None, name: str | None = None
+) -> Table:
+    """All of the files, one after the other, or of a frame, as one table.
+
+    Raises InputError naming file, line or row, and column of what does not fit the schema, never a value.
+    """
+    stream = _opened(source, schema, name)
+    try:
+        return stream.load(progress)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def open_stream(source: Names | Frame, schema: Schema, name: str | None = None) -> Stream:
+    """The same as a stream. Raises InputError for a file that cannot be opened."""
+    stream = _opened(source, schema, name, _STDIN_BYTES)
+    stream.query(
+        f"SET memory_limit = '{_MEMORY}'; SET threads = {_THREADS};"
+        f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}';"
+        "SET disabled_optimizers = 'statistics_propagation';"  # a file's own word for its values is none
+        "SET arrow_large_buffer_size = true;"  # a batch may hold more than 2 GB of text
+        "SET arrow_output_version = '1.5'"  # decimals of 4 or 8 bytes where their digits allow
+    )
+    return stream
+
+
+def _opened(source: Names | Frame, schema: Schema, name: str | None, most: int | None = None) -> Stream:
+    if isinstance(source, Frame):
+        return Stream(name or source.shown, schema, [source], connect_reading())
+    inputs = open_inputs(source, most)
+    return Stream(name or schema.table or table_name(inputs), schema, inputs, connect_reading())
 
 
 def stream_of(table: Table) -> Stream:
@@ -255,7 +308,7 @@ def stream_of(table: Table) -> Stream:
         nullcontext(table.relation),
         lambda: InputError(f"{whole}: cannot be read"),
     )
-    return Stream(table.name, table.schema, [whole], table.connection.cursor(), lambda _: reading)
+    return Stream(table.name, table.schema, [whole], table.connection.cursor(), reading)
 
 
 def _too_large(source: object) -> TooLargeError:

@@ -1,4 +1,4 @@
-"""Files read under their schema into one in-memory DuckDB table. Nothing is written to disk."""
+"""Tables in DuckDB, in memory: nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -7,39 +7,34 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import duckdb
 
-from cleave.table.casts import broken_by, declared, figures_of, outside, read_under, row_of, too_large
 from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, create_of_texts, identifier
-from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name
-from cleave.table.progress import Progress, shown
+from cleave.table.progress import watched
 from cleave.table.schema import Column, Schema
-from cleave_shared import limits
-from cleave_shared.errors import InputError, QueryRefused
+from cleave.table.types import is_shown_as_it_is
+from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
-_BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
 
 
-class Stream(Protocol):
-    """Rows that DuckDB reads as Arrow: made meanwhile (cleave.store.columns.Batches), or there already (Batch)."""
+class Stream:
+    """Rows that DuckDB reads as Arrow. Of those that are there already nothing fails, and any scan is free."""
 
-    @property
-    def failure(self) -> BaseException | None: ...
+    failure: BaseException | None = None
+    named = 0  # how often a statement, or a view, named it
 
-    @property
-    def named(self) -> int:
-        """How often a statement, or a view, named it."""
-        ...
+    def hold(self, most: int | None) -> int | None:  # noqa: ARG002 - they are held
+        """Have them ready for several scans. Return their bytes, None where these are over `most`."""
+        return 0
 
-    def hold(self, most: int | None) -> int | None: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End scans that are under way."""
 
 
 class Engine:
@@ -240,7 +235,8 @@ class Table:
 
         Of some rows of a table by their rowid: DuckDB takes ten times as long for LIMIT and OFFSET.
         """
-        return self._copied(select, "FORMAT parquet, COMPRESSION zstd")
+        self._copy(select, "FORMAT parquet, COMPRESSION zstd")
+        return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def append_csv(self, file: BinaryIO, *, header: bool) -> None:
         """All of it as CSV at the end of `file`: NULL as an empty field and an empty text as two quotes."""
@@ -248,10 +244,6 @@ class Table:
         os.lseek(self.engine.written, 0, os.SEEK_SET)
         with open(self.engine.written, "rb", closefd=False) as written:
             shutil.copyfileobj(written, file, 1 << 20)
-
-    def _copied(self, sql: str, how: str) -> bytes:
-        self._copy(sql, how)
-        return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def _copy(self, sql: str, how: str) -> None:
         self.connection.execute(f"COPY ({sql}) TO '{_path(self.engine.written)}' ({how}, USE_TMP_FILE false)")
@@ -289,73 +281,67 @@ def _path(file: int) -> str:
     return f"/proc/self/fd/{file}"
 
 
-def open_table(names: Names, schema: Schema, progress: Progress | None = None) -> Table:
-    """Read all of the files, one after the other, as one table.
+_NUMBERS = itertools.count()  # of catalogs: one that was left to end by itself may still be there
+_ANSWER = identifier("the answer")
+_SECONDS = 0.05  # between two looks at the time
 
-    Raises InputError naming file, line and column of what does not fit the schema, never a value.
+
+def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Callable[[], float]) -> list[list[Any]]:
+    """The rows of `sql`, columns of `types`: Python's value of numbers and booleans, else DuckDB's text of it.
+
+    The statement was checked (cleave.sql.allowed). Raises InputError where it cannot be computed on these rows,
+    duckdb.InterruptException once `left()`, in seconds, is none.
     """
-    inputs = open_inputs(names)
-    return _load(inputs, schema, schema.table or table_name(inputs), progress)
-
-
-def open_frame(frame: Frame, schema: Schema, name: str, progress: Progress | None = None) -> Table:
-    """The same of an Arrow table. Raises InputError naming row and column, never a value."""
-    return _load([frame], schema, name, progress)
-
-
-def _load(inputs: Sequence[Input | Frame], schema: Schema, name: str, progress: Progress | None) -> Table:
-    connection = connect_reading()
+    connection = table.connection
+    catalog = identifier(f"the question {next(_NUMBERS)}")  # no table's name: a qualified one would be ambiguous
+    connection.execute(f"ATTACH ':memory:' AS {catalog}")
     try:
-        parts: list[tuple[Input | Frame, int]] = []
-        for source in inputs:
-            with shown(progress, connection, f"read {source}"):
-                parts.append((source, _append(connection, source, schema, first=not parts)))
-        rows = sum(count for _, count in parts)
-        if rows > limits.MAX_JOB_ROWS:
-            raise InputError(f"{inputs[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
-        _check_declared(connection, parts, schema, rows)
-        engine = Engine(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return Table(name, schema, connection, rows, engine)
+        with closing(connection.cursor()) as cursor, limited(cursor, left):
+            cursor.execute(f"USE {catalog}")
+            table.prepare(cursor)
+            derived = {name: table.schema.derived, **table.derived_of_others}
+            for seen, relation in {name: table.relation, **table.others}.items():
+                columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
+                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
+            failure = None
+            try:
+                if table.streamed:
+                    table.hold_repeated(cursor, sql)
+                cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
+            except duckdb.InterruptException:
+                raise
+            except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+                failure = error.__class__
+            if failure is not None:
+                raise _failed(table, failure)
+            names = [f"c{place}" for place in range(len(types))]
+            shown = [
+                name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
+                for name, type_ in zip(names, types, strict=True)
+            ]
+            rows = cursor.execute(f"SELECT {', '.join(shown)} FROM {_ANSWER} AS answer({', '.join(names)})").fetchall()
+    finally:
+        connection.execute(f"DETACH {catalog}")
+    return [list(row) for row in rows]
 
 
-def _append(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema, *, first: bool) -> int:
-    """The rows of one file, appended to the table. Returns their number."""
-    reading = read_under(connection, source, schema)
-    into = f"CREATE TABLE {Table.relation} AS" if first else f"INSERT INTO {Table.relation}"
-    problem = None
-    with reading.rows as rows:
-        try:
-            (appended,) = connection.execute(f"{into} SELECT {reading.values(schema)} FROM {rows}").fetchall()[0]
-        except duckdb.OutOfMemoryException:
-            problem = "memory"
-        except duckdb.Error:
-            problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
-    if problem == "memory":
-        raise too_large(source)
-    if problem:
-        raise reading.explain()
-    return int(appended)
+@contextmanager
+def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) -> Iterator[None]:
+    """Once `left()` is none, whatever `connection` is at within the block raises duckdb.InterruptException."""
+
+    def look() -> None:
+        if not left():
+            with suppress(duckdb.Error):  # closed meanwhile
+                connection.interrupt()
+
+    with watched(look, lambda: min(_SECONDS, left()) or _SECONDS):
+        yield
 
 
-def _check_declared(
-    connection: duckdb.DuckDBPyConnection, parts: Sequence[tuple[Input | Frame, int]], schema: Schema, rows: int
-) -> None:
-    """Refuse what the schema rules out: a value outside stated bounds, a NULL where there may be none.
-
-    `parts`: each source and how many rows it has.
-    """
-    columns = declared(schema)
-    for start in range(0, len(columns), _BATCH):
-        batch = columns[start : start + _BATCH]
-        figures = ", ".join(map(figures_of, batch))
-        found = connection.execute(f"SELECT {figures} FROM {Table.relation}").fetchall()[0]
-        for column, filled, least, most in zip(batch, found[::3], found[1::3], found[2::3], strict=True):
-            if broken := broken_by(column, rows - filled, least, most):
-                row = row_of(connection, f"SELECT {identifier(column.name)} AS field FROM {Table.relation}", broken)
-                for source, count in parts:
-                    if row < count:
-                        raise outside(source, schema, column, broken, row)
-                    row -= count
+def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:
+    if issubclass(kind, duckdb.OutOfMemoryException):
+        return table.engine.refusal()
+    return InputError(
+        f"the query cannot be computed on this table ({kind.__name__})",
+        hint="use TRY_CAST where a value may not fit, NULLIF(x, 0) where one divides",
+    )

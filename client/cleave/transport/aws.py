@@ -11,8 +11,7 @@ from typing import Any
 
 from cleave.transport.endpoint import execute_api_region
 from cleave.transport.http import Sign
-from cleave_shared.errors import ServiceError
-from cleave_shared.extras import extra
+from cleave_shared.errors import ServiceError, extra
 
 with extra("aws", "S3, Lambda and signed requests"):  # imported before all others that need botocore
     from botocore.auth import SigV4Auth

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
-from types import TracebackType
 
 import duckdb
 
@@ -43,9 +42,7 @@ class Database:
             self._connection.execute(f"SET threads = {threads()}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if _leaves_open:
             _left.append(self._connection)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require
@@ -48,19 +48,6 @@ class Stored:
     most: int
 
 
-class TableRequest(Protocol):
-    """Query over a table."""
-
-    @property
-    def where(self) -> str | None: ...
-
-    @property
-    def keys(self) -> Sequence[str]: ...
-
-    @property
-    def aggregates(self) -> Sequence[str]: ...
-
-
 def aggregate(request: PlainRequest) -> PlainResponse:
     """Answer one request. Raises WireError with a message that names parts of the request, never values."""
     started = time.perf_counter()
@@ -83,7 +70,7 @@ def aggregate(request: PlainRequest) -> PlainResponse:
     )
 
 
-def verify(database: Database, request: TableRequest, filters: Sequence[str] = ()) -> None:
+def verify(database: Database, request: PlainRequest | Stored, filters: Sequence[str] = ()) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
     scalars = {} if request.where is None else {"where": request.where}
     scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}

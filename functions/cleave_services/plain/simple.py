@@ -15,7 +15,7 @@ from cleave_services.plain import engine
 from cleave_services.plain.calls import answered
 from cleave_services.plain.database import Database
 from cleave_shared import limits
-from cleave_shared.operations import AGGREGATE_OF, Operation
+from cleave_shared.params import AGGREGATE_OF, Operation
 from cleave_shared.wire import Each
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}

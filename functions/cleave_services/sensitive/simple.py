@@ -11,7 +11,7 @@ from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.operations import Operation
+from cleave_shared.params import Operation
 from cleave_shared.seal import seal_evaluator
 from cleave_shared.wire import Blob, Count, Each
 
