@@ -188,3 +188,12 @@ def test_what_is_refused(gateway: Gateway) -> None:
             assert str(gateway.folder) not in str(caught.value), sql
         cursor.execute("SELECT COUNT(*) FROM wards")
         assert cursor.fetchall() == ((3,),)
+
+
+def test_what_mysql_has_no_values_for(gateway: Gateway) -> None:
+    values = (
+        "'NaN'::DOUBLE, '-inf'::FLOAT, DATE '0001-01-01' - 400, TIMESTAMP 'infinity', 1e300, [1, 2], INTERVAL 1 DAY"
+    )
+    told = (None, None, None, None, 1e300, "[1, 2]", "1 day")
+    assert gateway.rows(f"SELECT {values}") == [told]
+    assert gateway.rows(f"SELECT {values}, {{'a': name}} AS s FROM visits WHERE id = 0") == [(*told, "{'a': NULL}")]

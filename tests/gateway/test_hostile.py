@@ -150,12 +150,16 @@ def test_limits_of_a_question(gateway: Gateway) -> None:
     assert lives(gateway)
 
 
-def test_beyond_this_machine_under_tls_only(gateway: Gateway) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("--host", "0.0.0.0"), "--tls-cert"), (("--port", "0", "--with", "nosuch.csv"), "nosuch.csv: there is no such")],  # noqa: S104
+)
+def test_what_keeps_it_from_starting(gateway: Gateway, words: tuple[str, ...], told: str) -> None:
     command = [Path(sys.executable).with_name("cleave"), "gateway", "--store", gateway.folder / "store"]
-    command += ["--key", gateway.folder / "key.json", "--users", gateway.folder / "users.toml", "--host", "0.0.0.0"]  # noqa: S104
+    command += ["--key", gateway.folder / "key.json", "--users", gateway.folder / "users.toml", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)
     assert done.returncode == 3
-    assert "--tls-cert" in done.stderr
+    assert told in done.stderr
 
 
 def test_tls_of_our_own(gateway: Gateway, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class StoredSource(Source):
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",
                 )
         if not found:
-            raise QueryRefused("the query names no stored table", hint="leave --store out to query files alone")
+            raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")
         return found
 
     def _find(self, name: str) -> Stored | None:

@@ -83,7 +83,7 @@ def rewrap(
     old = passphrase.current(passphrase_fd)
     if wrapped and not isinstance(old, bytes):
         old = old()  # asked for before the new one
-    new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, passphrase.NEW_VARIABLE)
+    new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, "new passphrase")
     change_passphrase(path, old, new_one)
     ctx.obj.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
 

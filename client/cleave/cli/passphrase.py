@@ -29,18 +29,23 @@ def current_new(descriptor: int | None) -> bytes | Callable[[], bytes]:
     return given if given is not None else lambda: _prompt("Passphrase of the new key: ")
 
 
-def chosen(descriptor: int | None, variable: str = VARIABLE) -> bytes:
-    """A passphrase for a new wrapping; a prompt reads it twice. Raises KeyFileError if it is empty."""
-    given = _given(descriptor, variable)
+def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:
+    """A new passphrase, or `what` it is called; a prompt reads it twice. Raises KeyFileError if it is empty."""
+    given = _given(descriptor, _variable(what))
     if given is not None:
         return given
     from cleave.cli.console import say  # noqa: PLC0415 - as in `_prompt`
 
-    first = _prompt("New passphrase: ")
-    while _prompt("The same again: ") != first:
+    question = f"New {what.removeprefix('new ')}: "
+    first = _prompt(question, what)
+    while _prompt("The same again: ", what) != first:
         say("These differ.")
-        first = _prompt("New passphrase: ")
+        first = _prompt(question, what)
     return first
+
+
+def _variable(what: str) -> str:
+    return f"CLEAVE_{what.replace(' ', '_').upper()}"
 
 
 def _given(descriptor: int | None, variable: str) -> bytes | None:
@@ -77,13 +82,13 @@ def _take(variable: str) -> bytes | None:
     return value
 
 
-def _prompt(question: str) -> bytes:
+def _prompt(question: str, what: str = "passphrase") -> bytes:
     from cleave.cli.console import is_terminal  # noqa: PLC0415 - `hide` comes before all imports that can wait
 
     if not is_terminal(sys.stdin):
         raise KeyFileError(
-            "a passphrase is needed and there is no terminal to ask on",
-            hint=f"set {VARIABLE}, or name a file descriptor with --passphrase-fd",
+            f"a {what} is needed and there is no terminal to ask on",
+            hint=f"set {_variable(what)}, or name a file descriptor with --{what.replace(' ', '-')}-fd",
         )
     return _checked(getpass.getpass(question).encode())
 

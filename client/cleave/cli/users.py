@@ -37,7 +37,7 @@ def add_user(
     """
     from cleave.share.users import write_user  # noqa: PLC0415 - pydantic, cryptography
 
-    password = None if token else passphrase.chosen(password_fd, "CLEAVE_PASSWORD")
+    password = None if token else passphrase.chosen(password_fd, "password")
     allowed = None if tables is None else [each.strip() for each in tables.split(",") if each.strip()]
     made = write_user(users.expanduser(), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
     settings: Settings = ctx.obj

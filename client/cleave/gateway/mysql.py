@@ -802,40 +802,31 @@ def _long_bytes(column: ResultColumn, text: str) -> bytes:
     return types.str_len(_as_bytes(column, text))
 
 
-def _packed(form: str, convert: Callable[[str], Any]) -> Callable[[ResultColumn, str], bytes]:
-    return lambda _, text: struct.pack(form, convert(_BITS.get(text, text)))
+def _binary(kind: ColumnType, convert: Callable[[str], Any]) -> Callable[[ResultColumn, str], bytes]:
+    """mysql-mimic's encoding of a value that is made of a text."""
+    plain = ResultColumn("", kind)
+    return lambda _, text: plain.binary_encode(convert(text))
 
 
-def _binary_date(_: ResultColumn, text: str) -> bytes:
-    year, month, day = map(int, text.split("-"))
-    return struct.pack("<BHBB", 4, year, month, day)
+def _whole(text: str) -> int:
+    return int(_BITS.get(text, text))
 
 
-def _binary_moment(column: ResultColumn, text: str) -> bytes:
-    date, _, clock = _as_moment(column, text).decode().partition(" ")
-    year, month, day = map(int, date.split("-"))
-    hour, minute, rest = (clock or "00:00:00").split(":")
-    second, _, micro = rest.partition(".")
-    return struct.pack(
-        "<BHBBBBBI", 11, year, month, day, int(hour), int(minute), int(second), int(f"{micro:0<6}"[:6] or 0)
-    )
+def _moment_of(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text.removesuffix("+00"))
 
 
-def _binary_time(_: ResultColumn, text: str) -> bytes:
-    hour, minute, rest = text.split(":")
-    second, _, micro = rest.partition(".")
-    return struct.pack("<BBIBBBI", 12, 0, 0, int(hour), int(minute), int(second), int(f"{micro:0<6}"[:6] or 0))
+def _clock(text: str) -> datetime.timedelta:
+    hour, minute, second = text.split(":")  # 24:00:00 is one
+    return datetime.timedelta(hours=int(hour), minutes=int(minute), seconds=float(second))
 
 
 _TEXT: Final = {"tinyint": _as_bit, "datetime": _as_moment}
 _BINARY: Final = {
-    "tinyint": _packed("<i", int),
-    "smallint": _packed("<i", int),
-    "int": _packed("<i", int),
-    "bigint": _packed("<q", int),
-    "double": _packed("<d", float),
-    "float": _packed("<d", float),
-    "date": _binary_date,
-    "datetime": _binary_moment,
-    "time": _binary_time,
+    **dict.fromkeys(("tinyint", "smallint", "int"), _binary(ColumnType.LONG, _whole)),
+    "bigint": _binary(ColumnType.LONGLONG, int),
+    **dict.fromkeys(("double", "float"), _binary(ColumnType.DOUBLE, float)),
+    "date": _binary(ColumnType.DATE, datetime.date.fromisoformat),
+    "datetime": _binary(ColumnType.DATETIME, _moment_of),
+    "time": _binary(ColumnType.TIME, _clock),
 }

@@ -56,6 +56,7 @@ _TYPES: Final = {
     "DATE": "date",
     "TIME": "time",
     "BLOB": "longblob",
+    "JSON": "json",
 }
 _DECIMAL: Final = ("HUGEINT", "UHUGEINT", "UBIGINT")
 
@@ -86,8 +87,6 @@ def type_of(duck: str) -> tuple[str, str]:
         return "decimal", "decimal(39,0)"
     if duck.startswith("TIMESTAMP"):
         return "datetime", "datetime(6)"
-    if duck.endswith("]") or duck.startswith(("STRUCT", "MAP", "UNION", "JSON")):
-        return "json", "json"
     found = _TYPES.get(duck, "varchar")
     return found, {"varchar": f"varchar({_LONGEST_TEXT})", "tinyint": "tinyint(1)", "time": "time(6)"}.get(found, found)
 

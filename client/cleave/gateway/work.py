@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -107,9 +108,10 @@ def answer(channel: Channel, setup: Setup, request: Request) -> None:
 def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
     """Record queries in the audit log of each table; send back why, by table, where that failed."""
     failed = {}
+    source = _session(setup).source
     for table, details in queries.items():
         try:
-            cast("StoredSource", _session(setup).source).record(table, "queries", **details)
+            cast("StoredSource", source).record(table, "queries", **details)
         except CleaveError as error:
             failed[table] = error.message
     channel.send([json.dumps(failed).encode()])
@@ -124,7 +126,8 @@ def _answered(setup: Setup, request: Request) -> tuple[dict[str, Any], Sequence[
     reply = system.answer(reads_system, may.listed, request.variables)
     if reply is not None:
         head = {"columns": reply.columns, "warnings": [], "tables": [], "rows": len(reply.rows)}
-        return head, reply.rows[: request.most], None
+        types = [type_ for _, type_ in reply.columns]
+        return head, [_texts(row, types) for row in reply.rows[: request.most]], None
     plan = may.plan()
     head, rows, content = _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
     return head | {"tables": session.source.logged(plan)}, rows, content
@@ -227,9 +230,7 @@ def _sent(result: Result, request: Request) -> tuple[dict[str, Any], Sequence[Se
     size = 0
     rows = []
     for row in held.rows:
-        texts = [
-            None if value is None else _text(plain(value), type_) for value, type_ in zip(row, held.types, strict=True)
-        ]
+        texts = _texts([None if value is None else plain(value) for value in row], held.types)
         size += sum(len(text) for text in texts if text is not None)
         if size > MOST_BYTES:
             raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
@@ -237,13 +238,15 @@ def _sent(result: Result, request: Request) -> tuple[dict[str, Any], Sequence[Se
     return head, rows, None
 
 
-def _text(text: str, type_: str) -> str | None:
-    """`text`, or None for what neither MySQL nor JSON has: NaN, infinities, years before 1 or after 9999."""
+def _texts(row: Sequence[str | None], types: Sequence[str]) -> list[str | None]:
+    """The texts of a row; None for what neither MySQL nor JSON has: NaN, infinities, years before 1 or after 9999."""
+    return [None if text is None or _is_beyond(text, type_) else text for text, type_ in zip(row, types, strict=True)]
+
+
+def _is_beyond(text: str, type_: str) -> bool:
     if type_ in ("DOUBLE", "FLOAT"):
-        return None if text.lstrip("-")[:1] in "ni" else text
-    if type_.startswith(("DATE", "TIMESTAMP")):
-        return text if _YEAR.match(text) else None
-    return text
+        return not math.isfinite(float(text))
+    return type_.startswith(("DATE", "TIMESTAMP")) and not _YEAR.match(text)
 
 
 def _arrow(held: Records) -> bytes:

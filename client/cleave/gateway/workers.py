@@ -70,8 +70,8 @@ class Workers:
         self._queries = Queries()  # since the last record
 
     def begin(self) -> None:
-        """Start a worker ahead, so that the first question finds it."""
-        self._crew.begin()
+        """Have a worker open the session, which the first query then finds. Raises what keeps it from that."""
+        self._in_worker({})
 
     async def ask(self, name: str, user: User, sql: str, parameters: tuple[Any, ...] = (), **more: Any) -> Reply:
         """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
@@ -145,13 +145,16 @@ class Workers:
 
     def _recorded(self, details: dict[str, Any]) -> dict[str, str]:
         """Why, by table, no record was written."""
-        seconds = _MOST_RECORDING * len(details)
         try:
-            with self._crew.worker() as child:
-                child.call(record, (self._setup, details), Bounds(seconds, memory=self.limits.memory), lasting=True)
-                (content,) = child.receive(seconds, _MOST_FRAME)
+            return self._in_worker(details)
         except CleaveError as error:
             return dict.fromkeys(details, error.message)
+
+    def _in_worker(self, details: dict[str, Any]) -> dict[str, str]:
+        seconds = _MOST_RECORDING * (1 + len(details))
+        with self._crew.worker() as child:
+            child.call(record, (self._setup, details), Bounds(seconds, memory=self.limits.memory), lasting=True)
+            (content,) = child.receive(seconds, _MOST_FRAME)
         return dict(json.loads(content))
 
     def close(self) -> None:

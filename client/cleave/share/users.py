@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import tomllib
 from collections.abc import Sequence
@@ -81,9 +82,9 @@ class Users(BaseModel):
 def read_users(path: Path) -> Users:
     """Raises InputError for a file that others may read, or that is none of users."""
     try:
-        if path.stat().st_mode & 0o077:
-            raise InputError(f"{path}: others on this machine may read or change it", hint=f"chmod 600 {path}")
         with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise InputError(f"{path}: others on this machine may read or change it", hint=f"chmod 600 {path}")
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", hint=_MAKE) from None
