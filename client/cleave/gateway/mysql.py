@@ -23,7 +23,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
 from ssl import SSLContext
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA1
@@ -442,31 +442,19 @@ async def _packets(found: ResultSet, make: Callable[..., bytes]) -> AsyncIterato
 _BLOBS: Final = frozenset(
     {ColumnType.BLOB, ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.GEOMETRY}
 )
-_WHOLE: Final = {
-    (ColumnType.TINY, False): types.read_int_1,
-    (ColumnType.TINY, True): types.read_uint_1,
-    (ColumnType.SHORT, False): types.read_int_2,
-    (ColumnType.SHORT, True): types.read_uint_2,
-    (ColumnType.YEAR, False): types.read_int_2,
-    (ColumnType.YEAR, True): types.read_uint_2,
-    (ColumnType.LONG, False): types.read_int_4,
-    (ColumnType.LONG, True): types.read_uint_4,
-    (ColumnType.INT24, False): types.read_int_4,
-    (ColumnType.INT24, True): types.read_uint_4,
-    (ColumnType.LONGLONG, False): types.read_int_8,
-    (ColumnType.LONGLONG, True): types.read_uint_8,
+_NUMBERS: Final = {  # as `struct` calls them
+    **{ColumnType.TINY: "b", ColumnType.SHORT: "h", ColumnType.YEAR: "h", ColumnType.INT24: "i", ColumnType.LONG: "i"},
+    **{ColumnType.LONGLONG: "q", ColumnType.FLOAT: "f", ColumnType.DOUBLE: "d"},
 }
 
 
 def _read(reader: io.BytesIO, kind: ColumnType, charset: CharacterSet, *, unsigned: bool) -> Parameter:
     """https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_binary_resultset.html"""
-    if read := _WHOLE.get((kind, unsigned)):
-        return int(read(reader))
+    if code := _NUMBERS.get(kind):
+        form = f"<{code.upper() if unsigned and code not in 'fd' else code}"
+        (number,) = struct.unpack(form, reader.read(struct.calcsize(form)))
+        return cast("int | float", number)
     match kind:
-        case ColumnType.FLOAT:
-            return float(types.read_float(reader))
-        case ColumnType.DOUBLE:
-            return float(types.read_double(reader))
         case ColumnType.BOOL:
             return bool(types.read_uint_1(reader))
         case ColumnType.DATE | ColumnType.DATETIME | ColumnType.TIMESTAMP:

@@ -31,12 +31,7 @@ _NUMBERS: Final = frozenset(
     }
 )
 _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("information_schema", "check_constraints"): (
-        "constraint_catalog",
-        "constraint_schema",
-        "constraint_name",
-        "check_clause",
-    ),
+    ("information_schema", "check_constraints"): ("constraint_schema", "constraint_name", "check_clause"),
     ("information_schema", "engines"): ("engine", "support", "comment", "transactions", "xa", "savepoints"),
     ("information_schema", "plugins"): ("plugin_name", "plugin_version", "plugin_status", "plugin_type"),
     ("information_schema", "processlist"): ("id", "user", "host", "db", "command", "time", "state", "info"),
@@ -109,7 +104,6 @@ _DESCRIBE = re.compile(
 )
 _EMPTY: Final = {
     "STATUS": ("Variable_name", "Value"),
-    "GLOBAL STATUS": ("Variable_name", "Value"),
     "ERRORS": ("Level", "Code", "Message"),
     "PROCEDURE STATUS": ("Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"),
     "FUNCTION STATUS": ("Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"),
@@ -130,7 +124,6 @@ _INDEX: Final = (
 )
 _LISTS: Final = {
     "DATABASES": "SELECT schema_name AS `Database` FROM information_schema.schemata",
-    "SCHEMAS": "SELECT schema_name AS `Database` FROM information_schema.schemata",
     "ENGINES": (
         "SELECT engine AS `Engine`, support AS `Support`, comment AS `Comment`, transactions AS `Transactions`, "
         "xa AS `XA`, savepoints AS `Savepoints` FROM information_schema.engines"
@@ -152,6 +145,7 @@ _LISTS: Final = {
     ),
 }
 _LISTS["CHARSET"], _LISTS["STORAGE ENGINES"] = _LISTS["CHARACTER SET"], _LISTS["ENGINES"]
+_LISTS["SCHEMAS"] = _LISTS["DATABASES"]
 
 
 @dataclass(frozen=True, slots=True)
