@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleave.propose.propose import propose
+from cleave.table import table as tables
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, schema_path
 from cleave.table.stream import open_table
+from cleave.table.table import Engine, no_table
 from cleave.table.types import canonical, decimals_of
 from cleave_shared.errors import InputError
 
@@ -505,3 +507,52 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="column 'age_b': is not named") as told:
         open_table([tmp_path / "t.csv"], schema({"ward": "VARCHAR", "age": "BIGINT"}))
     assert "two columns" not in str(told.value.hint)
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+    """Engines that wait for a table: none so far."""
+    found: list[Engine] = []
+    monkeypatch.setattr(tables, "_idle", {os.getpid(): found})
+    return found
+
+
+def test_the_next_table_takes_the_engine_and_nothing_of_the_last(idle: list[Engine]) -> None:
+    given = schema(AB)
+    with no_table("t", given) as first:
+        engine = first.engine
+        with no_table("other", given) as other:
+            assert other.engine is not engine
+        first.connection.execute("SET arrow_large_buffer_size = true")
+        first.connection.execute(f"CREATE TABLE {first.relation} AS SELECT '{CANARY}' AS b")
+        first.connection.register("rows", first.connection.sql("SELECT 1 AS a").to_arrow_table())
+        first.take("taken", first.parquet(f"FROM {first.relation}"))
+    first.__exit__(None, None, None)  # a second time
+    assert idle == [other.engine, engine]
+    with no_table("t", given) as second:
+        assert second.engine is engine
+        found = second.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert (
+            found
+            == second.connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+            == []
+        )
+        kept = second.connection.execute("SELECT current_setting('arrow_large_buffer_size')").fetchall()
+        assert kept == [(False,)]
+        assert all(os.fstat(each).st_size == 0 for each in (engine.taken, engine.written))
+        assert idle == [other.engine]
+
+
+def test_an_engine_that_is_limited_or_still_in_use_is_closed(idle: list[Engine]) -> None:
+    given = schema(AB)
+    limited = Engine.idle(1 << 30)
+    limited.table("t", given).__exit__(None, None, None)
+    limited.end()
+    with no_table("t", given) as failed:
+        failed.connection.close()  # as after an error within DuckDB
+    used = Engine.idle()
+    used.table("t", given)
+    used.end()
+    assert idle == []
+    for each in (limited, failed.engine, used):
+        assert not each.close.alive

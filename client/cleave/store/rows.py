@@ -145,13 +145,13 @@ class Rows:
 
     def new_table(self, schema: Schema) -> Table:
         """A table beside those that are read, whose relation is still to be made."""
-        self._engine = self._engine or Engine(memory=self._memory)
+        self._engine = self._engine or Engine.idle(self._memory)
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
         """Close what tables were opened in."""
         if self._engine is not None:
-            self._engine.close()
+            self._engine.end()
             self._engine = None
 
     def index(self, segment: Segment) -> Index:

@@ -308,7 +308,9 @@ def stream_of(table: Table) -> Stream:
         nullcontext(table.relation),
         lambda: InputError(f"{whole}: cannot be read"),
     )
-    return Stream(table.name, table.schema, [whole], table.connection.cursor(), reading)
+    connection = table.connection.cursor()
+    connection.execute(f"USE {table.home}")
+    return Stream(table.name, table.schema, [whole], connection, reading)
 
 
 def _too_large(source: object) -> TooLargeError:

@@ -21,6 +21,9 @@ from cleave.table.types import is_shown_as_it_is
 from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
+_DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
+_MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
+_idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
 
 
 class Stream:
@@ -64,14 +67,35 @@ class Engine:
         """Let DuckDB take at most `memory` bytes, what it has included."""
         self.connection.execute(f"SET memory_limit = '{memory} bytes'")
 
-    def table(self, name: str, schema: Schema, rows: int = 0) -> Table:
-        """A table whose relation is still to be made, in a database of its own."""
+    @classmethod
+    def idle(cls, memory: int | None = None) -> Engine:
+        """One that has ended and has no limit, or a new one."""
+        if memory is None:
+            with suppress(IndexError):
+                return _idle.get(os.getpid(), []).pop()
+        return cls(memory=memory)
+
+    def end(self) -> None:
+        """Keep it for the next that needs one, without anything of its tables, where all are closed; else close it."""
+        others = _idle.setdefault(os.getpid(), [])
+        with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+            ((databases,),) = self.connection.execute(_DATABASES).fetchall()
+            if self.memory is None and databases == 1 and len(others) < _MOST_IDLE:
+                self.connection.execute("RESET arrow_large_buffer_size")
+                for each in (self.taken, self.written):
+                    os.ftruncate(each, 0)
+                others.append(self)
+                return
+        self.close()
+
+    def table(self, name: str, schema: Schema, rows: int = 0, *, alone: bool = False) -> Table:
+        """A table whose relation is still to be made, in a database of its own. `alone`: the engine ends with it."""
         home = identifier(f"rows {next(self._numbers)}")
         if self.memory is not None:
             self.limit(self.memory)
         connection = self.connection.cursor()
         connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}; SET enable_progress_bar = false")
-        return Table(name, schema, connection, rows, self, home)
+        return Table(name, schema, connection, rows, self, home, alone=alone)
 
     def refusal(self) -> InputError | QueryRefused:
         """The error for a question that needs more memory than it may take."""
@@ -103,14 +127,20 @@ class Table:
         rows: int,
         engine: Engine,
         home: str = "memory",
+        *,
+        alone: bool = False,
     ) -> None:
-        """`home`: the database with all relations but views; where it is not `memory`, it is detached."""
+        """`home`: the database with all relations but views; where it is not `memory`, it is detached.
+
+        `alone`: the engine has no other table.
+        """
         self.name = name
         self.schema = schema
         self.connection = connection
         self.rows = rows
         self.engine = engine
         self.home = home
+        self._alone = alone
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._streams: dict[str, Stream] = {}  # by name, of joined tables too
@@ -260,6 +290,9 @@ class Table:
             else:
                 self.connection.execute(f"USE memory; DETACH {self.home}")
                 self.connection.close()
+        if self._alone:
+            self._alone = False
+            self.engine.end()
         failures = [each.failure for each in self._streams.values() if each.failure is not None]
         if failures:  # whatever DuckDB made of it
             raise failures[0] from None
@@ -273,8 +306,7 @@ def portable(column: Column) -> str:
 
 def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
     """A table whose relation is still to be made, of `rows` rows."""
-    engine = Engine()
-    return Table(name, schema, engine.connection, rows, engine)
+    return Engine.idle().table(name, schema, rows, alone=True)
 
 
 def _path(file: int) -> str:
