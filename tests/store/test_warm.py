@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.store.manifest import NUMBER
 from cleave.store.measures import columns_of
 from cleave.sums.stored import _compact
+from cleave.table import table as tables
 from tests.store.asking import ask
 from tests.store.trial import World, check, truth
 
@@ -34,7 +36,11 @@ def test_asked_again_nothing_is_read(key: OwnerKey, tmp_path: Path) -> None:
     assert all((whole[part] == found).all() for part, found in stored.totals(parts).items())
 
 
-def test_the_table_of_cells_is_made_once_and_closed(key: OwnerKey, tmp_path: Path) -> None:
+def test_the_table_of_cells_is_made_once_and_closed(
+    key: OwnerKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_idle", {})
+    monkeypatch.setattr(tables, "_MOST_IDLE", 0)
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward")
     stored = world.stored()
