@@ -16,7 +16,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import zstandard
@@ -38,7 +38,6 @@ SEED_BYTES = 81  # of the second polynomial: a header, the generator's kind, 64 
 _PIPE_BYTES = 1 << 18
 BATCH = 7  # polynomials per transform: larger buffers are mapped afresh each time (290 us per polynomial, 400 with 15)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 

@@ -20,7 +20,7 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_services.links import Links
 from cleave_services.plain.stored import aggregate_stored
-from cleave_services.sensitive.scan_stored import answer_scan
+from cleave_services.sensitive.stored import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
 from cleave_shared.stored import Linked, ScanRequest, ScanResponse, StoredPlainRequest, StoredPlainResponse

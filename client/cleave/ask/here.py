@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
 from cleave.ask.source import GroupSums, Loaded, Options, Question, Source, Usage
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cleave.table.schema import Schema
     from cleave.table.table import Table
 
-T = TypeVar("T")
 _MOST_PLANS = 32
 
 

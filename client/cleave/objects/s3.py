@@ -25,7 +25,7 @@ from botocore.session import Session
 from urllib3.exceptions import HTTPError
 
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
-from cleave.transport.aws import credentials_error, find_credentials, region_of
+from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, region_of
 from cleave_shared import limits
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
@@ -38,17 +38,16 @@ _CONFIG = Config(
     signature_version="s3v4",
     s3={"us_east_1_regional_endpoint": "regional"},
 )
-_LOG_IN = "log in again (aws sso login), or renew the session's credentials"
 _NOT_ALLOWED = "these credentials may not read or write there"
 _AGAIN = "try again; if it stays so, the bucket's own logs and https://health.aws.amazon.com tell more"
 _HINTS = {
     "NoSuchBucket": "make the bucket first; docs/deploy.md has one with versions and without public access",
     "AccessDenied": _NOT_ALLOWED,
     "403": _NOT_ALLOWED,
-    "InvalidAccessKeyId": _LOG_IN,
-    "ExpiredToken": _LOG_IN,
-    "InvalidToken": _LOG_IN,
-    "SignatureDoesNotMatch": _LOG_IN,
+    "InvalidAccessKeyId": LOG_IN,
+    "ExpiredToken": LOG_IN,
+    "InvalidToken": LOG_IN,
+    "SignatureDoesNotMatch": LOG_IN,
     "RequestTimeTooSkewed": "set this machine's clock",
     "PermanentRedirect": "the bucket is in another region: name it with --region",
     "AuthorizationHeaderMalformed": "the bucket is in another region: name it with --region",

@@ -20,11 +20,11 @@ from cleave.sql.functions import (
     ROW_MAKING,
     UNSTEADY,
 )
+from cleave.sql.parse import MAIN
 from cleave.table.duck import parts_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
-MAIN = "main"  # DuckDB's schema for tables of no other
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
 _PASSED = frozenset(
     {"JOIN", "SUBQUERY", "EMPTY", "EXPRESSION_LIST", "PIVOT"}

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _HEAD = "head"
-_DRAFT = "draft"
 _NOTE = "rotation."
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
-_SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
 _TRIES = 4  # to read a table that others change meanwhile
 
 

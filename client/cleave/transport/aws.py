@@ -28,7 +28,7 @@ with extra("aws", "S3, Lambda and signed requests"):  # imported before all othe
     )
     from botocore.session import Session
 
-_LOG_IN = "log in again (aws sso login), or renew the session's credentials"
+LOG_IN = "log in again (aws sso login), or renew the session's credentials"
 
 
 def open_session(profile: str | None, region: str | None) -> Session:
@@ -96,7 +96,7 @@ def credentials_error(error: BotoCoreError) -> ServiceError:
     if isinstance(error, PartialCredentialsError):
         return ServiceError("the AWS credentials are incomplete", hint="both access key id and secret key are needed")
     if isinstance(error, SSOError | LoginError | TokenRetrievalError | CredentialRetrievalError):
-        return ServiceError("the AWS credentials have expired or cannot be fetched", hint=_LOG_IN)
+        return ServiceError("the AWS credentials have expired or cannot be fetched", hint=LOG_IN)
     if isinstance(error, ConfigParseError):
         return ServiceError("the AWS configuration file cannot be read", hint="check AWS_CONFIG_FILE, or ~/.aws/config")
-    return ServiceError(f"the AWS credentials cannot be used ({type(error).__name__})", hint=_LOG_IN)
+    return ServiceError(f"the AWS credentials cannot be used ({type(error).__name__})", hint=LOG_IN)

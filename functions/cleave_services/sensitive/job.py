@@ -21,7 +21,7 @@ from cleave_services.links import Links
 from cleave_services.log import log, log_to_stderr
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
-from cleave_services.sensitive.scan_stored import answer_scan
+from cleave_services.sensitive.stored import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
 from cleave_shared.seal import seal_evaluator
