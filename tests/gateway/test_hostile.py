@@ -90,6 +90,17 @@ def workers(gateway: Gateway) -> set[int]:
     return set(descendants(gateway.process.pid))
 
 
+def test_a_statement_that_is_refused_leaves_its_worker(gateway: Gateway) -> None:
+    with closing(gateway.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*) FROM wards")
+        before = workers(gateway)
+        for sql in ("DROP TABLE visits", "SELECT nothing FROM visits", "SELECT CAST(name AS INTEGER) AS c FROM visits"):
+            with pytest.raises(pymysql.err.Error):
+                cursor.execute(sql)
+        cursor.execute("SELECT COUNT(*) FROM wards")
+        assert workers(gateway) == before
+
+
 def test_a_client_that_leaves_stops_its_question(gateway: Gateway) -> None:
     lives(gateway)
     connection = gateway.connect()

@@ -93,7 +93,8 @@ def answer(channel: Channel, setup: Setup, request: Request) -> None:
         try:
             head, rows, content = _answered(setup, request)
         except CleaveError as error:
-            head = {"error": error.message, "hint": error.hint}
+            done = isinstance(error, InputError | QueryRefused)  # after a time-out something may still be at work
+            head = {"error": error.message, "hint": error.hint, "done": done}
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
     channel.send([json.dumps(head).encode()])
     if "error" in head:

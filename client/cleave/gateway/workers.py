@@ -118,13 +118,16 @@ class Workers:
             with self._crew.worker() as child, at_work.with_child(child):
                 bounds = Bounds(seconds=seconds, memory=self.limits.memory)
                 child.call(answer, (self._setup, request), bounds, lasting=True)
-                return _received(child, seconds, arrow=request.arrow)
+                reply = _received(child, seconds, arrow=request.arrow)
         except ProcessDied as error:
             if error.late:
                 raise Refused(f"the question took longer than the {request.seconds:g} s it is given") from None
             raise Refused("the question needs more memory than it is given, or was stopped") from None
         except CleaveError as error:
             raise Refused(error.message) from None
+        if isinstance(reply, Refused):  # here, since what is raised within the block ends the worker
+            raise reply
+        return reply
 
     async def record_until(self, ended: asyncio.Event, seconds: float = _RECORD_SECONDS) -> None:
         """Record queries in the audit logs every `seconds`."""
@@ -211,13 +214,17 @@ async def reply_while_there(asking: asyncio.Future[Reply], has_left: Callable[[]
             await asyncio.wait({asking})
 
 
-def _received(child: Child, seconds: float, *, arrow: bool) -> Reply:
+def _received(child: Child, seconds: float, *, arrow: bool) -> Reply | Refused:
+    """Return what a worker sends. Raises Refused where the worker may have more to do."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
-        raise Refused(f"{head['error']} ({head['hint']})" if head["hint"] else head["error"])
+        refused = Refused(f"{head['error']} ({head['hint']})" if head["hint"] else head["error"])
+        if head["done"]:
+            return refused
+        raise refused
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]
     rows: list[list[str | None]] = []
     stream = b""
