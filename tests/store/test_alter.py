@@ -124,6 +124,7 @@ def test_what_is_refused_changes_nothing(world: World, wanted: Alteration, said:
 
 @pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize("step", sampled(16, 4, 1))
+@pytest.mark.sampled(2)
 def test_killed_at_any_write_it_is_done_or_not(
     tmp_path: Path, key: OwnerKey, table: Table, *, made: bool, step: int
 ) -> None:

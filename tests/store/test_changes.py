@@ -210,6 +210,7 @@ def test_the_same_update_is_made_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("by", [(), ("ward",), ("insured", "ward")])
+@pytest.mark.sampled(2)
 def test_derived_totals_and_scans_follow(tmp_path: Path, key: OwnerKey, by: tuple[str, ...]) -> None:
     world = World(Folder(tmp_path / "s"), key, tmp_path, Folder(tmp_path / "p"))
     world.put(*by, scan=True)

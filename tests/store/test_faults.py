@@ -185,10 +185,13 @@ def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
         place = Place(root, key)
         putting.put(place.tables()[0], table, "trial", ["ward"], Silent(), key=["name"], segment_rows=2)
         return place
-    place = put_at(root, key, table)
-    if work in [each for each, _, _ in CHANGES]:
-        append_it(place.tables()[0], table)
-    return place
+    if work not in [each for each, _, _ in CHANGES]:
+        return put_at(root, key, table)
+
+    def fill(folder: Path) -> None:
+        append_it(put_at(folder / "two", key, table).tables()[0], table)
+
+    return Place(filled(("faults", "two", key.key_id), fill) / "two", key).copy(root)
 
 
 @pytest.mark.parametrize("made", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (False, True))])
@@ -205,6 +208,7 @@ def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
         UPSERT,
     ],
 )
+@pytest.mark.sampled(12)  # every second kind of work
 def test_a_writer_dies_at_every_write(
     tmp_path: Path,
     key: OwnerKey,
@@ -249,6 +253,7 @@ def test_a_writer_dies_at_every_write(
 
 @pytest.mark.parametrize("step", sampled(15, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
+@pytest.mark.sampled(8)  # the first and the last
 def test_a_full_disk_changes_nothing(
     tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
 ) -> None:
@@ -276,6 +281,7 @@ def test_a_full_disk_changes_nothing(
 
 
 @pytest.mark.parametrize(("work", "before", "after"), CHANGES)
+@pytest.mark.sampled(4)
 def test_of_two_writers_the_second_changes_nothing(
     tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object
 ) -> None:
