@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
 from cleave.cli.shell.shell import Shell, run_lines
 from cleave.local.embedded import embedded_services
-from cleave.table.lazy import LazyTable, of_files
-from cleave.table.progress import Progress
+from cleave.table.lazy import of_files
 from cleave.table.table import Table
 from cleave_shared.errors import InputError, QueryRefused
 from tests.cli.runner import Cli
@@ -197,9 +197,9 @@ def reads() -> list[str]:
 def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
     patients = of_files([SAMPLES / "patients.csv"])
 
-    def read(progress: Progress | None) -> Table:
+    def read() -> Table:
         reads.append("read")
-        return patients.read(progress)
+        return patients.read(None)
 
     def embedded() -> object:
         reads.append("services")
@@ -209,7 +209,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
         reads.append("passphrase")
         return b""
 
-    lazy = LazyTable(patients.name, patients.schema, read, patients.stream)
+    lazy = replace(patients, begun=read)
     with Session(HereSource(lazy, Access(key_file, passphrase), embedded)) as opened:  # type: ignore[arg-type]
         yield opened
 
