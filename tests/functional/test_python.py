@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import datetime
 import inspect
@@ -328,6 +329,7 @@ def test_bars_are_drawn_once_something_takes_long(monkeypatch: pytest.MonkeyPatc
     assert drawn == {}
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     answer = cleave.query(PATIENTS, WARDS, progress=True)
+    drawn.pop(f"read {PATIENTS}", None)  # shown where the machine takes its time for it
     assert drawn == {"plain half": 600, "encrypt and send": answer.usage.chunks}
 
 
@@ -468,6 +470,14 @@ def test_what_is_public_has_types() -> None:
         given = [parameter for name, parameter in signature.parameters.items() if name != "self"]
         assert all(parameter.annotation is not parameter.empty for parameter in given), each
         assert signature.return_annotation is not signature.empty, each
+
+
+def test_the_stub_names_each_public_name_where_it_comes_from() -> None:
+    stub = ast.parse(Path(cleave.__file__).with_suffix(".pyi").read_text("utf-8")).body
+    imported = {alias.name: each.module for each in stub if isinstance(each, ast.ImportFrom) for alias in each.names}
+    assert imported == {name: home for home, names in cleave._HOMES.items() for name in names.split()}
+    (listed,) = (each.value for each in stub if isinstance(each, ast.Assign))
+    assert sorted(ast.literal_eval(listed)) == sorted(cleave.__all__)
 
 
 def is_public(name: str, member: object) -> bool:
