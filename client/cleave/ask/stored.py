@@ -31,8 +31,9 @@ from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import answer_columns, names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
+from cleave.store.kept import Kept
 from cleave.store.memory import Memory
-from cleave.store.reader import Decoded, LostError, Opened
+from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 4
-_KEPT = 8  # parts of the memory: one is for plain columns that were decoded, which later queries read again
+_KEPT = 4  # parts of the memory: one is for rows that later queries read again
 _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
 
@@ -108,7 +109,7 @@ class StoredSource(Source):
         self._fetch_limit = fetch_limit
         most = quarter_of_memory() if memory_limit is None else memory_limit
         kept = most // _KEPT if most >= _KEEPS else 0
-        self._memory_limit = most - kept
+        self._kept = Kept(most - kept, kept)
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -121,7 +122,7 @@ class StoredSource(Source):
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
-            self._tables.decoded = Decoded(kept)
+            self._open.callback(self._kept.close)
             self._open.callback(self._let_go)
             if name is not None:
                 self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
@@ -220,7 +221,7 @@ class StoredSource(Source):
         return self._held.get(name.lower())
 
     def _hold(self, name: str, opened: Opened) -> None:
-        self._held[name.lower()] = Stored(self._tables, opened, memory=self._memory_limit)
+        self._held[name.lower()] = Stored(self._tables, opened, session=self._kept)
 
     def _at(self, name: str, sql: str) -> Stored:
         """A table that is held, as the question `sql` sees it."""

@@ -155,9 +155,14 @@ def _native(type_: str) -> int:
     return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
 
 
+def is_text(type_: str) -> bool:
+    """Check whether the values of a type have no one width."""
+    return type_ in _TEXTS
+
+
 def plain_column(column: Column) -> SealedColumn:
     """A plain column as if it were sealed, each value as wide as Arrow has it: opened beside sealed ones."""
-    width = 0 if column.type in _TEXTS else _opened_width(column.type)
+    width = 0 if column.type in _TEXTS else opened_width(column.type)
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
 
 
@@ -250,7 +255,7 @@ def _buffers(column: SealedColumn, block: Block) -> list[Any]:
         return [block.bitmap, offsets, block.data]
     if column.type == "BOOLEAN":
         return [block.bitmap, np.packbits(np.frombuffer(block.data, np.uint8), bitorder="little")]
-    wide = _opened_width(column.type)
+    wide = opened_width(column.type)
     if wide == column.width:
         return [block.bitmap, block.data]
     narrow = np.frombuffer(block.data, f"<i{column.width}")
@@ -262,7 +267,7 @@ def _buffers(column: SealedColumn, block: Block) -> list[Any]:
     return [block.bitmap, words]
 
 
-def _opened_width(type_: str) -> int:
+def opened_width(type_: str) -> int:
     """Bytes of a value in the arrays of `Batches`."""
     digits = digits_of(type_)
     if digits is None:

@@ -115,9 +115,9 @@ class Reading:
         self._vault = opened.vault
         self._needed = needed
         self._runs = runs
-        self._progress = progress
-        self._deadline = deadline
-        self._once = once
+        self.progress = progress
+        self.deadline = deadline
+        self.once = once
         self._plain = [plain_column(each) for each in needed.plain]
         self._threads = _READERS if tables.is_elsewhere else len(os.sched_getaffinity(0))
         self._lock = threading.Lock()
@@ -129,8 +129,10 @@ class Reading:
     def rows(self) -> int:
         return sum(each.rows for each in self._runs)
 
-    def show(self, table: Table) -> None:
-        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered."""
+    def show(self, table: Table, *, now: bool = False) -> None:
+        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered, or to
+        be read `now`.
+        """
         table.rows = self.rows
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
@@ -141,10 +143,15 @@ class Reading:
         values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
         stream = f"opened_{table.relation}"
-        if self._needed.ordered:
-            table.fill(stream, opened, f"{selected} FROM {stream} ORDER BY {identifier(ROW)}")
+        if self._needed.ordered or now:
+            order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
+            table.fill(stream, opened, f"{selected} FROM {stream}{order}")
         else:
             table.show(stream, opened, f"{selected} FROM temp.main.{stream}")
+
+    def skip(self) -> None:
+        """Make no request: its rows are there."""
+        self._finished = True
 
     def finish(self) -> None:
         """Make the requests that no scan made.
@@ -158,16 +165,16 @@ class Reading:
             under_way = list(self._under_way.values())
         for each in under_way:
             try:
-                self._deadline.result(each)
+                self.deadline.result(each)
             except Stopped:
                 if not each.cancelled():
                     raise
-        self._deadline.check()
+        self.deadline.check()
         left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._made}
         pool = ThreadPoolExecutor(self._threads, "rows")
         try:
             for made in [self._submit(pool, key, partial(_discarded, work)) for key, work in left.items()]:
-                self._deadline.result(made)
+                self.deadline.result(made)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -202,10 +209,10 @@ class Reading:
 
     def _batches(self, table: Table, make: Make) -> Generator[CArray, None, None]:
         """The rows of the runs, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
-        if self._once and self._scanned:
+        if self.once and self._scanned:
             raise TypeError("rows that are read once, and are read again")
         self._scanned = True
-        progress = self._progress
+        progress = self.progress
         advance = progress.stage("fetch and open", self.rows, "rows") if progress else lambda _: None
         pool = ThreadPoolExecutor(self._threads, "rows")
         opening: deque[Future[list[CArray]]] = deque()
@@ -216,7 +223,7 @@ class Reading:
                     opening.append(pool.submit(self._opened, *piece, make))
                 if not opening:
                     return
-                for batch in self._deadline.result(opening.popleft()):
+                for batch in self.deadline.result(opening.popleft()):
                     yield batch
                     advance(batch.length)
         finally:
@@ -258,18 +265,12 @@ class Reading:
 
     def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[Block]]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
-        parquet, name = content.result(), plain_of(segment).name
-        known = {each.name: self._tables.decoded.get((name, each.name)) for each in self._plain}
-        missing = [each for each in self._plain if known[each.name] is None]
-        if missing:
-            with table.engine.taking, closing(table.connection.cursor()) as cursor:
-                found = read_columns(cursor, missing, table.source_of(parquet), SEGMENT_ROWS)
-            for column, values in zip(missing, found, strict=True):
-                if values.rows != segment.rows:
-                    raise unequal()
-                known[column.name] = blocks = values.blocks(range(-(-segment.rows // BLOCK_ROWS)))
-                self._tables.decoded.keep((name, column.name), blocks)
-        return [known[each.name] or [] for each in self._plain]
+        parquet = content.result()
+        with table.engine.taking, closing(table.connection.cursor()) as cursor:
+            found = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
+        if any(each.rows != segment.rows for each in found):
+            raise unequal()
+        return [each.blocks(range(-(-segment.rows // BLOCK_ROWS))) for each in found]
 
     def _fetched(self, segment: Segment, wanted: Range, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object

@@ -8,6 +8,7 @@ row meets row without a join.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
+from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import CONTRIBUTOR, party_of, with_contributor
+from cleave.store.kept import Kept
 from cleave.store.manifest import ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
@@ -25,8 +28,10 @@ from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
+from cleave_shared.errors import QueryRefused
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
+_UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 
 
@@ -41,8 +46,8 @@ class Read:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(self, tables: Tables, opened: Opened, memory: int | None = None, parties: Sequence[str] = ()) -> None:
-        """`memory`: bytes that a question over them may take; None: as DuckDB decides.
+    def __init__(self, tables: Tables, opened: Opened, kept: Kept | None = None, parties: Sequence[str] = ()) -> None:
+        """`kept`: where rows of a session are opened, and may stay; None: what DuckDB takes it decides, and none stays.
 
         `parties`: whose rows are told apart; `cells` below then has the cells of each, one after the other.
         """
@@ -54,9 +59,13 @@ class Rows:
         self._schema = load_stored_schema(opened.manifest)
         if parties:
             self._schema = with_contributor(opened.manifest, self._schema)
-        self._memory = memory
         self._indexes: dict[str, Index] = {}
-        self._engine: Engine | None = None
+        self._engine: Engine | None = None  # of its own
+        self._session = kept
+        self._read_before: set[str] = set()  # columns of which all rows were read
+        self._kept: Table | None = None
+        self._kept_bytes = 0
+        self._keeps = kept is not None
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
@@ -112,17 +121,79 @@ class Rows:
         They are read when DuckDB reads the relation, at once if they are ordered; what is wrong with them is raised
         when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory.
         """
-        if beside is not None:
-            table = beside.join(name, reading.schema)
-            reading.show(table)
-            return table
-        table = self.new_table(reading.schema)
+        kept = self._kept_for(reading)
+        table = self.new_table(reading.schema) if beside is None else beside.join(name, reading.schema)
         try:
-            reading.show(table)
+            if kept is None:
+                reading.show(table)
+            else:
+                reading.skip()
+                table.rows = kept.rows
+                table.select(kept)
         except BaseException:
-            table.__exit__(None, None, None)
+            if beside is None:
+                table.__exit__(None, None, None)
             raise
         return table
+
+    def _kept_for(self, reading: Reading) -> Table | None:
+        """All rows, opened, of the columns of `reading` at least, if they are kept from here on or were before.
+
+        That follows from what was asked and from sizes. Raises as `open` does.
+        """
+        names = {each.name for each in reading.schema.columns}
+        if not reading.once or not names:
+            return None
+        there = {each.name for each in self._kept.schema.columns} if self._kept else set()
+        if names <= there:
+            return self._kept
+        if reading.rows < self._manifest.rows:
+            return None
+        known, self._read_before = self._read_before, self._read_before | names
+        for wanted in (known, names | there) if names <= known else ():
+            size = self._opened_bytes(wanted)
+            if self._keeps and self._session and self._session.has_room(size - self._kept_bytes):
+                with suppress(QueryRefused):  # its texts take more than was reckoned with
+                    return self._keep(reading, wanted, size)
+        return None
+
+    def _keep(self, reading: Reading, names: Collection[str], size: int) -> Table:
+        self._drop_kept()
+        assert self._session is not None  # noqa: S101 - the caller looked
+        self._session.take(size)
+        self._kept_bytes = size
+        table = self.new_table(self._schema.only(names))
+        try:
+            whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
+            whole.show(table, now=True)
+        except BaseException:
+            self._session.take(-size)
+            self._kept_bytes = 0
+            self._keeps = False  # streaming takes less time and memory
+            table.__exit__(None, None, None)
+            raise
+        self._kept = table
+        return table
+
+    def _drop_kept(self) -> None:
+        if self._kept is not None and self._session is not None:
+            self._session.take(-self._kept_bytes)
+            self._kept_bytes = 0
+            kept, self._kept = self._kept, None
+            kept.__exit__(None, None, None)
+
+    def _opened_bytes(self, names: Collection[str]) -> int:
+        """About how many bytes all rows of columns take in DuckDB."""
+        columns = [each for each in self._schema.columns if each.name in names]
+        size = sum(opened_width(each.type) for each in columns) * self._manifest.rows
+        texts = [each.name for each in columns if is_text(each.type)]
+        places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
+        for segment in self._manifest.segments:
+            plain = segment.plain.bytes if segment.plain else 0
+            size += _UNPACKED * sum(
+                segment.columns[places[name]].object.bytes if name in places else plain for name in texts
+            )
+        return size
 
     def table(
         self,
@@ -145,11 +216,14 @@ class Rows:
 
     def new_table(self, schema: Schema) -> Table:
         """A table beside those that are read, whose relation is still to be made."""
-        self._engine = self._engine or Engine.idle(self._memory)
+        if self._session is not None:
+            return self._session.engine.table(self._manifest.table, schema)
+        self._engine = self._engine or Engine.idle()
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
-        """Close what tables were opened in."""
+        """Close what tables were opened in, and those that are kept."""
+        self._drop_kept()
         if self._engine is not None:
             self._engine.end()
             self._engine = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
 from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
+from cleave.store.kept import Kept
 from cleave.store.lanes import Integers, Lanes, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
@@ -75,11 +76,11 @@ class Stored:
         tables: Tables,
         opened: Opened,
         contributor: str | None = None,
-        memory: int | None = None,
+        session: Kept | None = None,
         *,
         apart: bool = False,
     ) -> None:
-        """`memory`: bytes that a question over its rows may take; None: as DuckDB decides.
+        """`session`: where its rows are opened and may stay.
 
         `apart`: as if it were stored by contributor too, which is then one of its columns.
         """
@@ -96,7 +97,7 @@ class Stored:
             self.parties = parties(self.manifest)
         self.tables = tables
         self.vault = opened.vault
-        self._memory = memory
+        self._session = session
         self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table = CellTable(opened.manifest.table, self.schema, self.manifest.by)
         self.remote: Remote | None = None  # the services, for the question under way
@@ -122,7 +123,7 @@ class Stored:
 
     @cached_property
     def _apart(self) -> Stored:
-        return Stored(self.tables, self.opened, memory=self._memory, apart=True)
+        return Stored(self.tables, self.opened, None, self._session, apart=True)
 
     @cached_property
     def kept(self) -> Sequence[TotalsReader]:
@@ -163,7 +164,7 @@ class Stored:
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.tables, self.opened, self._memory, self.parties)
+        return Rows(self.tables, self.opened, self._session, self.parties)
 
     def order(self, segment: Segment) -> NDArray[np.uint32]:
         """The row of the plain half that each row of a segment's ciphertexts is."""

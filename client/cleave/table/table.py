@@ -55,6 +55,7 @@ class Engine:
         self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
         self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
         self.close.atexit = False
+        self.kept = 0  # bytes of tables that stay from one question to the next
         self.taking = threading.Lock()  # one Parquet file at a time
         self._numbers = itertools.count()
         paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
@@ -64,8 +65,8 @@ class Engine:
             self.limit(memory)
 
     def limit(self, memory: int) -> None:
-        """Let DuckDB take at most `memory` bytes, what it has included."""
-        self.connection.execute(f"SET memory_limit = '{memory} bytes'")
+        """Let DuckDB take at most `memory` bytes, what it has included, and those that are kept besides."""
+        self.connection.execute(f"SET memory_limit = '{memory + self.kept} bytes'")
 
     @classmethod
     def idle(cls, memory: int | None = None) -> Engine:
@@ -181,6 +182,13 @@ class Table:
         self._streams[name] = stream
         self._views[self.relation] = name, view
         self._prepare(self.connection, self.relation)
+
+    def select(self, other: Table) -> None:
+        """Make the relation a view of the same columns of `other`, a table of the same engine that is open longer."""
+        columns = ", ".join(identifier(each.name) for each in self.schema.columns)
+        self.connection.execute(
+            f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {other.qualified(other.relation)}"
+        )
 
     def fill(self, name: str, stream: Stream, select: str) -> None:
         """Make the relation of what `select` reads of a stream, called `name`. Raises QueryRefused."""
