@@ -46,16 +46,17 @@ test-all: test test-slow
 test-clients: setup
 	$(BIN)/python -m pytest -m clients tests/gateway/clients
 
+LASTING := -o faulthandler_timeout=86400  # of one test
 # Campaigns at FACTOR times their size: all of them, or TESTS=tests/property/test_oracle.py.
 campaign: setup
-	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam and not clients" \
+	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam and not clients" $(LASTING) \
 		$(or $(TESTS),$(shell grep -rl 'from tests.campaign import' tests --include='test_*.py'))
 
 # Stored tables under kills at every write, several writers, a failing S3 and a full disk: FACTOR times their usual size.
 FAULTS := alter contribute_resume contributor_faults faults foreign keys killed killed_contributors release_faults \
 	release_history rotate rotate_drop s3_faults scan_faults
 store-faults: setup
-	CLEAVE_CAMPAIGN=$(or $(FACTOR),50) nice -n 19 $(BIN)/python -m pytest -n auto --dist worksteal \
+	CLEAVE_CAMPAIGN=$(or $(FACTOR),50) nice -n 19 $(BIN)/python -m pytest -n auto --dist worksteal $(LASTING) \
 		$(addprefix tests/store/,$(FAULTS:%=test_%.py))
 
 # Mutated messages for both services, so many each way (in process, as Lambda events, over HTTP): see tests/fuzz.
