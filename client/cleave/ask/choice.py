@@ -151,7 +151,9 @@ class Chooser:
         no_plain = (WHOSE if self.stored.parties else too_much(manifest)) if self.services else NO_PLAIN
         kept = KeptTotals(manifest.measures, manifest.by, no_plain, no_totals)
         plan = planner.plan(kept, cloud_only=cloud_only)
-        return plan if isinstance(plan, LocalPlan) else stored_plan(plan, kept, manifest.measures)
+        if isinstance(plan, LocalPlan):
+            return plan
+        return stored_plan(plan, kept, manifest.measures, whose=bool(self.stored.parties))
 
     def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
         """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
@@ -164,7 +166,8 @@ class Chooser:
             kept = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
             with closing(Planner(sql, stored.schema, table, {})) as inner:
                 try:
-                    found = stored_plan(inner.cut(kept, cloud_only=True), kept, measures)
+                    cut = inner.cut(kept, cloud_only=True)
+                    found = stored_plan(cut, kept, measures, whose=bool(stored.parties))
                 except QueryRefused:
                     return None
             return found if _is_exact(found) else None
@@ -192,7 +195,8 @@ class Chooser:
             return None
         if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
             return None
-        return replace(stored_plan(plan, kept, self.stored.manifest.measures), cloud_only=cloud_only)
+        made = stored_plan(plan, kept, self.stored.manifest.measures, whose=bool(self.stored.parties))
+        return replace(made, cloud_only=cloud_only)
 
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:
         """The ways of the question that `plan` answers, the one it goes first."""

@@ -164,15 +164,20 @@ class StoredSource(Source):
         """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
         cells may.
         """
-        return self.chooser(self._named(sql), sql).chosen(sql, cloud_only=cloud_only)
+        names, whose = self._named(sql)
+        return self.chooser(names, whose=whose).chosen(sql, cloud_only=cloud_only)
 
     def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
-        return self.chooser(self._named(sql), sql).plans(sql)
+        names, whose = self._named(sql)
+        return self.chooser(names, whose=whose).plans(sql)
 
-    def chooser(self, names: Sequence[str] = (), sql: str = "") -> Chooser:
-        """Over the first of `names`, or the table that was named; the others may be joined. `sql`: the question."""
+    def chooser(self, names: Sequence[str] = (), *, whose: bool = False) -> Chooser:
+        """Over the first of `names`, or the table that was named; the others may be joined.
+
+        `whose`: the question names the contributor of each row.
+        """
         first, *joined = names or [self.name]
-        tables = {name.lower(): self._at(name, sql) for name in (first, *joined)}
+        tables = {name.lower(): self._at(name, whose=whose) for name in (first, *joined)}
         return Chooser(
             first,
             tables,
@@ -184,16 +189,16 @@ class StoredSource(Source):
             fetch_limit=self._fetch_limit,
         )
 
-    def _named(self, sql: str) -> list[str]:
-        """The stored tables that a question is over, which are open then.
+    def _named(self, sql: str) -> tuple[list[str], bool]:
+        """The stored tables that a question is over, which are open then, and whether it names the contributor of rows.
 
         Raises QueryRefused where there are none, InputError for a name that is a file's as well.
         """
         try:
-            named, _ = names_in(sql)
+            named, columns = names_in(sql)
         except QueryRefused:
             if self.name:
-                return [self.name]  # planning it tells more
+                return [self.name], False  # planning it tells more
             raise
         files = {each.name.lower() for each in self._others}
         found = [self.name] if self.name else []
@@ -213,7 +218,7 @@ class StoredSource(Source):
                 )
         if not found:
             raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")
-        return found
+        return found, CONTRIBUTOR in columns
 
     def _find(self, name: str) -> Stored | None:
         if name.lower() not in self._held and (opened := self._tables.find(name)) is not None:
@@ -223,17 +228,15 @@ class StoredSource(Source):
     def _hold(self, name: str, opened: Opened) -> None:
         self._held[name.lower()] = Stored(self._tables, opened, session=self._kept)
 
-    def _at(self, name: str, sql: str) -> Stored:
-        """A table that is held, as the question `sql` sees it."""
+    def _at(self, name: str, *, whose: bool) -> Stored:
+        """A table that is held. `whose`: with the contributor of each row, if it has contributors."""
         held = self._held[name.lower()]
-        if CONTRIBUTOR in sql.lower():
-            with contextlib.suppress(QueryRefused):
-                return held.naming(names_in(sql)[1])
-        return held
+        return held.by_contributor if whose else held
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
-        return {name.lower(): self._at(name, plan.sql) for name in _names_of(plan) if name.lower() in self._held}
+        names = [name for name in _names_of(plan) if name.lower() in self._held]
+        return {name.lower(): self._at(name, whose=_names_contributor(plan)) for name in names}
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
@@ -245,7 +248,7 @@ class StoredSource(Source):
         if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
             raise InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
         folder = self._tables.folder(plan.table)
-        return job_of(self._stores.sensitive, folder, self._at(plan.table, plan.sql), self._machine, plan.sql)
+        return job_of(self._stores.sensitive, folder, self._at(plan.table, whose=plan.whose), self._machine, plan.sql)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
@@ -346,7 +349,7 @@ class StoredSource(Source):
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = self._mine(plan)
         self._require_within(mine, question)
-        stored, deadline = self._at(mine.table, mine.sql), question.deadline
+        stored, deadline = self._at(mine.table, whose=mine.whose), question.deadline
         job = self._job(mine) if self._machine else None
         stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
 
@@ -384,7 +387,7 @@ class StoredSource(Source):
 
     def _chooser_of(self, plan: StoredPlan | LocalPlan) -> Chooser:
         joined = [name for name in self._of(plan) if name != plan.table.lower()]
-        return self.chooser([plan.table, *joined], plan.sql)
+        return self.chooser([plan.table, *joined], whose=_names_contributor(plan))
 
     def _at_work(self, table: Table | None) -> None:
         """Return the work that `stop` interrupts."""
@@ -403,6 +406,14 @@ class StoredSource(Source):
         """Let go of the versions that are in use by then."""
         for each in self._held.values():
             each.close()
+
+
+def _names_contributor(plan: QueryPlan | LocalPlan) -> bool:
+    if isinstance(plan, LocalPlan):
+        return any(map(_names_contributor, plan.inner.values())) or any(
+            CONTRIBUTOR in each for each in plan.reads.values()
+        )
+    return isinstance(plan, StoredPlan) and plan.whose
 
 
 def _names_of(plan: QueryPlan | LocalPlan) -> list[str]:

@@ -41,6 +41,7 @@ class StoredPlan(QueryPlan):
 
     `sources[i]`: of argument i. `parts`: the totals that are needed, of `measures`, the table's when this was made.
     `over_cells`: groups and their rows follow from the cells; else from rows that are fetched, or the plain service.
+    `whose`: cells are told apart by contributor.
     """
 
     sources: tuple[Source, ...] = ()
@@ -48,6 +49,7 @@ class StoredPlan(QueryPlan):
     measures: tuple[Measure, ...] = ()
     over_cells: bool = True
     scans: bool = False
+    whose: bool = False
     cloud_only: bool = False
 
     @property
@@ -90,7 +92,9 @@ class StoredPlan(QueryPlan):
         )
 
 
-def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, measures: Sequence[Measure]) -> StoredPlan:
+def stored_plan(
+    plan: QueryPlan, kept: KeptTotals | SummedRows, measures: Sequence[Measure], *, whose: bool = False
+) -> StoredPlan:
     """`plan`, made with `kept`, and what of the totals, or of sums of the rows, of `measures` it needs."""
     sources = tuple(kept.sources[argument.sql] for argument in plan.arguments)
     parts: dict[Part, None] = {}
@@ -107,6 +111,7 @@ def stored_plan(plan: QueryPlan, kept: KeptTotals | SummedRows, measures: Sequen
         measures=tuple(measures),
         over_cells=isinstance(kept, KeptTotals) and not kept.groups(plan.selecting),
         scans=isinstance(kept, SummedRows),
+        whose=whose,
     )
 
 

@@ -115,11 +115,10 @@ class Stored:
         """The object of the table's CKKS secret, unless it was read already."""
         return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
 
-    def naming(self, columns: Collection[str]) -> Stored:
-        """The table for a question that names `columns`, in lower case, which may be the contributor of each row."""
-        if CONTRIBUTOR not in columns or with_contributor(self.manifest, self.schema) is self.schema:
-            return self
-        return self._apart
+    @property
+    def by_contributor(self) -> Stored:
+        """The table for a question that names the contributor of each row; the same where it has no contributors."""
+        return self if with_contributor(self.manifest, self.schema) is self.schema else self._apart
 
     @cached_property
     def _apart(self) -> Stored:
