@@ -198,7 +198,7 @@ class StoredSource(Source):
             named, columns = names_in(sql)
         except QueryRefused:
             if self.name:
-                return [self.name], False  # planning it tells more
+                return [self.name], False  # planning it gives a better error
             raise
         files = {each.name.lower() for each in self._others}
         found = [self.name] if self.name else []

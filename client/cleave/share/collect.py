@@ -171,7 +171,7 @@ def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
 
 
 def _require_key(tables: Tables, opened: Opened, rows: Sequence[ContributedRows], gone: Sequence[Segment]) -> None:
-    """Raises InputError where two rows would have one key, or a key has NULL; the contributor is not told."""
+    """Raise InputError, for the owner alone, where two rows would have one key, or a key has NULL."""
     manifest = opened.manifest
     if not manifest.key:
         return

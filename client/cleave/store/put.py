@@ -205,7 +205,7 @@ def append(
                 require_word(schema, there.manifest.key, "which rows are replaced", yes=yes)
             say(f"replacing {counted(replaced, 'row')} by rows with the same key")
             pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in found])
-            putting.details["replaced"] = replaced
+            return putting.run(stream, survey, segment_rows, progress, pieces, replaced=replaced)
         return putting.run(stream, survey, segment_rows, progress, pieces)
 
 
@@ -259,7 +259,7 @@ class _Putting:
         self._say = say
         self._batch = batch
         self._keys = keys
-        self.details: dict[str, Any] = {}  # of the record in the log
+        self._details: dict[str, Any] = {"batch": batch.id} if batch else {}  # of the record in the log
         self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
@@ -285,12 +285,15 @@ class _Putting:
         segment_rows: int,
         progress: Progress,
         pieces: Sequence[Piece] = (),
+        **details: Any,
     ) -> Opened:
         """Put the rows, and write `pieces`, segments of the table before, again in the same step.
 
+        `details`: of the record in the log.
         Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names.
         """
         self._pieces = pieces
+        self._details |= details
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
         if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
@@ -351,9 +354,8 @@ class _Putting:
         }
         if self._batch is not None:
             update["batches"] = (*manifest.batches, self._batch)
-            self.details["batch"] = self._batch.id
         rows = draft.rows if self._what == "put" else None
-        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **self.details)
+        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **self._details)
         if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
             self._drafts.delete(draft)
         else:

@@ -65,7 +65,7 @@ class Rows:
         self._read_before: set[str] = set()  # columns of which all rows were read
         self._kept: Table | None = None
         self._kept_bytes = 0
-        self._keeps = kept is not None
+        self._keeps = True  # unless that failed once
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
@@ -150,24 +150,26 @@ class Rows:
         if reading.rows < self._manifest.rows:
             return None
         known, self._read_before = self._read_before, self._read_before | names
-        for wanted in (known, names | there) if names <= known else ():
+        if self._session is None or not self._keeps or not names <= known:
+            return None
+        for wanted in (known, names | there):
             size = self._opened_bytes(wanted)
-            if self._keeps and self._session and self._session.has_room(size - self._kept_bytes):
+            if self._session.has_room(size - self._kept_bytes):
                 with suppress(QueryRefused):  # its texts take more than was reckoned with
-                    return self._keep(reading, wanted, size)
+                    return self._keep(self._session, reading, wanted, size)
+                return None
         return None
 
-    def _keep(self, reading: Reading, names: Collection[str], size: int) -> Table:
+    def _keep(self, session: Kept, reading: Reading, names: Collection[str], size: int) -> Table:
         self._drop_kept()
-        assert self._session is not None  # noqa: S101 - the caller looked
-        self._session.take(size)
+        session.take(size)
         self._kept_bytes = size
         table = self.new_table(self._schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
             whole.show(table, now=True)
         except BaseException:
-            self._session.take(-size)
+            session.take(-size)
             self._kept_bytes = 0
             self._keeps = False  # streaming takes less time and memory
             table.__exit__(None, None, None)

@@ -73,7 +73,7 @@ def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
 
 
 def check_key(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The key columns as the schema spells them. Raises InputError for one that rows cannot be told apart by."""
+    """The key columns as the schema spells them. Raises InputError for a type whose equal values may differ."""
     return _comparable(key, schema, "key", "--key-columns takes columns that name one row: texts, dates, whole numbers")
 
 

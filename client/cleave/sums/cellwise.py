@@ -41,7 +41,7 @@ class StoredPlan(QueryPlan):
 
     `sources[i]`: of argument i. `parts`: the totals that are needed, of `measures`, the table's when this was made.
     `over_cells`: groups and their rows follow from the cells; else from rows that are fetched, or the plain service.
-    `whose`: cells are told apart by contributor.
+    `whose`: each contributor has cells of its own.
     """
 
     sources: tuple[Source, ...] = ()
