@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import duckdb
+import numpy as np
 import pytest
 
 import cleave
@@ -15,8 +17,12 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import compacting
 from cleave.store import put as putting
+from cleave.store.keys import keys_of
 from cleave.store.reader import Opened
+from cleave.table.batches import batches
 from cleave.table.progress import Silent
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.table import no_table
 from cleave_shared.errors import CleaveWarning, InputError
 from tests.campaign import sampled
 from tests.cli.runner import Cli
@@ -268,3 +274,17 @@ def test_python_states_what_it_takes(world: World) -> None:
         cleave.append(frame.arrow(), "trial", **place(world))
     with pytest.warns(CleaveWarning, match="replacing 4 rows"):
         assert cleave.append(frame.arrow(), "trial", upsert=True, yes=True, **place(world)).rows == 4
+
+
+def test_many_rows_that_stay_keep_their_order() -> None:
+    """So many that DuckDB joins them in several threads."""
+    schema = Schema((Column("k", Kind.SEALED, "BIGINT"), Column("text", Kind.SEALED, "VARCHAR")), CsvDialect())
+    with no_table("t", schema, 1_000_000) as table:
+        table.connection.execute("SET threads = 4")
+        values = "SELECT (i * 7919) % 1000003 AS k, repeat('x', i % 50) AS text FROM range(1_000_000) r(i)"
+        table.connection.execute(f"CREATE TABLE {table.relation} AS {values}")
+        keys = keys_of(batches(duckdb.connect(), "SELECT 3 * i AS k FROM range(200_000) r(i)"), schema, ["k"], str)
+        assert keys is not None
+        found = table.connection.execute(keys.others(table)).fetchnumpy()["k"]
+        every = np.arange(1_000_000) * 7919 % 1000003
+        assert (found == every[~np.isin(every, 3 * np.arange(200_000))]).all()
