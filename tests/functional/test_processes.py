@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 
 from aws.serving import ROOT
 from cleave.ckks.key_file import create_key
+from cleave.cli.process import Signals
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, met
 from tests.functional.scripted import Reply, Scripted, scripted
@@ -188,6 +191,21 @@ def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type
     asking.ends()
     assert asking.process.returncode in (-signal.SIGINT, 130)
     assert asking.process.communicate() == (b"", b"")
+
+
+def test_an_interrupt_that_python_drops_leaves_no_traceback() -> None:
+    """Of a callback, such as an import's, Python drops the exception; pytest makes an error of what it prints."""
+
+    class Thing:
+        pass
+
+    thing = Thing()
+    dropped = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    with Signals() as signals:
+        del thing
+        gc.collect()
+    assert dropped() is None
+    assert signals.number == signal.SIGINT
 
 
 @pytest.mark.parametrize("how", ["stall", "headers", "body", "lambda"])

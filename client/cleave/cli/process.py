@@ -89,6 +89,7 @@ class Signals:
     def __init__(self) -> None:
         self.number: int | None = None
         self._before: dict[signal.Signals, object] = {}
+        self._hook_before = sys.unraisablehook
 
     @property
     def code(self) -> int:
@@ -99,9 +100,11 @@ class Signals:
         for each in _SIGNALS:
             if signal.getsignal(each) != signal.SIG_IGN:  # as nohup asks for
                 self._before[each] = signal.signal(each, self._notice)
+        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook_before
         if self.number is None or not _ours:  # else no second signal is to disturb the end
             for each, handler in self._before.items():
                 signal.signal(each, handler)  # type: ignore[arg-type]  # what signal.signal gave
@@ -112,6 +115,11 @@ class Signals:
             if _ours:
                 threading.Thread(target=self._end, daemon=True).start()
         raise KeyboardInterrupt
+
+    def _lost(self, lost: sys.UnraisableHookArgs) -> None:
+        """Print no traceback of an interrupt that Python dropped in a callback, such as an import's; `_end` ends us."""
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            self._hook_before(lost)
 
     def _end(self) -> None:
         time.sleep(GRACE)
