@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from cleave.aggregates.columns import Exact, Real
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import encode
-from cleave.ckks.job import Job
+from cleave.ckks.job import LEAST_TO_ADD, Job
 from cleave.ckks.layout import noise
 from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
@@ -217,3 +218,24 @@ def test_fault(fault: dict[str, str], key: SecretKey, other_key: SecretKey) -> N
 
 def test_every_fault_is_carried_out() -> None:
     assert [fault["name"] for fault in FAULTS] == list(ACTIONS)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_answers_about_parts_are_added_up_in_any_order(backwards: bool, key: SecretKey) -> None:
+    """And none is taken twice. So many chunks are encrypted in the form that can only be added."""
+    counts = np.array([120_000, 80_000, 1])
+    packing = plan_packing([Exact(LIMIT)], counts, SUM60_PACK)
+    assert packing.chunks >= LEAST_TO_ADD
+    values = np.random.default_rng(7).integers(0, LIMIT, (1, counts.sum())).astype(np.uint64)
+    job = Job(packing, encode(packing, [values]), Cipher(key))
+    parts = packing.parts(3)
+    assert len(parts) > 2
+    for part in parts[::-1] if backwards else parts:
+        request = job.request(part, key.key_id, "0" * 32, [*job.encrypt(part)])
+        answer = moments(request, SealEvaluator(ring(SUM60_PACK.name)))
+        job.accept(part, request, answer)
+        with pytest.raises(CheckFailed, match="accepted before"):
+            job.accept(part, request, answer)
+    ends = [0, *counts.cumsum()]
+    expected = [int(values[0, start:end].sum()) for start, end in pairwise(ends)]
+    assert [job.estimates(group)[0].value for group in range(len(counts))] == expected

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import json
 import os
+import pickle
 import resource
 import signal
 import socket
@@ -228,7 +229,7 @@ def test_no_code_of_the_parents_is_run_after_the_work() -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(os.write, writing, b"x")
         child = stack.enter_context(children.fork(lambda _: None, keep=[writing]))
-        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 0
+        assert ended_in_order(child)
         failing = stack.enter_context(children.fork(lambda _: 1 / 0, keep=[writing]))  # type: ignore[arg-type, return-value]
         assert os.waitstatus_to_exitcode(os.waitpid(failing.pid, 0)[1]) == 1
     os.close(writing)
@@ -582,6 +583,48 @@ def test_where_the_kernel_cannot_tell_who_is_gone(monkeypatch: pytest.MonkeyPatc
         assert children._is_gone(child.pid, HANGS)
         child.kill()  # waits for it, as ever
         assert os.WTERMSIG(child._status or 0) == signal.SIGKILL
+
+
+def ended_in_order(child: Child) -> bool:
+    """Wait for its end, and leave it to be reaped."""
+    end = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    return end is not None and (end.si_code, end.si_status) == (os.CLD_EXITED, 0)
+
+
+def _reports(channel: Channel, *arguments: bytes | str) -> None:
+    """Send the arguments back, and the seconds that the clock still allows."""
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    channel.send([*(each.encode() if isinstance(each, str) else each for each in arguments), str(left).encode()])
+
+
+def test_a_child_answers_calls_while_they_last() -> None:
+    bounds = Bounds(seconds=HANGS)
+    with children.fork(children.answer_calls) as child:
+        child.call(_reports, ("first",), bounds, lasting=True)
+        word, left = child.receive(HANGS)
+        assert word == b"first"
+        assert 0 < float(left) <= HANGS
+        child.call(_reports, ("second", pickle.PickleBuffer(b"raw")), lasting=True)
+        assert child.receive(HANGS) == [b"second", b"raw", b"0.0"], "the first call's clock goes on"
+        child.call(_reports, ("last",), bounds)
+        assert child.receive(HANGS)[0] == b"last"
+        assert ended_in_order(child)
+
+
+def test_a_child_that_waits_for_calls_ends_with_its_channel() -> None:
+    with children.fork(children.answer_calls) as child:
+        child.channel.close()
+        assert ended_in_order(child)
+
+
+def test_a_call_sends_buffers_as_they_are_and_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[list[bytes], float | None]] = []
+    monkeypatch.setattr(Child, "send", lambda _, parts, seconds=None: sent.append(([*parts], seconds)))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        Child(0, Channel(ours)).call(_reports, (pickle.PickleBuffer(b"raw"),), Bounds(seconds=7.0))
+    (((_, _, raw), seconds),) = sent
+    assert (bytes(raw), seconds) == (b"raw", 7.0)
 
 
 def test_the_parents_end_is_its_own() -> None:

@@ -296,7 +296,7 @@ def test_a_prepared_process_is_served_by_one_crew(forks: list, monkeypatch: pyte
         monkeypatch.setattr(workers, "processors", lambda count=count: count)
         workers.prepare()
         assert workers._crew is not None
-        assert workers._crew.most_idle == idle
+        assert (workers._crew.most_idle, workers._crew._once) == (idle, False)
     crew = workers._crew
     workers.prepare()
     assert workers._crew is crew
@@ -306,6 +306,10 @@ def test_a_prepared_process_is_served_by_one_crew(forks: list, monkeypatch: pyte
     assert len(crew._idle) == 2, "the same two served both"
     assert forks == []
     crew.end()
+    monkeypatch.setattr(workers, "_crew", None)
+    workers.prepare(once=True)
+    assert workers._crew is not None
+    assert workers._crew._once
     server.stop()
 
 
