@@ -209,7 +209,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
         reads.append("passphrase")
         return b""
 
-    lazy = replace(patients, begun=read)
+    lazy = replace(patients, prefetched=read)
     with Session(HereSource(lazy, Access(key_file, passphrase), embedded)) as opened:  # type: ignore[arg-type]
         yield opened
 

@@ -30,7 +30,7 @@ def counting(opened: list[str]) -> LazyTable:
         opened.append(table.name)
         return table.read(None)
 
-    return replace(table, begun=read)
+    return replace(table, prefetched=read)
 
 
 def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.contribute import ContributionDraft, ContributionStep, begun, contribution_drafts
+from cleave.share.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.store.contribution import folder_of
 from tests.campaign import FULL
 from tests.store.asking import ask
@@ -61,7 +61,7 @@ def check(world: World, rows: str) -> None:
 
 def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
     """What is left of the last put, by the identity of `who` in north's folder."""
-    asked = world.contributions("north")._asked(replace=False)
+    asked = world.contributions("north")._request(replace=False)
     return contribution_drafts(world.stores(), folder(world), world.identity(who)).left(asked)
 
 
@@ -164,9 +164,9 @@ def test_of_two_by_one_identity_one_is_told(world: World) -> None:
     for each in drafts:
         each.left("asked")
     step = ContributionStep(id="0" * 32, rows=1, digest="")
-    first = drafts[0].add(begun("asked", None, world.schema), step)
+    first = drafts[0].add(new_contribution("asked", None, world.schema), step)
     with pytest.raises(ConflictError):
-        drafts[1].add(begun("asked", None, world.schema), step)
+        drafts[1].add(new_contribution("asked", None, world.schema), step)
     found = drafts[1].left("asked")
     assert found == first
     drafts[0].add(first, step)

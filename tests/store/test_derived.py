@@ -186,10 +186,10 @@ def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -
     assert row[0] == row[1] == truth("SELECT SUM(bill * age) FROM trial")[0][0]
     for name, expression, said in (
         ("weighted", "age", "already"),
-        ("other", "age * bill", "kept already"),
+        ("other", "age * bill", "stored already"),
         ("other", "SUM(age)", "DuckDB refuses"),
         ("other", "length(ward)", "no encrypted column"),
-        ("other", "ward || age", "totals are kept of numbers"),
+        ("other", "ward || age", "only numbers have totals"),
     ):
         with pytest.raises(InputError, match=said):
             derive(world.tables, "trial", expression, name, Silent())

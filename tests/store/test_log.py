@@ -172,10 +172,10 @@ def test_opening_a_table_does_not_read_its_log(tables: Tables, key: OwnerKey, mo
     monkeypatch.setattr(of_log, "PAGE", 4)
     opened = changed(tables, tables.commit(put(tables, key), None, "put"), 13)
     head = tables.stores.sensitive.read(f"{tables.folder('trial')}/head")
-    tables.count_anew()
+    tables.reset_counts()
     again = tables.open("trial")
     assert (tables.objects_read, tables.bytes_read) == (1, again.head.manifest.bytes)
-    tables.count_anew()
+    tables.reset_counts()
     changed(tables, again)
     assert tables.objects_read == 1, "a page, to continue it"
     assert again.head == opened.head

@@ -20,9 +20,9 @@ from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
 from cleave.store import put, reading, rows, sealed
 from cleave.store.cells import Index
-from cleave.store.kept import Kept
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
+from cleave.store.resident import ResidentTables
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
@@ -223,7 +223,7 @@ def test_progress_comes_to_its_end(world: World) -> None:
 
 
 def stored(world: World, memory: int | None = None) -> Stored:
-    return Stored(world.tables, world.opened, None, Kept(memory, 0) if memory else None)
+    return Stored(world.tables, world.opened, None, ResidentTables(memory, 0) if memory else None)
 
 
 def select(table: Table, sql: str, columns: int) -> list[list[object]]:

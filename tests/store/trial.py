@@ -59,7 +59,7 @@ class World:
         copied(made / "s", self.stores.sensitive)
         copied(made / "p", self.stores.plain)
         self.tables.open("trial")  # so that it is remembered
-        self.tables.count_anew()
+        self.tables.reset_counts()
 
     def _put(self, by: tuple[str, ...], schema: Path, *, append: bool = False, **options: int) -> None:
         with open_table([SAMPLE / "patients.csv"], load_schema(schema)) as table:

@@ -51,7 +51,7 @@ def test_one_is_gone_where_its_block_raises() -> None:
 def test_a_duckdb_that_has_shut_itself_is_replaced() -> None:
     with duck.private() as connection:
         connection.execute("SELECT 1")
-    duck._kept[os.getpid()].close()
+    duck._instances[os.getpid()].close()
     with duck.private() as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
@@ -62,7 +62,7 @@ def test_a_forked_process_opens_its_own() -> None:
     def opened(channel: Channel) -> None:
         with duck.private() as connection:
             found = connection.execute("SELECT 1").fetchall()
-        channel.send([repr((found, len(duck._kept))).encode()])
+        channel.send([repr((found, len(duck._instances))).encode()])
 
     with children.fork(opened, Bounds(seconds=120)) as child:
         assert child.receive(120) == [b"([(1,)], 2)"]
@@ -70,7 +70,7 @@ def test_a_forked_process_opens_its_own() -> None:
 
 def test_it_starts_no_thread() -> None:
     """So that a process forked meanwhile holds no lock of one."""
-    duck._kept.pop(os.getpid(), None)
+    duck._instances.pop(os.getpid(), None)
     before = len(os.listdir("/proc/self/task"))
     with duck.private() as connection:
         connection.execute("SELECT sum(range) FROM range(1000000)").fetchall()

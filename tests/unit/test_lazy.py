@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleave.table import lazy, stream
-from cleave.table.lazy import begun, of_files
+from cleave.table.lazy import of_files, prefetch
 from cleave_shared.errors import InputError
 
 SCHEMA = '[columns.age]\nkind = "plain"\ntype = "BIGINT"\n'
@@ -39,25 +39,25 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_small_table_is_read_by_a_thread(path: Path, readers: list[str]) -> None:
     before = set(threading.enumerate())
-    table = begun(of_files([path]))
+    table = prefetch(of_files([path]))
     with table.read(None) as read:
         assert read.connection.execute(f"SELECT sum(age) FROM {read.relation}").fetchall() == [(3,)]
     assert readers == ["table"]
     # what is forked now is forked of one thread
     assert "table" not in {each.name for each in {*threading.enumerate()} - before}
-    assert begun(table) is table
+    assert prefetch(table) is table
 
 
 def test_what_is_wrong_is_told_by_who_reads_it(path: Path) -> None:
     path.write_text("age\n1\nold\n")
     told = []
-    for table in (of_files([path]), begun(of_files([path]))):
+    for table in (of_files([path]), prefetch(of_files([path]))):
         with pytest.raises(InputError) as caught:
             table.read(None)
         told.append(str(caught.value))
     assert told[0] == told[1]
     assert "line 3" in told[0]
-    begun(of_files([path]))  # nobody asks: nothing is told, nothing waits
+    prefetch(of_files([path]))  # nobody asks: nothing is told, nothing waits
 
 
 def test_what_takes_its_time_is_read_when_it_is_asked_for(
@@ -71,6 +71,6 @@ def test_what_takes_its_time_is_read_when_it_is_asked_for(
     assert of_files([path, path]).small
     monkeypatch.setattr(lazy, "_SMALL", path.stat().st_size - 1)
     table = of_files([path])
-    assert begun(table) is table
+    assert prefetch(table) is table
     with table.read(None):
         assert readers == ["MainThread"]

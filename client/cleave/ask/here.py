@@ -83,7 +83,7 @@ class HereSource(Source):
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
         """Read the table."""
-        if self._lazy.begun and not plan.sends_nothing:
+        if self._lazy.prefetched and not plan.sends_nothing:
             from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
             from cleave.ask.session import import_finish  # noqa: PLC0415
 

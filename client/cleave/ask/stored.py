@@ -31,10 +31,10 @@ from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import answer_columns, names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
-from cleave.store.kept import Kept
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
+from cleave.store.resident import ResidentTables
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
@@ -109,7 +109,7 @@ class StoredSource(Source):
         self._fetch_limit = fetch_limit
         most = quarter_of_memory() if memory_limit is None else memory_limit
         kept = most // _KEPT if most >= _KEEPS else 0
-        self._kept = Kept(most - kept, kept)
+        self._kept = ResidentTables(most - kept, kept)
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -257,7 +257,7 @@ class StoredSource(Source):
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
         if self._asked:
-            self._tables.count_anew()  # the first question's count has what opening the table read
+            self._tables.reset_counts()  # the first question's count has what opening the table read
         self._asked = True
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:

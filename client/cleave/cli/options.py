@@ -151,14 +151,14 @@ def session_over(
     words: Sequence[str], asking: Asking, settings: Settings, bars: Bars | None = None, machine: str | None = None
 ) -> Iterator[Session]:
     """A session over the table of `words`; a small file is read from now on."""
-    from cleave.table.lazy import LazyTable, begun  # noqa: PLC0415 - what --help does without
+    from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - what --help does without
 
     table = read_data(words or None, asking)
     others = list(map(_other, asking["others"] or ()))
     if not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
         settings.prepare()
     if isinstance(table, LazyTable):
-        table = begun(table)
+        table = prefetch(table)
     with open_session(table, others, asking, settings.embedded, bars or settings.bars, machine) as session:
         yield session
 

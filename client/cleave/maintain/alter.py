@@ -97,22 +97,22 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
 
 def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
     """The new columns, each with the SQL of its values in an old row. Raises InputError."""
-    found = {each.name: (each, identifier(each.name)) for each in schema.columns}
+    altered = {each.name: (each, identifier(each.name)) for each in schema.columns}
     used = {column: derived.name for derived in schema.derived for column in derived.columns}
     for text in wanted.widen:
         name, value = _pair(text, _BOUNDS)
         column = schema.column(name)
-        found[column.name] = (_widened(column, value), found[column.name][1])
+        altered[column.name] = (_widened(column, value), altered[column.name][1])
     for text in wanted.rename:
         name, value = _pair(text, "write --rename OLD=NEW")
         column = schema.column(name)
         _require_unused(column, used, "renamed")
-        found[column.name] = (replace(found[column.name][0], name=value), found[column.name][1])
+        altered[column.name] = (replace(altered[column.name][0], name=value), altered[column.name][1])
     for name in wanted.drop:
         column = schema.column(name)
         _require_unused(column, used, "dropped")
-        found.pop(column.name)
-    columns = [*found.values()]
+        altered.pop(column.name)
+    columns = [*altered.values()]
     for text in wanted.add:
         name, _, rest = text.strip().partition(" ")
         type_, _, kind = rest.strip().rpartition(" ")
@@ -142,12 +142,12 @@ def _widened(column: Column, text: str) -> Column:
     """`column` with wider bounds or type. Raises InputError for what would be narrower."""
     if ".." in text:
         lower, upper = (_bound(column, each) for each in text.split("..", 1))
-        made = replace(column, lower=column.lower if lower is None else lower)
-        made = replace(made, upper=column.upper if upper is None else upper)
-        pairs = ((made.lower, column.lower), (column.upper, made.upper))
+        widened = replace(column, lower=column.lower if lower is None else lower)
+        widened = replace(widened, upper=column.upper if upper is None else upper)
+        pairs = ((widened.lower, column.lower), (column.upper, widened.upper))
         if any(one is not other and (one is None or other is None or one > other) for one, other in pairs):
             raise InputError(f"column {column.name!r}: its bounds can only be widened", hint=_BOUNDS)
-        return made
+        return widened
     try:
         type_ = canonical(text)
     except ValueError as error:
@@ -216,14 +216,14 @@ def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measur
     pairs += [(each.name, argument, True) for each, argument in derived_arguments(schema)]
     news = _news(wanted)
     widened = {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
-    known = {news.get(each.name.lower(), each.name): each for each in old.measures}
-    found = []
+    previous = {news.get(each.name.lower(), each.name): each for each in old.measures}
+    measures = []
     for name, argument, derived in pairs:
-        made = of_measures.measure_of(name, argument, None, derived=derived)
-        if (before := known.get(name)) and made.decimals is None and (derived or name not in widened):
-            made = made.model_copy(update={"centre": before.centre, "exponent": before.exponent})
-        found.append(made)
-    return tuple(found)
+        measure = of_measures.measure_of(name, argument, None, derived=derived)
+        if (before := previous.get(name)) and measure.decimals is None and (derived or name not in widened):
+            measure = measure.model_copy(update={"centre": before.centre, "exponent": before.exponent})
+        measures.append(measure)
+    return tuple(measures)
 
 
 def _plain(schema: Schema) -> list[tuple[str, str]]:

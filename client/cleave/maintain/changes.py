@@ -101,15 +101,17 @@ def delete(
         if before is None:
             return changed, opened.manifest, None
         return replace(changed, rows=before.rows - opened.manifest.rows), before, opened
-    found = _matching(tables, opened, condition, None, progress)
+    counts = _matching(tables, opened, condition, None, progress)
     reveals = "which rows are deleted" if _plain(schema) else ""
-    changed = _changed(opened, found, reveals)
+    changed = _changed(opened, counts, reveals)
     if not changed.rows or dry_run:
         return changed, opened.manifest, None
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
-    kept = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
-    pieces = [Piece((each,), lambda _: kept, same_rows=True) for each in opened.manifest.segments if each.id in found]
+    remaining = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
+    pieces = [
+        Piece((each,), lambda _: remaining, same_rows=True) for each in opened.manifest.segments if each.id in counts
+    ]
     done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress, repeats=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
 
@@ -140,15 +142,15 @@ def update(
     request = [where, sorted(new.values.items())]
     if not again and not dry_run and repeated(tables, opened, "update", request):
         return _changed(opened, {}, "", repeated=True), opened.manifest, None
-    found = _matching(tables, opened, condition, new, progress)
+    counts = _matching(tables, opened, condition, new, progress)
     reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
-    changed = _changed(opened, found, reveals)
+    changed = _changed(opened, counts, reveals)
     if not changed.rows or dry_run:
         return changed, opened.manifest, None
     if reveals:
         require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
     selected, keeps_plain = new.select(where), not new.plain
-    touched = [each for each in opened.manifest.segments if each.id in found]
+    touched = [each for each in opened.manifest.segments if each.id in counts]
     pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
     done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
@@ -159,10 +161,10 @@ def _plain(schema: Schema) -> set[str]:
 
 
 def _condition(schema: Schema, where: str) -> Derived:
-    found = _expression(schema, "condition", where)
-    if found.type != "BOOLEAN":
-        raise InputError(f"the condition is {found.type}, and must be BOOLEAN", hint=_ONE)
-    return found
+    expression = _expression(schema, "condition", where)
+    if expression.type != "BOOLEAN":
+        raise InputError(f"the condition is {expression.type}, and must be BOOLEAN", hint=_ONE)
+    return expression
 
 
 def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) -> Derived:
@@ -177,7 +179,7 @@ def _matching(
     tables: Tables, opened: Opened, condition: Derived, new: Assignments | None, progress: Progress
 ) -> dict[str, int]:
     """Rows that the condition holds for, of each segment that has any. Checks `new` values of them."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     read = {*condition.columns, *(new.read if new else ())}
     advance = progress.stage("find", opened.manifest.rows, "rows")
     with tables.changing(opened), closing(Rows(tables, opened)) as rows:
@@ -187,11 +189,11 @@ def _matching(
                     table, f"SELECT count(*) FROM {table.relation} WHERE ({condition.sql})", "the condition"
                 )
                 if count:
-                    found[segment.id] = count
+                    counts[segment.id] = count
                     if new is not None:
                         new.check(table, condition.sql)
             advance(segment.rows)
-    return found
+    return counts
 
 
 def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
@@ -207,12 +209,12 @@ def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
     )
 
 
-def _changed(opened: Opened, found: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:
+def _changed(opened: Opened, counts: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:
     manifest = opened.manifest
     touched = tuple(
-        (number, found[each.id], each.rows) for number, each in enumerate(manifest.segments, 1) if each.id in found
+        (number, counts[each.id], each.rows) for number, each in enumerate(manifest.segments, 1) if each.id in counts
     )
-    return Changed(manifest.table, manifest.version, sum(found.values()), touched, reveals, repeated)
+    return Changed(manifest.table, manifest.version, sum(counts.values()), touched, reveals, repeated)
 
 
 def compact(tables: Tables, name: str, progress: Progress) -> Opened:

@@ -22,7 +22,7 @@ from cleave_shared.errors import InputError
 
 
 def derive(tables: Tables, table: str, expression: str, name: str, progress: Progress) -> Opened:
-    """Keep totals of `expression`, which questions over cells then use.
+    """Store totals of `expression`, which questions over cells then use.
 
     Raises InputError, QueryRefused; ConflictError where somebody else changes the table meanwhile.
     """
@@ -37,14 +37,14 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
         except ValueError as error:
             raise InputError(f"the expression {error}") from None
         if not (is_number(derived.type) or derived.type == "BOOLEAN"):
-            raise InputError(f"the expression is {derived.type}, and totals are kept of numbers")
+            raise InputError(f"the expression is {derived.type}, and only numbers have totals")
         schema = replace(schema, derived=(*schema.derived, derived))
-        found = arguments_of(schema, [identifier(name)])
-        if not found:
+        arguments = arguments_of(schema, [identifier(name)])
+        if not arguments:
             raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
-        (argument,) = found
+        (argument,) = arguments
         if not spellings([argument.sql]).keys().isdisjoint(spellings([each.sql for each in manifest.measures])):
-            raise InputError("totals of this expression are kept already")
+            raise InputError("totals of this expression are stored already")
         number = len(manifest.measures)
         writer = SegmentWriter(tables, manifest)
         places = {keys: cell for cell, keys in enumerate(tables.cells(opened).keys)}
@@ -89,8 +89,8 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
         advance = progress.stage("encrypt for scans", manifest.rows, "rows")
         most = max((each.rows for each in manifest.segments), default=0)
         names, segments = [each.name for each in load_stored_schema(manifest).columns], []
-        with writer.encryptors(most) as encryptors, closing(Rows(tables, opened).tables(names)) as found:
-            for segment, table in zip(manifest.segments, found, strict=True):
+        with writer.encryptors(most) as encryptors, closing(Rows(tables, opened).tables(names)) as opened_segments:
+            for segment, table in zip(manifest.segments, opened_segments, strict=True):
                 segments.append(writer.finish(writer.for_scans(table, segment), encryptors, advance))
         return tables.commit(manifest.model_copy(update={"segments": tuple(segments)}), opened, "scan add")
 

@@ -165,7 +165,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
         f"{counted(cells, 'cell')} by "
         f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
         f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}",
-        table([Heading(word) for word in ("column", "kind", "type", "kept")], columns),
+        table([Heading(word) for word in ("column", "kind", "type", "use")], columns),
         *([contributors_text(manifest)] if manifest.contributors else []),
         *_seen(manifest, *tables.places),
     ]
@@ -173,8 +173,8 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
 
 
 def _stored_as(manifest: Manifest, name: str, measures: Collection[str]) -> str:
-    kept = (("key", name in manifest.key), ("by", name in manifest.by), ("totals", name in measures))
-    return ", ".join(word for word, is_so in kept if is_so)
+    uses = (("key", name in manifest.key), ("by", name in manifest.by), ("totals", name in measures))
+    return ", ".join(word for word, is_so in uses if is_so)
 
 
 def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None) -> str:

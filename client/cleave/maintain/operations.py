@@ -53,7 +53,7 @@ from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
     from cleave.maintain.pull import Damage
-    from cleave.share.releases import Made
+    from cleave.share.releases import NewRelease
     from cleave.store.manifest import Batch
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
@@ -210,8 +210,8 @@ def collect(name: str, *contributors: str, **place: Unpack[Place]) -> StoredTabl
 
     given = complete(Place, place)
     with _working(given, LONGEST_TIMEOUT) as (tables, progress):
-        done, found = take(tables, name, progress, contributors)
-        for each in found:
+        done, collected = take(tables, name, progress, contributors)
+        for each in collected:
             parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
             (given["say"] or _silent)(f"{each.contributor.name}: {parts}")
         return _finished(tables, done)
@@ -244,20 +244,20 @@ def revoke(name: str, analyst: str, **place: Unpack[Place]) -> ReleaseFacts | No
     from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
 
     with opened(complete(Place, place)) as tables:
-        made = take_back(tables, name, analyst)
-        return _released(tables, made) if made else None
+        renewed = take_back(tables, name, analyst)
+        return _released(tables, renewed) if renewed else None
 
 
-def _released(tables: Tables, made: Made) -> ReleaseFacts:
+def _released(tables: Tables, released: NewRelease) -> ReleaseFacts:
     from cleave.ckks.public_key import public_side  # noqa: PLC0415 - as above
 
-    manifest = made.opened.manifest
-    found = manifest.release
-    assert found is not None  # noqa: S101 - it was made
-    names = tuple(each.name for each in found.analysts)
-    counts = made.cells, made.hidden, made.older, made.left_out
+    manifest = released.opened.manifest
+    newest = manifest.release
+    assert newest is not None  # noqa: S101 - it was made
+    names = tuple(each.name for each in newest.analysts)
+    counts = released.cells, released.hidden, released.older, released.left_out
     fingerprint = public_side(tables.key).fingerprint
-    return ReleaseFacts(manifest.table, found.number, found.least, names, *counts, tables.places[0], fingerprint)
+    return ReleaseFacts(manifest.table, newest.number, newest.least, names, *counts, tables.places[0], fingerprint)
 
 
 @stated(Place)
@@ -309,7 +309,7 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
             tables.record(opened, "pull", stored.manifest.rows, **whose)
         except ConflictError:
             raise
-        except StoreError as error:  # whoever may not write to the store may still read it
+        except StoreError as error:  # a caller who may not write to the store may still read it
             _warn(f"this pull is not in the log of {name!r}: {error.message}")
         if output is None:
             return Pulled(pull_arrow(stored, progress))
@@ -470,7 +470,7 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
 
     given = complete(Rotating, options)
     target = key_file(new_key)
-    describe_key(target)  # a missing one is reported before a passphrase is asked for
+    describe_key(target)  # a missing one is reported before the prompt for a passphrase
     with _working(given, after=_CONTINUES) as (tables, progress):
         other = open_key(target, passphrase_of(given["new_passphrase"]))
         new = Tables(tables.stores, other, Memory(), user=user())

@@ -156,27 +156,27 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
     """Read and check every object of the table: its digest, and that what is sealed opens. Check its log too, and that
     each contributor's head bears its signature and is no older than what was taken in. Raises StoreError.
     """
-    found: list[Damage] = []
+    damages: list[Damage] = []
     every = list(_objects(stored))
     advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
     for what, which, check in every:
         try:
             check()
         except CheckFailed as failure:
-            found.append(Damage(what, failure.message))
+            damages.append(Damage(what, failure.message))
         advance(which.bytes)
-    if not found:  # then every total must open as well: another key, or another's ciphertexts, would show
+    if not damages:  # then every total must open as well: another key, or another's ciphertexts, would show
         stored.totals([(column.measure, column.part) for column in columns_of(stored.manifest.measures)])
     try:
         stored.tables.log(stored.opened)
     except CheckFailed as failure:
-        found.append(Damage("the log", failure.message))
+        damages.append(Damage("the log", failure.message))
     for each in stored.manifest.contributors:
         try:
             news(stored.tables, stored.manifest, each)
         except CheckFailed as failure:
-            found.append(Damage("the head of a contribution", failure.message))
-    return found
+            damages.append(Damage("the head of a contribution", failure.message))
+    return damages
 
 
 def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:

@@ -65,29 +65,29 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     new.note(table, old)
     head = there.head.manifest.name if there else None
     drafts = put_drafts(new, table, source.version + 1)
-    asked = hashlib.sha256(json.dumps(["rotate", source.table_id, source.version]).encode()).hexdigest()
-    draft = drafts.stands(drafts.left(asked), head)
-    known = {
+    request = hashlib.sha256(json.dumps(["rotate", source.table_id, source.version]).encode()).hexdigest()
+    draft = drafts.stands(drafts.left(request), head)
+    present = {
         _content(each): each
         for each in (*(there.manifest.segments if there else ()), *(draft.segments if draft else ()))
     }
-    left = [each for each in source.segments if _content(each) not in known]
-    advance = progress.stage("encrypt anew", sum(each.rows for each in left), "rows")
+    left = [each for each in source.segments if _content(each) not in present]
+    advance = progress.stage("encrypt again", sum(each.rows for each in left), "rows")
     secret = draft.secret if draft else there.manifest.secret if there else None
     secret = secret or new.new_secret(table, table_id, PROFILES[source.profile])
     target = source.model_copy(update={"table_id": table_id, "secret": secret})
     writer = SegmentWriter(new, target)
-    draft = draft or new_draft(asked, head, target)
+    draft = draft or new_draft(request, head, target)
     cells = old.cells(opened)
     stored = cells.dump()
     with writer.encryptors(max((each.rows for each in left), default=0)) as encryptors:
         rewriter = Rewriter(old, opened, writer, target, cells)
         draft = rewriter.write([Piece((each,), id=each.id) for each in left], drafts, draft, encryptors, advance)
-    known |= {_content(each): each for each in draft.segments}
+    present |= {_content(each): each for each in draft.segments}
     update = {
         "cells": new.seal(new.folder(table), new.vault(table_id), "cells", stored),
         "release": _moved(old, new, opened, table_id),
-        "segments": tuple(known[_content(each)] for each in source.segments),
+        "segments": tuple(present[_content(each)] for each in source.segments),
         "contributors": tuple(
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         ),

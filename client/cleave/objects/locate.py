@@ -56,16 +56,16 @@ class Bounded:
         self._deadline = deadline
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inside, name)
-        return partial(self._call, found) if callable(found) else found
+        member = getattr(self.inside, name)
+        return partial(self._call, member) if callable(member) else member
 
     def close(self) -> None:
         self.inside.close()
 
     def _call(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
         def work() -> Any:
-            found = method(*given, **named)
-            return list(found) if isinstance(found, Iterator) else found  # a listing ends here as well
+            result = method(*given, **named)
+            return list(result) if isinstance(result, Iterator) else result  # a listing ends here as well
 
         deadline = self._deadline
         if deadline is None:
@@ -153,7 +153,7 @@ _HINTS = {
     errno.ENOTDIR: "there is a file where a folder should be: name another place",
     errno.ENOSPC: "make room there, then run the command again: the table is as it was",
     errno.EDQUOT: "make room there, then run the command again: the table is as it was",
-    errno.EROFS: "it can be asked there, but not changed",
+    errno.EROFS: "tables there can be queried, but not changed",
 }
 _HINT = "see that it is a folder this user may read, and write where the table is changed"
 _FOREIGN = "Cleave makes no such entry: find out who put it there, remove that entry itself, then run the command again"
@@ -190,8 +190,8 @@ class Folder:
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         with self._locked(checked(name).rpartition("/")[0]):
-            found = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
-            if (found[1] if found else None) != expected:
+            current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
+            if (current[1] if current else None) != expected:
                 raise ConflictError(f"{self.location}: the table was changed by somebody else meanwhile")
             with self._translated("written"):
                 folder_store.write(str(self._root), name, content, overwrite=True)
@@ -199,8 +199,8 @@ class Folder:
 
     def names(self, prefix: str) -> Iterator[str]:
         with self._translated("listed"):
-            found = folder_store.listed(str(self._root), checked(prefix) if prefix else "")
-        for name in found:
+            listed = folder_store.listed(str(self._root), checked(prefix) if prefix else "")
+        for name in listed:
             with contextlib.suppress(StoreError):  # locks are not objects
                 yield checked(name)
 
@@ -237,7 +237,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _locked(self, folder: str) -> Iterator[None]:
-        """Ends with the process, however that ends."""
+        """Lock a folder until the block, or the process, ends."""
         with contextlib.ExitStack() as stack:
             with self._translated("locked"):
                 handle = stack.enter_context(folder_store.lock_file(str(self._root), folder, _LOCK))

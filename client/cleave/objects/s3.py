@@ -39,7 +39,7 @@ _CONFIG = Config(
     s3={"us_east_1_regional_endpoint": "regional"},
 )
 _NOT_ALLOWED = "these credentials may not read or write there"
-_AGAIN = "try again; if it stays so, the bucket's own logs and https://health.aws.amazon.com tell more"
+_AGAIN = "try again; if it stays so, the bucket's own logs and https://health.aws.amazon.com say more"
 _HINTS = {
     "NoSuchBucket": "make the bucket first; docs/deploy.md has one with versions and without public access",
     "AccessDenied": _NOT_ALLOWED,
@@ -150,10 +150,10 @@ class Bucket:
         except NotStoredError as gone:  # what is to be written over
             raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
-            found = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
-            if found is None or found[0] != content:
+            current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
+            if current is None or current[0] != content:
                 raise
-            return found[1]
+            return current[1]
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
         """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""
@@ -211,8 +211,8 @@ class Bucket:
         return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
 
     def _broken(self, error: BotoCoreError) -> StoreError:
-        known = credentials_error(error)
-        return StoreError(f"{self.location}: {known.message}", hint=known.hint)
+        translated = credentials_error(error)
+        return StoreError(f"{self.location}: {translated.message}", hint=translated.hint)
 
     def key(self, name: str) -> str:
         """Return the key of an object in the bucket."""

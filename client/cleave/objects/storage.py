@@ -24,7 +24,7 @@ Checked = TypeVar("Checked")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 _LONGEST_NAME = 512
-_LOST = "restore it from a backup or an older version; `cleave verify` tells what else is lost"
+_LOST = "restore it from a backup or an older version; `cleave verify` names what else is lost"
 
 
 class StoreError(ServiceError):
@@ -93,7 +93,7 @@ class Storage(Protocol):
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        """Write over the version `expected` (None: there must be none) and tell the new one. Raises ConflictError."""
+        """Write over the version `expected` (None: there must be none) and return the new one. Raises ConflictError."""
         ...
 
     def names(self, prefix: str) -> Iterator[str]:
@@ -103,11 +103,11 @@ class Storage(Protocol):
     def delete(self, names: Iterable[str]) -> None: ...
 
     def link(self, name: str, seconds: int) -> str:
-        """A URL that gives whoever holds it this object, for `seconds` where the store can limit it."""
+        """A URL that gives its holder this object, for `seconds` where the store can limit it."""
         ...
 
     def put_link(self, name: str, seconds: int) -> str:
-        """A URL by which whoever holds it may write this object, where there is none of that name."""
+        """A URL by which its holder may write this object, where there is none of that name."""
         ...
 
     def close(self) -> None: ...
@@ -139,7 +139,7 @@ def replaced(store: Storage, place: str, content: bytes, expected: str | None) -
         return store.replace(place, content, expected)
     except StoreError as failure:
         try:
-            found = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
+            current = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
         except StoreError:
             if isinstance(failure, ConflictError):
                 raise failure from None
@@ -148,6 +148,6 @@ def replaced(store: Storage, place: str, content: bytes, expected: str | None) -
                 hint="the table may have changed: see `cleave show` before you try again",
                 status=failure.status,
             ) from None
-        if found is None or found[0] != content:
+        if current is None or current[0] != content:
             raise
-        return found[1]
+        return current[1]

@@ -58,8 +58,8 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
     """Raises CheckFailed for a head that is not the contributor's, or is older than what was taken in."""
     place = f"{folder_of(manifest.table_id, who.key)}/head"
 
-    def signed(found: tuple[bytes, str] | None) -> Head | None:
-        return read_head(found[0], who.key, manifest.table_id, tables.key.key_id) if found else None
+    def signed(content: tuple[bytes, str] | None) -> Head | None:
+        return read_head(content[0], who.key, manifest.table_id, tables.key.key_id) if content else None
 
     try:
         head = read_twice(lambda: tables.stores.sensitive.read_versioned(place), signed)
@@ -75,23 +75,23 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
         raise CheckFailed(failure.check, f"contributor {who.name!r}: {failure.message}", hint=failure.hint) from None
     if head.version == who.version:
         return News(who, None, (), ())
-    known, there = {each.id for each in who.parts}, {each.id for each in head.parts}
+    taken, there = {each.id for each in who.parts}, {each.id for each in head.parts}
     return News(
         who,
         head,
-        tuple(each for each in head.parts if each.id not in known),
+        tuple(each for each in head.parts if each.id not in taken),
         tuple(each for each in who.parts if each.id not in there),
     )
 
 
 def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
     """The version of each contributor's head in the store, by its key; none of a head that is refused."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for who in manifest.contributors:
         with contextlib.suppress(CheckFailed):  # one contributor stops no other's invitation
             head = news(tables, manifest, who).head
-            found[who.key] = head.version if head else who.version
-    return found
+            versions[who.key] = head.version if head else who.version
+    return versions
 
 
 _RESTORE = "somebody put an old state back, or deleted it: restore the newest one"
@@ -108,22 +108,22 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
     failures: list[CheckFailed | InputError] = []
     for who in chosen:
         try:
-            found = news(tables, opened.manifest, who)
+            pending = news(tables, opened.manifest, who)
         except CheckFailed as failure:
             failures.append(failure)
             continue
-        if found.head is None:
+        if pending.head is None:
             continue
         try:
-            opened = _take(tables, opened, found, progress)
-            done.append(found)
+            opened = _take(tables, opened, pending, progress)
+            done.append(pending)
         except LostError as failure:  # nothing is refused: the store may find it again
-            failures.append(_told(who, failure))
+            failures.append(_naming(who, failure))
             continue
         except (CheckFailed, InputError) as failure:
-            failures.append(_told(who, failure))
-            opened = _refuse(tables, opened, found)
-        _delete_taken(tables.stores.sensitive, found.head)
+            failures.append(_naming(who, failure))
+            opened = _refuse(tables, opened, pending)
+        _delete_taken(tables.stores.sensitive, pending.head)
     if failures:
         raise failures[0]
     return opened, done
@@ -137,13 +137,13 @@ def _delete_taken(store: Storage, head: Head) -> None:
             store.delete(names)
 
 
-def _take(tables: Tables, opened: Opened, found: News, progress: Progress) -> Opened:
+def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
     """Check all of one contributor's news, then write. Raises CheckFailed, InputError; nothing of it counts then."""
-    who, manifest = found.contributor, opened.manifest
+    who, manifest = pending.contributor, opened.manifest
     schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
-    parts = [_open_part(tables, manifest, entry, who) for entry in found.added]
+    parts = [_open_part(tables, manifest, entry, who) for entry in pending.added]
     rows = [ContributedRows(tables, part, schema, folder) for part in parts]
-    gone = _gone(manifest, found)
+    gone = _gone(manifest, pending)
     _require_room(tables, opened, who, _keys(rows, manifest.by), gone)
     _require_key(tables, opened, rows, gone)
     manifest = without(tables, opened, gone)
@@ -151,20 +151,20 @@ def _take(tables: Tables, opened: Opened, found: News, progress: Progress) -> Op
     for part, each in zip(parts, rows, strict=True):
         manifest, one = _written(tables, opened, manifest, part, each, who, progress)
         taken.append(one)
-    return _commit(tables, opened, manifest, found, taken)
+    return _commit(tables, opened, manifest, pending, taken)
 
 
-def _refuse(tables: Tables, opened: Opened, found: News) -> Opened:
+def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
     """Record that the parts which are new were dealt with, and take nothing in."""
-    taken = [Taken(id=entry.id, segments=()) for entry in found.added]
-    return _commit(tables, opened, without(tables, opened, _gone(opened.manifest, found)), found, taken)
+    taken = [Taken(id=entry.id, segments=()) for entry in pending.added]
+    return _commit(tables, opened, without(tables, opened, _gone(opened.manifest, pending)), pending, taken)
 
 
 def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
     """Keys of the cells of new rows."""
     keys: set[Texts] = set()
-    for found in (found for each in rows for found in each.keys(by)):
-        keys |= found
+    for combinations in (combinations for each in rows for combinations in each.keys(by)):
+        keys |= combinations
         if len(keys) > MOST_CELLS:  # they are too many whatever follows
             break
     return keys
@@ -177,24 +177,24 @@ def _require_key(tables: Tables, opened: Opened, rows: Sequence[ContributedRows]
         return
     batches = (batch for each in rows for batch in each.batches(manifest.key))
     keys = keys_of(batches, load_stored_schema(manifest), manifest.key, lambda row: f"row {row + 1} of its new rows")
-    found = keys.found(tables, opened, [each for each in manifest.segments if each not in gone]) if keys else {}
-    if found:
+    duplicates = keys.count_in(tables, opened, [each for each in manifest.segments if each not in gone]) if keys else {}
+    if duplicates:
         raise InputError(
-            f"the table already has {counted(sum(found.values()), 'key')} of these rows",
+            f"the table already has {counted(sum(duplicates.values()), 'key')} of these rows",
             hint="have it put the others with --replace, or delete those rows of the table first",
         )
 
 
-def _gone(manifest: Manifest, found: News) -> list[Segment]:
-    ids = {segment for each in found.gone for segment in each.segments}
+def _gone(manifest: Manifest, pending: News) -> list[Segment]:
+    ids = {segment for each in pending.gone for segment in each.segments}
     return [each for each in manifest.segments if each.id in ids]
 
 
-def _commit(tables: Tables, opened: Opened, manifest: Manifest, found: News, taken: Sequence[Taken]) -> Opened:
-    who, head = found.contributor, found.head
+def _commit(tables: Tables, opened: Opened, manifest: Manifest, pending: News, taken: Sequence[Taken]) -> Opened:
+    who, head = pending.contributor, pending.head
     assert head is not None  # noqa: S101 - the caller looked
-    kept = [each for each in who.parts if each not in found.gone]
-    changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": (*kept, *taken)})
+    remaining = [each for each in who.parts if each not in pending.gone]
+    changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": (*remaining, *taken)})
     contributors = tuple(changed if each == who else each for each in manifest.contributors)
     manifest = manifest.model_copy(update={"contributors": contributors})
     opened = tables.commit(manifest, opened, "collect", contributor=who.name)
@@ -222,9 +222,9 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
         return
     names = {each.name for each in manifest.contributors}
     owned = keys_of(each for each in manifest.segments if each.contributor not in names)
-    kept = keys_of(each for each in manifest.segments if each.contributor == who.name and each not in gone)
+    current = keys_of(each for each in manifest.segments if each.contributor == who.name and each not in gone)
     why = ""
-    if (added := len((keys | kept) - owned)) > share:
+    if (added := len((keys | current) - owned)) > share:
         why = f"{added:,} that the owner has no rows in, and its share is {share:,}"
     elif len(there | keys) > MOST_CELLS:
         why = f"with those of others there would be {len(there | keys):,} of {MOST_CELLS:,}"
@@ -275,8 +275,8 @@ def _written(
     with writer.encryptors(max((each.rows for each in part.segments), default=0)) as encryptors:
         for each in part.segments:
             with rows.table(each) as table:
-                begun = writer.begin(table, cells, contributor=who.name)
-                added.append(writer.finish(begun, encryptors, advance))
+                partial = writer.begin(table, cells, contributor=who.name)
+                added.append(writer.finish(partial, encryptors, advance))
     update = {
         "segments": (*manifest.segments, *added),
         "cells": tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump()),
@@ -284,7 +284,7 @@ def _written(
     return manifest.model_copy(update=update), Taken(id=part.id, segments=tuple(each.id for each in added))
 
 
-def _told(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:
+def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:
     message = failure.message.removeprefix(f"contributor {who.name!r}: ")
     if isinstance(failure, CheckFailed):
         return CheckFailed(failure.check, f"contributor {who.name!r}: {message}", hint=failure.hint)

@@ -119,11 +119,11 @@ class ContributionDraft(Draft):
         return self.model_copy(update={"key": _NO_KEY})
 
 
-def begun(asked: str, head: str | None, schema: Schema) -> ContributionDraft:
+def new_contribution(request: str, head: str | None, schema: Schema) -> ContributionDraft:
     """Return the draft of a new part on top of `head`, without segments, with a key of its own."""
     return ContributionDraft(
         id=new_id(),
-        asked=asked,
+        asked=request,
         head=head,
         part=new_id(),
         key=secrets.token_hex(32),
@@ -165,12 +165,12 @@ class Contributions:
         """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
         seen = self._memory.newest(self._seen)
         newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
-        found = self._stores.sensitive.read_versioned(f"{self.folder}/head")
-        if found is None:
+        stored = self._stores.sensitive.read_versioned(f"{self.folder}/head")
+        if stored is None:
             if newest:
                 raise CheckFailed("stored", f"{self._stores.sensitive.location}: what was put here before is gone")
             return None, None
-        head = read_head(found[0], self._identity.public, self._invitation.table_id, self._public.key_id)
+        head = read_head(stored[0], self._identity.public, self._invitation.table_id, self._public.key_id)
         if head.version < newest:
             raise CheckFailed(
                 "stored",
@@ -179,7 +179,7 @@ class Contributions:
                 hint="somebody put an old state back: restore the newest one",
             )
         self._memory.remember(self._seen, head.table_id, head.version)
-        return head, found[1]
+        return head, stored[1]
 
     def put(
         self,
@@ -192,8 +192,8 @@ class Contributions:
     ) -> tuple[Head, int]:
         """Add all `rows`, and return how many; in place of all that was put before where `replace`.
 
-        Nothing of it is seen until all of it is there. Where a put of the same rows was killed, its segments are kept.
-        Rows that the last put added are not added a second time unless `again`.
+        Nothing of it is visible until all of it is there. A put of the same rows that was killed continues after its
+        last segment. Rows that the last put added are not added a second time unless `again`.
         Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
         """
         there, version = self.head()
@@ -202,8 +202,8 @@ class Contributions:
         if not survey.rows:
             raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
         count_cells(rows, self._invitation.by)
-        asked = self._asked(replace=replace)
-        draft = self._drafts.left(asked)
+        request = self._request(replace=replace)
+        draft = self._drafts.left(request)
         if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
             self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
             if draft.is_open:  # it was killed before the end of its sweep
@@ -213,13 +213,15 @@ class Contributions:
         draft = self._drafts.stands(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         together = rows_together(survey, 0, segment_rows)
-        made = self._filled(rows, draft, together, advance) if draft is not None else None
-        made = made or self._filled(rows, begun(asked, version, self._invitation.table_schema()), together, advance)
-        if made is None or made.rows != survey.rows:
+        filled = self._filled(rows, draft, together, advance) if draft is not None else None
+        filled = filled or self._filled(
+            rows, new_contribution(request, version, self._invitation.table_schema()), together, advance
+        )
+        if filled is None or filled.rows != survey.rows:
             raise changed(rows.name)
-        head, before = self._commit(made, there, version, replace=replace)
-        self._sweep(head, before, made)
-        self._close(made, replace=replace)
+        head, before = self._commit(filled, there, version, replace=replace)
+        self._sweep(head, before, filled)
+        self._close(filled, replace=replace)
         return head, survey.rows
 
     def _filled(
@@ -237,9 +239,9 @@ class Contributions:
                 sealed = tuple(pool.map(lambda column: of.write(table, column), columns))
             return ContributedSegment(id=segment, rows=table.rows, columns=sealed)
 
-        def finish(digest: str, made: ContributedSegment) -> ContributionStep:
-            advance(made.rows)
-            return ContributionStep(id=made.id, rows=made.rows, digest=digest, segment=made)
+        def finish(digest: str, segment: ContributedSegment) -> ContributionStep:
+            advance(segment.rows)
+            return ContributionStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment)
 
         schema = self._invitation.table_schema()
         return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
@@ -259,20 +261,20 @@ class Contributions:
             self._drafts.finish(draft.without_key())
 
     def _commit(
-        self, made: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
+        self, draft: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
     ) -> tuple[Head, _Listed]:
         """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
-            id=made.part,
+            id=draft.part,
             table_id=self._invitation.table_id,
             contributor=self._identity.public,
             registration=self._registration,
             terms=self._invitation.terms,
-            key=made.key,
-            columns=made.columns,
-            segments=made.segments,
+            key=draft.key,
+            columns=draft.columns,
+            segments=draft.segments,
         )
-        names = [which.name.rpartition("/")[2] for each in made.segments for which in each.parts()]
+        names = [which.name.rpartition("/")[2] for each in draft.segments for which in each.parts()]
         entry = Entry(
             id=part.id,
             manifest=self._write(
@@ -296,10 +298,10 @@ class Contributions:
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before
 
-    def _asked(self, *, replace: bool) -> str:
+    def _request(self, *, replace: bool) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
-        asked = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        request = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
+        return hashlib.sha256(json.dumps(request).encode()).hexdigest()
 
     def _listed(self) -> _Listed:
         return [(store, list(store.names(self.folder))) for store in self._stores.apart()]
@@ -313,20 +315,20 @@ class Contributions:
             )
         check_fits(stored_schema(rows.schema, name), self._invitation.table_schema(), name)
 
-    def _write(self, content: Callable[[str], bytes]) -> Object:
+    def _write(self, make: Callable[[str], bytes]) -> Object:
         name = f"{self.folder}/{new_id()}"
-        made = content(name)
-        self._stores.sensitive.write(name, made)
-        return described(name, made)
+        content = make(name)
+        self._stores.sensitive.write(name, content)
+        return described(name, content)
 
     def _sweep(self, head: Head, before: _Listed, draft: ContributionDraft) -> None:
         """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
-        kept = {f"{self.folder}/head", *self._drafts.names(draft)}
+        keep = {f"{self.folder}/head", *self._drafts.names(draft)}
         for entry in head.parts:
             with contextlib.suppress(NotStoredError):  # its owner has taken it in
-                kept.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
-        for store, found in before:
-            store.delete([name for name in found if name not in kept])
+                keep.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
+        for store, names in before:
+            store.delete([name for name in names if name not in keep])
 
     @property
     def _seen(self) -> str:

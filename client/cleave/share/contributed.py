@@ -184,8 +184,8 @@ def _require_intervals(connection: duckdb.DuckDBPyConnection, column: SealedColu
         return
     name = identifier(column.name)
     other = f"CAST(TRY_CAST({name} AS INTERVAL) AS VARCHAR) IS DISTINCT FROM {name}"
-    ((found,),) = connection.execute(f"SELECT count(*) FROM opened WHERE {name} IS NOT NULL AND {other}").fetchall()
-    if found:
+    ((invalid,),) = connection.execute(f"SELECT count(*) FROM opened WHERE {name} IS NOT NULL AND {other}").fetchall()
+    if invalid:
         raise _wrong("a value is no interval")
 
 

@@ -48,13 +48,13 @@ class Invitation(Part):
 
     def registration_of(self, contributor: str) -> str:
         """The number of a contributor (its key, 64 hex digits). Raises InputError for one that is not registered."""
-        found = self.registrations.get(_digest(self.table_id, contributor))
-        if found is None:
+        registration = self.registrations.get(_digest(self.table_id, contributor))
+        if registration is None:
             raise InputError(
                 f"the invitation to {self.table!r} does not name this identity",
                 hint="its owner registers it with `cleave contributor add` and then exports the public key again",
             )
-        return found
+        return registration
 
     def floor_of(self, contributor: str) -> int:
         """The least version that the head of a contributor (its key) has; 0: it has put nothing."""
@@ -87,11 +87,13 @@ def invitation_of(public: PublicKey, table: str) -> Invitation:
             hint="its owner exports it with: cleave key export --table NAME --store PLACE -o FILE",
         )
     try:
-        found = Invitation.model_validate_json(public.invitation)
+        invitation = Invitation.model_validate_json(public.invitation)
     except ValidationError:
         raise KeyFileError(
             "the invitation in the public key is not of this release", hint="have it exported again by this release"
         ) from None
-    if found.table.lower() != table.lower():
-        raise InputError(f"the public key was exported for table {found.table!r}", hint="name that one with --table")
-    return found
+    if invitation.table.lower() != table.lower():
+        raise InputError(
+            f"the public key was exported for table {invitation.table!r}", hint="name that one with --table"
+        )
+    return invitation

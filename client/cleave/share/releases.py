@@ -78,20 +78,20 @@ class Ledger:
 
 def load_ledger(content: bytes) -> Ledger:
     """Return the load ledger of what `dump` made; it was sealed by the owner."""
-    found = json.loads(content)
+    fields = json.loads(content)
     values = {
         tuple(key): Value(cell, rows, gone, tuple(Sums(*of) if of else None for of in sums), number, steps, way)
         for key, (cell, rows, gone, number, steps, way), sums in zip(
-            found["keys"], found["values"], found["sums"], strict=True
+            fields["keys"], fields["values"], fields["sums"], strict=True
         )
     }
-    measures = tuple(map(Measure.model_validate, found["measures"]))
-    times = {int(number): at for number, at in found["times"].items()}
-    return Ledger(bytes.fromhex(found["key"]), found["cells"], tuple(found["by"]), measures, times, values)
+    measures = tuple(map(Measure.model_validate, fields["measures"]))
+    times = {int(number): at for number, at in fields["times"].items()}
+    return Ledger(bytes.fromhex(fields["key"]), fields["cells"], tuple(fields["by"]), measures, times, values)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewRelease:
     """A release that was made: the table as it is then, cells that it has and has not, and those with an older value.
 
     `left_out`: measures of which too many totals would be over the same columns.
@@ -106,7 +106,7 @@ class Made:
 
 def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
     """The public halves in files, by name: that of the file up to its first dot. Raises KeyFileError, InputError."""
-    found: dict[str, PublicKey] = {}
+    analysts: dict[str, PublicKey] = {}
     for path in paths:
         name, public = path.name.partition(".")[0], read_public_key(path)
         if public.invitation is not None:
@@ -114,13 +114,13 @@ def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
                 f"{path}: this is an owner's key, exported for contributors",
                 hint="an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub",
             )
-        if not name or name in found:
+        if not name or name in analysts:
             raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst is called as its file is")
-        found[name] = public
-    return found
+        analysts[name] = public
+    return analysts
 
 
-def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> Made:
+def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> NewRelease:
     """Make a release for the analysts that there are, and for `to`. `least`: rows of a cell, as in all releases.
 
     Raises InputError for analysts or a least number of rows that do not go with what was released before.
@@ -143,10 +143,10 @@ def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int 
         raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
     keys = {each.box for each in analysts}
     revoked = tuple(each for each in (there.revoked if there else ()) if each.box not in keys)
-    return _made(tables, opened, least, analysts, revoked, "release")
+    return _make(tables, opened, least, analysts, revoked, "release")
 
 
-def revoke(tables: Tables, table: str, analyst: str) -> Made | None:
+def revoke(tables: Tables, table: str, analyst: str) -> NewRelease | None:
     """Make a release under a new key for all but `analyst`, a name or a fingerprint.
 
     None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
@@ -163,34 +163,34 @@ def revoke(tables: Tables, table: str, analyst: str) -> Made | None:
             publish(tables, opened)
             tables.sweep(opened)
             return None
-        known = ", ".join(each.name for each in there.analysts) if there else ""
-        raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {known or 'none'}")
+        names = ", ".join(each.name for each in there.analysts) if there else ""
+        raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {names or 'none'}")
     left = tuple(each for each in there.analysts if each not in gone)
-    return _made(tables, opened, there.least, left, (*there.revoked, *gone), "revoke")
+    return _make(tables, opened, there.least, left, (*there.revoked, *gone), "revoke")
 
 
 def _joined(table: str, there: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
     """The analysts there are, and those to come. Raises InputError where a name is another's."""
-    found = {each.name: each for each in there}
+    analysts = {each.name: each for each in there}
     for name, public in to.items():
-        known = found.get(name)
-        if known is not None and public_of(known) != public:
+        previous = analysts.get(name)
+        if previous is not None and public_of(previous) != public:
             raise InputError(
                 f"there is another analyst {name!r}", hint="revoke that one first, or give the file another name"
             )
-        if same := [each.name for each in found.values() if each.name != name and public_of(each) == public]:
+        if same := [each.name for each in analysts.values() if each.name != name and public_of(each) == public]:
             raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
-        if known is None:
+        if previous is None:
             box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
-            found[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
-    if len(found) > MOST_ANALYSTS:
+            analysts[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
+    if len(analysts) > MOST_ANALYSTS:
         raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
-    return tuple(found.values())
+    return tuple(analysts.values())
 
 
-def _made(
+def _make(
     tables: Tables, opened: Opened, least: int, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...], what: str
-) -> Made:
+) -> NewRelease:
     manifest = opened.manifest
     there, number, at = manifest.release, manifest.version + 1, now()
     past = _ledger(tables, opened, there)
@@ -214,7 +214,7 @@ def _made(
     head = _head(tables, manifest.table_id, new_id(), number, least, None)
     folder = tables.folder(manifest.table)
     written = tables.write(folder, seal_totals(ledger.key, head, totals)) if analysts else None
-    made = Release(
+    release = Release(
         id=head.release,
         number=number,
         at=at,
@@ -226,12 +226,12 @@ def _made(
         revoked=revoked,
     )
     to = ", ".join(each.name for each in analysts)
-    done = tables.commit(manifest.model_copy(update={"release": made}), opened, what, to=to)
+    done = tables.commit(manifest.model_copy(update={"release": release}), opened, what, to=to)
     publish(tables, done, ledger.key)
     tables.sweep(done)
     older = sum(each.number != number for each in values.values())
     left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
-    return Made(done, len(values), max(0, filled - len(values)), older, left_out)
+    return NewRelease(done, len(values), max(0, filled - len(values)), older, left_out)
 
 
 def _ledger(tables: Tables, opened: Opened, there: Release | None) -> Ledger | None:
@@ -269,13 +269,13 @@ def _values(
         for each in numbers
     ]
     places = [_place(past.measures, each) if past else None for each in measures]
-    known = past.values if past else {}
+    released = past.values if past else {}
     same = past is not None and past.cells == cells.id
     for cell, key in enumerate(cells.keys):
         if rows[cell]:
             sums = tuple(Sums(count[cell], total[cell], square[cell]) for count, total, square in columns)
             value = Value(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
-            old = known.get(key)
+            old = released.get(key)
             yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
 
 
@@ -350,11 +350,11 @@ def _publish(tables: Tables, table: str, analyst: Analyst, head: Head, key: byte
     signature = tables.key.signing_key().sign(sealed.signed(public, table)).hex()
     content = sealed.model_copy(update={"signature": signature}).model_dump_json().encode()
     for left in reversed(range(_TRIES)):
-        found = store.read_versioned(place, MOST_HEAD)
-        if found is not None and _newest(found[0], public, table, head) >= head.number:
+        current = store.read_versioned(place, MOST_HEAD)
+        if current is not None and _newest(current[0], public, table, head) >= head.number:
             return
         try:
-            replaced(store, place, content, found[1] if found else None)
+            replaced(store, place, content, current[1] if current else None)
         except ConflictError:
             if not left:
                 raise

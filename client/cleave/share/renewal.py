@@ -86,16 +86,16 @@ def _shown_first(now: Value, least: int) -> tuple[Sums | None, ...]:
 def _shown_more(now: Value, past: Value, least: int) -> tuple[Sums | None, ...]:
     """The measures of `now` that were shown before; of the others those that divide no part."""
     first = _shown_first(now, least) if not past.steps else ()
-    found: list[Sums | None] = []
+    shown: list[Sums | None] = []
     for place, (new, old) in enumerate(zip(now.measures, past.measures, strict=True)):
         if old is not None:
-            found.append(new)
+            shown.append(new)
         elif not past.steps:
-            found.append(first[place])
+            shown.append(first[place])
         else:
             undivided = new is not None and new.count in (0, now.rows)
-            found.append(new if undivided and past.way > 0 else None)
-    return tuple(found)
+            shown.append(new if undivided and past.way > 0 else None)
+    return tuple(shown)
 
 
 def _fits(values: int, rows: int, least: int) -> bool:
@@ -110,10 +110,10 @@ def chosen(columns: Sequence[frozenset[str]], least: int) -> list[int]:
     equations. A measure has two totals besides its count.
     """
     equations: dict[str, int] = {}
-    found = []
+    numbers = []
     for number, read in enumerate(columns):
         if all(equations.get(name, 0) + 2 < least for name in read):
-            found.append(number)
+            numbers.append(number)
             for name in read:
                 equations[name] = equations.get(name, 0) + 2
-    return found
+    return numbers

@@ -7,7 +7,7 @@
     min_group = 10          # groups of fewer rows are left out
     rows = true             # without it: sums only, no row is read
 
-Passwords are kept as Argon2id hashes (RFC 9106). A token is 32 random bytes, so SHA-256 of it is enough.
+Passwords are stored as Argon2id hashes (RFC 9106). A token is 32 random bytes, so SHA-256 of it is enough.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Tables that rest in a store, half by half, and are asked where they are."""
+"""Stored tables: their format, writing and reading."""

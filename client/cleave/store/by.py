@@ -1,4 +1,4 @@
-"""Which columns a table is best stored by, and what that costs: told before anything is encrypted."""
+"""Proposal of by columns, and its costs, before anything is encrypted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
     """Plain columns of few values, as long as their combinations are few against the `rows`; and encrypted or sealed
     columns that could be added to them.
 
-    Found on a sample of the rows; the plain ones are then counted on all of them.
+    Determined on a sample of the rows; the plain ones are then counted on all of them.
     """
     columns = [each for each in stream.schema.columns if each.type not in (*FLOATS, "INTERVAL")]
     names = [each.name for each in columns if each.kind is not Kind.LOCAL]
@@ -40,11 +40,11 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
     stream.gather(names, f"SELECT {hashes} FROM rows USING SAMPLE reservoir({_SAMPLE} ROWS)", "sample")
     sizes = {each: _distinct(stream, [each], "sample") for each in names}
     few = sorted((name for name, size in sizes.items() if 1 < size <= _MOST_VALUES), key=lambda it: sizes[it])
-    found: list[str] = []
+    candidates: list[str] = []
     for name in sorted(few, key=lambda it: it not in plain):
-        if _distinct(stream, [*found, name], "sample") <= most:
-            found.append(name)
-    chosen, more = [each for each in found if each in plain], [each for each in found if each not in plain]
+        if _distinct(stream, [*candidates, name], "sample") <= most:
+            candidates.append(name)
+    chosen, more = [each for each in candidates if each in plain], [each for each in candidates if each not in plain]
     while chosen and rows > _SAMPLE and count_cells(stream, chosen) > most:
         chosen.pop()
     return [each for each in names if each in chosen], more
@@ -59,9 +59,9 @@ def count_cells(stream: Stream, by: Sequence[str]) -> int:
         stream.gather(by, f"SELECT {names} FROM rows GROUP BY ALL", "cells")
     except TooLargeError:
         raise too_many_cells(by) from None
-    if (found := _distinct(stream, by, "cells")) > MOST_CELLS:
+    if (cells := _distinct(stream, by, "cells")) > MOST_CELLS:
         raise too_many_cells(by)
-    return found
+    return cells
 
 
 def too_many_cells(by: Sequence[str]) -> InputError:
@@ -70,8 +70,8 @@ def too_many_cells(by: Sequence[str]) -> InputError:
 
 def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
     names = ", ".join(map(identifier, columns))
-    ((found,),) = stream.query(f"SELECT count(*) FROM (SELECT {names} FROM {relation} GROUP BY ALL)")
-    return int(found)
+    ((count,),) = stream.query(f"SELECT count(*) FROM (SELECT {names} FROM {relation} GROUP BY ALL)")
+    return int(count)
 
 
 def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:

@@ -45,22 +45,22 @@ class Index:
         if not len(self.runs):
             return [(0, -(-int(self.rows.sum()) // BLOCK_ROWS))] if selected[self.cells].any() else []
         stops = np.cumsum(self.runs[:, 1])
-        kept = selected[self.runs[:, 0]] & (self.runs[:, 1] > 0)
-        found: list[Blocks] = []
-        for first, last in zip((stops - self.runs[:, 1])[kept], stops[kept] - 1, strict=True):
+        nonempty = selected[self.runs[:, 0]] & (self.runs[:, 1] > 0)
+        blocks: list[Blocks] = []
+        for first, last in zip((stops - self.runs[:, 1])[nonempty], stops[nonempty] - 1, strict=True):
             start, stop = int(first) // BLOCK_ROWS, int(last) // BLOCK_ROWS + 1
-            if found and start <= found[-1][1]:
-                found[-1] = (found[-1][0], max(stop, found[-1][1]))
+            if blocks and start <= blocks[-1][1]:
+                blocks[-1] = (blocks[-1][0], max(stop, blocks[-1][1]))
             else:
-                found.append((start, stop))
-        return found
+                blocks.append((start, stop))
+        return blocks
 
 
 def load_index(content: bytes, segment: Segment) -> Index:
     """Parse an index that was sealed. Raises CheckFailed where it is not that of the segment."""
-    found = json.loads(content)
-    cells, rows = (np.asarray(found[name], np.int64) for name in ("cells", "rows"))
-    runs = np.asarray(found["runs"], np.int64).reshape(-1, 2)
+    fields = json.loads(content)
+    cells, rows = (np.asarray(fields[name], np.int64) for name in ("cells", "rows"))
+    runs = np.asarray(fields["runs"], np.int64).reshape(-1, 2)
     if int(rows.sum()) != segment.rows or len(cells) != len(rows) or (len(runs) and runs[:, 1].sum() != segment.rows):
         raise CheckFailed("stored", "a segment's index does not have the rows that the table's manifest says")
     return Index(cells, rows, runs)
@@ -98,10 +98,10 @@ class Cells:
                 numbers[key] = len(self.keys)
                 self.keys.append(key)
                 self.rows.append(0)
-        found = [numbers[key] for key in keys]
-        for number, more in zip(found, rows, strict=True):
+        cells = [numbers[key] for key in keys]
+        for number, more in zip(cells, rows, strict=True):
             self.rows[number] += more
-        return found
+        return cells
 
     def count(self, index: Index, times: int = 1) -> None:
         """Add the rows of a segment `times` times; -1: take them out."""
@@ -153,6 +153,6 @@ class Cells:
 
 def load_cells(content: bytes) -> Cells:
     """Read what `dump` wrote; it was sealed, so no one else wrote it."""
-    found = json.loads(content)
-    gone = {int(number): rows for number, rows in found.get("gone", {}).items()}
-    return Cells([tuple(key) for key in found["keys"]], found["rows"], gone, found.get("id", ""))
+    fields = json.loads(content)
+    gone = {int(number): rows for number, rows in fields.get("gone", {}).items()}
+    return Cells([tuple(key) for key in fields["keys"]], fields["rows"], gone, fields.get("id", ""))

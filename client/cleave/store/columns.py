@@ -117,19 +117,19 @@ def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> Values:
         offsets = _buffer(each, 1, 8 * (each.length + 1)).view(np.int64)
         lengths.append(np.diff(offsets).astype(np.uint32))
         data.append(_buffer(each, 2, int(offsets[-1]))[int(offsets[0]) :])
-    found = np.concatenate(lengths) if lengths else np.zeros(0, np.uint32)
-    return Values(np.concatenate(data) if data else np.zeros(0, np.uint8), valid, found)
+    sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.uint32)
+    return Values(np.concatenate(data) if data else np.zeros(0, np.uint8), valid, sizes)
 
 
 def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
-    found = []
+    masks = []
     for each in arrays:
         if each.null_count == 0 or not each.buffers[0]:
-            found.append(np.ones(each.length, np.bool_))
+            masks.append(np.ones(each.length, np.bool_))
         else:
             bits = _buffer(each, 0, -(-each.length // 8))
-            found.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
-    return np.concatenate(found) if found else np.zeros(0, np.bool_)
+            masks.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
+    return np.concatenate(masks) if masks else np.zeros(0, np.bool_)
 
 
 def _bytes(array: CArray, place: int, width: int) -> NDArray[np.uint8]:

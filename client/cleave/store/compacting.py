@@ -23,16 +23,16 @@ _FEWEST = 4  # segments that an append merges
 def merges(manifest: Manifest) -> list[Piece]:
     """All that can be merged."""
     most = _most_rows(manifest)
-    found = []
+    groups = []
     for run in _runs(manifest):
         together: list[Segment] = []
         for each in run:
             if sum(one.rows for one in together) + each.rows > most:
-                found.append(together)
+                groups.append(together)
                 together = []
             together.append(each)
-        found.append(together)
-    return [Piece(tuple(each), same_rows=True) for each in found if len(each) > 1]
+        groups.append(together)
+    return [Piece(tuple(each), same_rows=True) for each in groups if len(each) > 1]
 
 
 def merge_due(manifest: Manifest) -> list[Piece]:

@@ -36,7 +36,7 @@ class Entry(Part):
 
 
 class Head(Part):
-    """`owner`: the key id of whom it is for. `version` counts up with every change.
+    """`owner`: the key id of its reader. `version` counts up with every change.
 
     `parts` stay in the list once they are taken in, and their objects are deleted: the owner has copies.
     """
@@ -138,7 +138,7 @@ def names_of(entry: Entry, content: bytes) -> list[str]:
     if hashlib.sha256(content).hexdigest() != entry.names.sha256:
         raise failed
     try:
-        found = _NAMES.validate_json(content)
+        names = _NAMES.validate_json(content)
     except ValidationError:
         raise failed from None
-    return [entry.manifest.name, *(f"{folder}/{name}" for name in found), entry.names.name]
+    return [entry.manifest.name, *(f"{folder}/{name}" for name in names), entry.names.name]

@@ -32,8 +32,8 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
             raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
         if each.key == key:
             raise InputError(f"this key is that of contributor {each.name!r}")
-    made = Contributor(name=name, key=key, registration=new_id(), added=now())
-    manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, made)})
+    contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
+    manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, contributor)})
     return tables.commit(manifest, opened, "contributor add", contributor=name)
 
 
@@ -71,8 +71,8 @@ def contributed(manifest: Manifest) -> str:
     for segment in manifest.segments:
         if segment.contributor is not None:
             of[segment.contributor] = of.get(segment.contributor, 0) + segment.rows
-    told = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in of.items())
-    return f"what others put into it, and their registration: {told}" if of else ""
+    rows_each = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in of.items())
+    return f"what others put into it, and their registration: {rows_each}" if of else ""
 
 
 def min_group_of(manifest: Manifest) -> int:
@@ -105,8 +105,8 @@ def contributor_of(manifest: Manifest, name: str) -> Contributor:
     for each in manifest.contributors:
         if each.name.lower() == name.lower():
             return each
-    known = ", ".join(each.name for each in manifest.contributors) or "none"
-    raise InputError(f"there is no contributor {name!r}", hint=f"contributors of this table: {known}")
+    names = ", ".join(each.name for each in manifest.contributors) or "none"
+    raise InputError(f"there is no contributor {name!r}", hint=f"contributors of this table: {names}")
 
 
 def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:

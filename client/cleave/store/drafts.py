@@ -87,21 +87,21 @@ class Drafts(Generic[D, S]):
         self._vault = vault
         self._draft = draft
         self._step = step
-        self._found: str | None = None  # version of the first record in the store
+        self._version: str | None = None  # version of the first record in the store
         self._last = ""  # digest of the last record
 
-    def left(self, asked: str) -> D | None:
-        """Return the draft of the request `asked`. None where there is none, it is of another, or it is damaged.
+    def left(self, request: str) -> D | None:
+        """Return the draft of the request `request`. None where there is none, it is of another, or it is damaged.
 
         Raises StoreError, ForeignError.
         """
         store = self._stores.sensitive
-        found = store.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
-        self._found = found[1] if found else None
-        draft = self._opened(self._draft, self._place, found[0]) if found else None
-        if draft is None or found is None or draft.asked != asked:
+        stored = store.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
+        self._version = stored[1] if stored else None
+        draft = self._opened(self._draft, self._place, stored[0]) if stored else None
+        if draft is None or stored is None or draft.asked != request:
             return None
-        self._last = _digest(found[0])
+        self._last = _digest(stored[0])
         steps = list(draft.steps)
         with contextlib.suppress(NotStoredError):
             while True:
@@ -161,7 +161,7 @@ class Drafts(Generic[D, S]):
 
     def _begin(self, draft: D) -> None:
         content = self._sealed(self._place, draft)
-        self._found = replaced(self._stores.sensitive, self._place, content, self._found)
+        self._version = replaced(self._stores.sensitive, self._place, content, self._version)
         self._last = _digest(content)
 
     def _sealed(self, name: str, record: BaseModel) -> bytes:

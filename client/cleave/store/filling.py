@@ -32,7 +32,7 @@ T = TypeVar("T")
 def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sorts: bool = False) -> int:
     """Rows of a segment that memory has room for: all of a full one, unless they are wide.
 
-    `scanned`: measures of which rows are kept for scans. `sorts`: rows are put in another order.
+    `scanned`: measures whose rows are stored for scans. `sorts`: rows are put in another order.
     """
     copies = 4 if sorts else 2
     each = copies * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
@@ -64,14 +64,14 @@ def fill(
             say(f"going on where an earlier put of the same rows was stopped: {counted(draft.rows, 'row')} are stored")
             advance(draft.rows)
 
-        def begun() -> Iterator[tuple[str, T]]:
+        def prepared() -> Iterator[tuple[str, T]]:
             for piece in pieces:
                 table = slices.table(piece)
                 yield digest_of(table), begin(table)
 
         with (
             _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
-            _ahead(begun(), stream.interrupt) as segments,
+            _ahead(prepared(), stream.interrupt) as segments,
         ):
             for each in segments:
                 draft = drafts.add(draft, finish(*each))
@@ -81,8 +81,8 @@ def fill(
 def are_those(slices: Slices, steps: Sequence[Step]) -> bool:
     """Return whether the next rows are those of the segments of `steps`, by their digests."""
     for step in steps:
-        found = slices.next(step.rows, sys.maxsize)
-        if found is None or found.rows != step.rows or digest_of(slices.table(found)) != step.digest:
+        batch = slices.next(step.rows, sys.maxsize)
+        if batch is None or batch.rows != step.rows or digest_of(slices.table(batch)) != step.digest:
             return False
     return True
 

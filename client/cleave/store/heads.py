@@ -67,12 +67,12 @@ def _signed(tag: str, head: dict[str, Any]) -> bytes:
 
 def key_moved_to(head: dict[str, Any]) -> str | None:
     """The id of the key that a moved table is under now; None for any other head."""
-    found = head.get("moved_to")
-    return found if isinstance(found, str) else None
+    key_id = head.get("moved_to")
+    return key_id if isinstance(key_id, str) else None
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return what a head says, whoever wrote it; nothing for what is no head."""
+    """Return the fields of a head, by any writer; none for what is no head."""
     try:
         head = _parsed(content)
     except (ValueError, RecursionError):

@@ -63,14 +63,14 @@ def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Pat
             raise KeyFileError(f"{each}: is there already", hint="name another file, or move this one away first")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    made = Identity(key)
+    identity = Identity(key)
     if analyst:
-        shown = public_side(made).dump(made).encode()
+        public_half = public_side(identity).dump(identity).encode()
     else:
-        shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        public_half = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     write_atomically(path, pem, error=KeyFileError)
-    write_atomically(public, shown, mode=PUBLIC, error=KeyFileError)
-    return made, public
+    write_atomically(public, public_half, mode=PUBLIC, error=KeyFileError)
+    return identity, public
 
 
 def read_identity(path: Path) -> Identity:

@@ -33,12 +33,12 @@ class Keys:
     rows: Batch
     digest: str
 
-    def found(self, tables: Tables, opened: Opened, segments: Sequence[Segment]) -> dict[str, int]:
+    def count_in(self, tables: Tables, opened: Opened, segments: Sequence[Segment]) -> dict[str, int]:
         """How many rows of each of `segments` have one of these keys, by its id; none of those that have no such row.
 
         Raises CheckFailed, StoreError.
         """
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         with closing(Rows(tables, opened)) as rows:
             for segment in segments:
                 with rows.table(self._columns, segments=[segment]) as table:
@@ -47,14 +47,14 @@ class Keys:
                     )
                     ((count,),) = table.connection.execute(same).fetchall()
                 if count:
-                    found[segment.id] = count
-        return found
+                    counts[segment.id] = count
+        return counts
 
     def others(self, table: Table) -> str:
         """SQL of the rows of `table` that have none of these keys, in their order."""
         numbered = f"(SELECT *, row_number() OVER () AS {_NUMBER} FROM {table.relation})"
-        kept = f"{numbered} ANTI JOIN {self._beside(table)} USING ({self._names})"
-        return f"SELECT * EXCLUDE ({_NUMBER}) FROM {kept} ORDER BY {_NUMBER}"
+        others = f"{numbered} ANTI JOIN {self._beside(table)} USING ({self._names})"
+        return f"SELECT * EXCLUDE ({_NUMBER}) FROM {others} ORDER BY {_NUMBER}"
 
     @property
     def _names(self) -> str:

@@ -53,8 +53,8 @@ class Lanes:
 
     def encode(self, values: Sequence[Words]) -> list[Lane]:
         """Every lane of `values`, one array (words, entries) per column. Raises InputError for one above its limit."""
-        found = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
-        return [found[lane] for lane in range(self.count)]
+        lanes = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
+        return [lanes[lane] for lane in range(self.count)]
 
     def polynomials(self, lane: Lane) -> NDArray[np.int64]:
         """The ciphertexts of a lane's entries (chunks, N), their sentinels still 0."""

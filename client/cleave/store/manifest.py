@@ -53,11 +53,11 @@ class Object(Part):
 
 
 class Measure(Part):
-    """An expression whose totals are kept per cell: an encrypted column, or a derived one of the schema.
+    """An expression whose totals are stored per cell: an encrypted column, or a derived one of the schema.
 
     `sql` over the table's columns. An exact one (`decimals` not None) is counted in units of its last decimal within
     `lower`..`upper`; of a double x the totals are of round((x - centre) * 2^exponent), of its square
-    as many bits are kept.
+    as many bits are stored.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Measure(Part):
     lower: int | float | None
     upper: int | float | None
     nullable: bool
-    derived: bool  # no column of the table: only its totals are kept
+    derived: bool  # no column of the table: only its totals are stored
     centre: float = 0.0
     exponent: int = 0
 

@@ -2,7 +2,8 @@
 
 All of them are integers, so that no noise is in a stored figure. Exact values are counted in units of their last
 decimal from their lower bound, and squared about the middle of their bounds, as in a query over a file. A double x is
-kept as round((x - centre) * 2^exponent), 52 bits of what it may be, and so is (x - centre)^2: rounding is in the bound.
+stored as round((x - centre) * 2^exponent), 52 bits of what it may be, and so is (x - centre)^2:
+rounding is in the bound.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived:
 
     Raises InputError for doubles that are not finite or beyond the argument's bounds.
     """
-    made = unscaled(name, argument, derived=derived)
+    measure = unscaled(name, argument, derived=derived)
     if argument.decimals is not None:
-        return made
+        return measure
     domain = argument.domain
     values = [] if extent is None else [extent.least, extent.middle, extent.largest]
     taken = operand(name, domain, Values(np.array(values, np.float64), None), None)
@@ -70,7 +71,7 @@ def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived:
         top = math.frexp(min(reach, sys.float_info.max))[1]
     else:
         top = math.frexp(taken.spread)[1] + _HEADROOM
-    return made.model_copy(update={"centre": centre, "exponent": BITS - top})
+    return measure.model_copy(update={"centre": centre, "exponent": BITS - top})
 
 
 def argument_of(measure: Measure) -> Argument:
@@ -122,15 +123,15 @@ class Column:
 
 def columns_of(measures: Sequence[Measure], first: int = 0) -> list[Column]:
     """The columns of the totals of `measures`, the first of which is number `first` of the table."""
-    found = []
+    columns = []
     for number, measure in enumerate(measures, first):
         domain = domain_of(measure)
         if measure.nullable:
-            found.append(Column(number, "count", 1))
-        found.append(Column(number, "sum", domain.width if domain.is_exact else 2 << BITS))
+            columns.append(Column(number, "count", 1))
+        columns.append(Column(number, "sum", domain.width if domain.is_exact else 2 << BITS))
         reach = domain.upper - domain.middle
-        found.append(Column(number, "square", reach**2 if domain.is_exact else 1 << BITS))
-    return found
+        columns.append(Column(number, "square", reach**2 if domain.is_exact else 1 << BITS))
+    return columns
 
 
 def value_of(measure: Measure) -> str:
@@ -270,5 +271,5 @@ def reach(measure: Measure) -> Fraction:
 
 
 def part_of(moment: Moment) -> str | None:
-    """Which part a moment of one argument is read from; None: none is kept for it."""
+    """Which part a moment of one argument is read from; None: none is stored for it."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None

@@ -66,17 +66,17 @@ class Memory:
             warnings.warn(text, CleaveWarning, stacklevel=2)
 
     def _has(self, tag: str, table_id: str, count: int) -> bool:
-        found = self.newest(tag)
-        return found is not None and found[0] == table_id and found[1] >= count
+        seen = self.newest(tag)
+        return seen is not None and seen[0] == table_id and seen[1] >= count
 
     def forget(self, tag: str) -> None:
         """Raises InputError where it is noted and cannot be written."""
         if self.newest(tag) is None:
             return
         with self._locked():
-            known = self._load()
-            if known.pop(tag, None):
-                self._save(known)
+            states = self._load()
+            if states.pop(tag, None):
+                self._save(states)
 
     def _load(self) -> dict[str, tuple[str, int]]:
         try:
@@ -89,8 +89,8 @@ class Memory:
                 hint="it holds the newest state seen of each stored table; if it is lost, delete it",
             ) from None
 
-    def _save(self, known: dict[str, tuple[str, int]]) -> None:
-        write_atomically(self._path, json.dumps(known, indent=1) + "\n", error=_UnwritableError, overwrite=True)
+    def _save(self, states: dict[str, tuple[str, int]]) -> None:
+        write_atomically(self._path, json.dumps(states, indent=1) + "\n", error=_UnwritableError, overwrite=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

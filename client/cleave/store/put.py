@@ -46,7 +46,7 @@ from cleave.store.schemas import (
     load_stored_schema,
     stored_schema,
 )
-from cleave.store.segment import Begun, SegmentWriter, plain_by
+from cleave.store.segment import PartialSegment, SegmentWriter, plain_by
 from cleave.store.slices import Slices
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
@@ -84,7 +84,7 @@ def put(
 
     `key`: columns that together name one row: no two rows may have the same values of them, now or later. `scan`: the
     rows are stored as ciphertexts too, which services may add up by any plain column.
-    Where a put of the same rows was killed, its segments are kept. `say` is told what will be stored before it is.
+    A put of the same rows that was killed continues after its last segment. `say` gets what will be stored.
     Raises InputError for a table that is there and not to be replaced, or has contributors that are not to be dropped
     with it, and for rows that do not fit the schema; ConflictError where somebody else puts the same table.
     """
@@ -105,7 +105,7 @@ def put(
                     f"by is proposed of plain columns; {', '.join(more)} have few values too: queries that group by "
                     f"them need no rows with --by {','.join([*chosen, *more])}"
                 )
-        found = count_cells(stream, chosen)
+        cells = count_cells(stream, chosen)
         measures = measures_of(schema, survey, stream)
         local = tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL)
         manifest = Manifest.model_construct(
@@ -132,7 +132,7 @@ def put(
         ]:
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
-        say(describe(manifest, survey.rows, found, profile))
+        say(describe(manifest, survey.rows, cells, profile))
         putting = _Putting(tables, manifest, Cells(), there, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
 
@@ -194,8 +194,8 @@ def append(
         if batch is None and not again and putting.is_done(stream, survey):
             return there
         pieces = merge_due(there.manifest)
-        if keys and (found := keys.found(tables, there, there.manifest.segments)):
-            replaced = sum(found.values())
+        if keys and (touched := keys.count_in(tables, there, there.manifest.segments)):
+            replaced = sum(touched.values())
             if not upsert:
                 raise InputError(
                     f"table {name!r} already has {counted(replaced, 'key')} of these rows",
@@ -204,7 +204,7 @@ def append(
             if any(each.kind is Kind.PLAIN for each in schema.columns):
                 require_word(schema, there.manifest.key, "which rows are replaced", yes=yes)
             say(f"replacing {counted(replaced, 'row')} by rows with the same key")
-            pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in found])
+            pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in touched])
             return putting.run(stream, survey, segment_rows, progress, pieces, replaced=replaced)
         return putting.run(stream, survey, segment_rows, progress, pieces)
 
@@ -223,15 +223,15 @@ def _without(keys: Keys, merged: Sequence[Piece], touched: Sequence[Segment]) ->
 
 def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
     """Check whether a table has a batch, and say so. Raises InputError for one of that name from another file."""
-    found = next((each for each in manifest.batches if each.id == batch.id), None)
-    if found is not None and found.digest and batch.digest and found.digest != batch.digest:
+    present = next((each for each in manifest.batches if each.id == batch.id), None)
+    if present is not None and present.digest and batch.digest and present.digest != batch.digest:
         raise InputError(
             f"batch {batch.id!r} of table {manifest.table!r} was added from a file with other bytes",
             hint="give the new rows a file, or --batch, of another name",
         )
-    if found is not None:
+    if present is not None:
         say(f"batch {batch.id!r} is there already: nothing is added")
-    return found is not None
+    return present is not None
 
 
 class _Putting:
@@ -266,7 +266,7 @@ class _Putting:
         """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
         done = self._manifest.version
         drafts = put_drafts(self._tables, self._manifest.table, done)
-        draft = drafts.left(self._asked())
+        draft = drafts.left(self._request())
         if draft is None or draft.rows != survey.rows:
             return False
         if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
@@ -295,7 +295,7 @@ class _Putting:
         self._pieces = pieces
         self._details |= details
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        draft = self._drafts.stands(self._drafts.left(self._asked()), self._head)
+        draft = self._drafts.stands(self._drafts.left(self._request()), self._head)
         if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
             return done
         done = self._fill(stream, survey, segment_rows, advance, None)
@@ -324,16 +324,16 @@ class _Putting:
         writer = SegmentWriter(tables, manifest)
         with writer.encryptors(max(rows, *(each.rows for each in self._pieces), 0)) as encryptors:
 
-            def begin(table: Table) -> tuple[Begun, tuple[tuple[int, Texts], ...]]:
+            def begin(table: Table) -> tuple[PartialSegment, tuple[tuple[int, Texts], ...]]:
                 before = list(cells.keys)
-                begun = writer.begin(table, cells)
-                return begun, fresh_keys(before, cells, manifest.by)
+                partial = writer.begin(table, cells)
+                return partial, fresh_keys(before, cells, manifest.by)
 
-            def finish(digest: str, begun: tuple[Begun, tuple[tuple[int, Texts], ...]]) -> PutStep:
-                made = writer.finish(begun[0], encryptors, advance)
-                return PutStep(id=made.id, rows=made.rows, digest=digest, segment=made, keys=begun[1])
+            def finish(digest: str, partial: tuple[PartialSegment, tuple[tuple[int, Texts], ...]]) -> PutStep:
+                segment = writer.finish(partial[0], encryptors, advance)
+                return PutStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=partial[1])
 
-            draft = draft or new_draft(self._asked(), self._head, manifest)
+            draft = draft or new_draft(self._request(), self._head, manifest)
             if self._there is not None and self._pieces:
                 rewriter = Rewriter(tables, self._there, writer, manifest, cells)
                 draft = rewriter.write(self._pieces, self._drafts, draft, encryptors, lambda _: None)
@@ -362,13 +362,13 @@ class _Putting:
             self._drafts.finish(draft)
         return opened
 
-    def _asked(self) -> str:
+    def _request(self) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
         manifest = self._manifest
         exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-        asked = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
-        asked += [self._keys.digest] if self._keys else []  # on which the segments that are written again depend
-        return hashlib.sha256(json.dumps([*asked, manifest.scanned]).encode()).hexdigest()
+        request = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
+        request += [self._keys.digest] if self._keys else []  # on which the segments that are written again depend
+        return hashlib.sha256(json.dumps([*request, manifest.scanned]).encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -383,10 +383,10 @@ def as_stream(rows: Table | Stream) -> Iterator[Stream]:
 
 def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...]:
     """How the rows of every column that is not plain are stored; row numbers, too, where plain by columns sort them."""
-    found = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
+    sealed = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
     if any(schema.column(name).kind is Kind.PLAIN for name in by):
-        found.append(row_numbers(ROW))
-    return tuple(found)
+        sealed.append(row_numbers(ROW))
+    return tuple(sealed)
 
 
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:
@@ -395,14 +395,14 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
     """
     columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
     arguments = arguments_of(schema, [identifier(each.name) for each in columns])
-    found = [
+    measures = [
         of_measures.measure_of(column.name, argument, survey.floats.get(column.name))
         for column, argument in zip(columns, arguments, strict=True)
     ]
     for each, argument in derived_arguments(schema):
         extent = None if argument.decimals is not None else _extent(stream, each.columns, argument.sql)
-        found.append(of_measures.measure_of(each.name, argument, extent, derived=True))
-    return tuple(found)
+        measures.append(of_measures.measure_of(each.name, argument, extent, derived=True))
+    return tuple(measures)
 
 
 def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:

@@ -63,8 +63,8 @@ class _Cached:
         """
         entry = f"{self.name}-{block}"
         if self.vault is None:
-            found = self.cache.get(self.table, entry, size)
-            return found if found is None or len(found) == size else None
+            content = self.cache.get(self.table, entry, size)
+            return content if content is None or len(content) == size else None
         sealed = self.cache.get(self.table, entry, 2 * size + _SEALED_BYTES)
         return None if sealed is None else self.vault.open("cache", entry, sealed)
 
@@ -82,7 +82,7 @@ class Objects:
     """Those of all tables that `key` owns in `stores`, by table."""
 
     def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
-        """`cache`: what was read of stores that are not folders of this machine, where it is to be kept or deleted."""
+        """`cache`: of objects read from stores that are not folders of this machine."""
         self.stores = stores
         self.key = key
         self.cache = cache
@@ -100,8 +100,8 @@ class Objects:
         if self.cache is not None:
             self.cache.close()
 
-    def count_anew(self) -> None:
-        """Count what is read from zero again."""
+    def reset_counts(self) -> None:
+        """Count objects and bytes read from zero again."""
         with self._counting:
             self.objects_read = self.bytes_read = 0
 
@@ -149,13 +149,13 @@ class Objects:
                 raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
             return content
 
-        kept = self.cached(which, plain=plain) if cached else None
+        entry = self.cached(which, plain=plain) if cached else None
         with contextlib.suppress(CheckFailed):
-            if kept is not None and (found := kept.get(WHOLE, which.bytes)) is not None:
-                return written(found)
+            if entry is not None and (copy := entry.get(WHOLE, which.bytes)) is not None:
+                return written(copy)
         content = read_twice(lambda: self._read(which, 0, None, plain=plain), written)
-        if kept is not None:
-            kept.put(WHOLE, content)
+        if entry is not None:
+            entry.put(WHOLE, content)
         return content
 
     def read_blocks(self, which: Object, start: int, first: int, sizes: Sequence[int], *, again: bool = False) -> bytes:
@@ -167,16 +167,16 @@ class Objects:
         if cached is None:
             return self._read(which, start, start + sum(sizes))
         ends = list(itertools.accumulate(sizes, initial=start))
-        found = [None if again else cached.get(first + place, size) for place, size in enumerate(sizes)]
-        for missing, places in itertools.groupby(range(len(sizes)), lambda place: found[place] is None):
+        blocks = [None if again else cached.get(first + place, size) for place, size in enumerate(sizes)]
+        for missing, places in itertools.groupby(range(len(sizes)), lambda place: blocks[place] is None):
             if not missing:
                 continue
             run = list(places)
             content = self._read(which, ends[run[0]], ends[run[-1] + 1])
             for place in run:
-                found[place] = content[ends[place] - ends[run[0]] : ends[place + 1] - ends[run[0]]]
-                cached.put(first + place, found[place])
-        return b"".join(each for each in found if each is not None)
+                blocks[place] = content[ends[place] - ends[run[0]] : ends[place + 1] - ends[run[0]]]
+                cached.put(first + place, blocks[place])
+        return b"".join(each for each in blocks if each is not None)
 
     def cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
         """Where an object is in the cache; None for one that is on this machine anyway."""

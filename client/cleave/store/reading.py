@@ -85,7 +85,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Coming:
+class _Fetch:
     """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
 
     run: Run
@@ -122,7 +122,7 @@ class Reading:
         self._threads = _READERS if tables.is_elsewhere else len(os.sched_getaffinity(0))
         self._lock = threading.Lock()
         self._under_way: dict[Hashable, Future[object]] = {}
-        self._made: set[Hashable] = set()  # requests
+        self._requested: set[Hashable] = set()  # requests
         self._scanned = self._finished = False
 
     @property
@@ -170,7 +170,7 @@ class Reading:
                 if not each.cancelled():
                     raise
         self.deadline.check()
-        left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._made}
+        left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._requested}
         pool = ThreadPoolExecutor(self._threads, "rows")
         try:
             for made in [self._submit(pool, key, partial(_discarded, work)) for key, work in left.items()]:
@@ -194,7 +194,7 @@ class Reading:
             yield segment.id, partial(self._tables.read, plain_of(segment), plain=True)
 
     def _submit(self, pool: ThreadPoolExecutor, key: Hashable, work: Callable[[], T]) -> Future[T]:
-        """Make a request in one of the threads. What it returns is not kept here."""
+        """Make a request in one of the threads. What it returns is not stored here."""
         future = pool.submit(work)
         with self._lock:
             self._under_way[key] = future  # type: ignore[assignment] # of anything
@@ -205,7 +205,7 @@ class Reading:
         with self._lock:
             self._under_way.pop(key, None)
             if not future.cancelled():
-                self._made.add(key)
+                self._requested.add(key)
 
     def _batches(self, table: Table, make: Make) -> Generator[CArray, None, None]:
         """The rows of the runs, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
@@ -229,16 +229,16 @@ class Reading:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
 
-    def _pieces(self, pool: ThreadPoolExecutor, table: Table) -> Iterator[tuple[_Coming, Blocks]]:
+    def _pieces(self, pool: ThreadPoolExecutor, table: Table) -> Iterator[tuple[_Fetch, Blocks]]:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
-        left, coming, size = deque(self._runs), deque[tuple[_Coming, int]](), 0
+        left, coming, size = deque(self._runs), deque[tuple[_Fetch, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
         values: dict[str, Future[list[Sequence[Block]]]] = {}
         while left or coming:
             while left and (not coming or size < most):
-                begun = self._begin(pool, table, left.popleft(), values)
-                taken = sum(each.bytes for each in begun.ranges)
-                coming.append((begun, taken))
+                fetch = self._begin(pool, table, left.popleft(), values)
+                taken = sum(each.bytes for each in fetch.ranges)
+                coming.append((fetch, taken))
                 size += taken
             each, taken = coming.popleft()
             first, stop = each.run.blocks
@@ -248,7 +248,7 @@ class Reading:
 
     def _begin(
         self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Sequence[Block]]]]
-    ) -> _Coming:
+    ) -> _Fetch:
         """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment, needed = run.segment, self._needed.sealed
         if self._plain and segment.id not in values:
@@ -261,22 +261,22 @@ class Reading:
             self._submit(pool, (segment.id, each.column, run.blocks), partial(self._fetched, segment, each))
             for each in ranges
         ]
-        return _Coming(run, ranges, sealed, values.get(segment.id))
+        return _Fetch(run, ranges, sealed, values.get(segment.id))
 
     def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[Block]]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
         parquet = content.result()
         with table.engine.taking, closing(table.connection.cursor()) as cursor:
-            found = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
-        if any(each.rows != segment.rows for each in found):
+            columns = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
+        if any(each.rows != segment.rows for each in columns):
             raise unequal()
-        return [each.blocks(range(-(-segment.rows // BLOCK_ROWS))) for each in found]
+        return [each.blocks(range(-(-segment.rows // BLOCK_ROWS))) for each in columns]
 
     def _fetched(self, segment: Segment, wanted: Range, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object
         return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
 
-    def _opened(self, coming: _Coming, blocks: Blocks, make: Make) -> list[CArray]:
+    def _opened(self, coming: _Fetch, blocks: Blocks, make: Make) -> list[CArray]:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()

@@ -69,10 +69,10 @@ def put_drafts(tables: Tables, name: str, version: int) -> Drafts[PutDraft, PutS
     return Drafts(tables.stores, *tables.draft(name, version), PutDraft, PutStep)
 
 
-def new_draft(asked: str, head: str | None, manifest: Manifest) -> PutDraft:
+def new_draft(request: str, head: str | None, manifest: Manifest) -> PutDraft:
     """A draft without segments."""
     given = {name: getattr(manifest, name) for name in _GIVEN}
-    return PutDraft(id=new_id(), asked=asked, head=head, steps=(), **given)
+    return PutDraft(id=new_id(), asked=request, head=head, steps=(), **given)
 
 
 def whole(table: Table) -> str:
@@ -109,7 +109,7 @@ class Rewriter:
     """Writes pieces of one version of a table into the next one: `manifest`, whose columns the pieces' rows have."""
 
     def __init__(self, source: Tables, opened: Opened, writer: SegmentWriter, manifest: Manifest, cells: Cells) -> None:
-        """`cells`: count the rows of `opened`, if they are to be kept up to date."""
+        """`cells`: count the rows of `opened`, which writing keeps up to date."""
         self._source = source
         self._opened = opened
         self._writer = writer
@@ -145,18 +145,18 @@ class Rewriter:
             if not table.rows:
                 return None
             before, last = list(cells.keys), piece.segments[-1]
-            kept = last.plain if piece.keeps_plain else None
+            plain = last.plain if piece.keeps_plain else None
             left = list(cells.rows)
-            begun = self._writer.begin(table, cells, piece.id, last.contributor, kept)
+            partial = self._writer.begin(table, cells, piece.id, last.contributor, plain)
             if piece.same_rows and not piece.recounts:
                 _stayed(cells, {at: rows - (left[at] if at < len(left) else 0) for at, rows in enumerate(cells.rows)})
             keys = fresh_keys(before, cells, self._by)
-            made = self._writer.finish(begun, encryptors).model_copy(update={"added": last.added})
+            segment = self._writer.finish(partial, encryptors).model_copy(update={"added": last.added})
         return PutStep(
-            id=made.id,
-            rows=made.rows,
+            id=segment.id,
+            rows=segment.rows,
             digest="",
-            segment=made,
+            segment=segment,
             keys=keys,
             replaces=piece.ids,
         )
@@ -200,16 +200,16 @@ def rewrite(
     `repeats`: the draft stays, by which `repeated` recognises the change.
     Raises InputError, CheckFailed, StoreError; ConflictError where another writer came first. Nothing is changed then.
     """
-    asked = digest_of_request(what, request)
+    request_digest = digest_of_request(what, request)
     drafts = put_drafts(tables, manifest.table, manifest.version + 1)
     with tables.changing(opened):
         before = tables.cells(opened)
         cells = before.copy() if cells is None else cells
-        draft = drafts.stands(drafts.left(asked), opened.head.manifest.name)
+        draft = drafts.stands(drafts.left(request_digest), opened.head.manifest.name)
         if draft is not None and (counted := counted_cells(tables, opened.vault, draft, pieces, cells)) is not None:
             cells, manifest = counted, draft.of(manifest)
         else:
-            draft = new_draft(asked, opened.head.manifest.name, manifest)
+            draft = new_draft(request_digest, opened.head.manifest.name, manifest)
         writer = SegmentWriter(tables, manifest)
         advance = progress.stage(what, sum(each.rows for each in pieces), "rows")
         with writer.encryptors(max((each.rows for each in pieces), default=0)) as encryptors:
@@ -256,11 +256,11 @@ def counted_cells(tables: Tables, vault: Vault, draft: PutDraft, pieces: Sequenc
     """A copy of `cells` with the rows of `draft` counted in place of those it replaces. None where it replaces other
     segments than `pieces` do, or an index is damaged.
     """
-    known = {each.ids: each for each in pieces}
+    by_ids = {each.ids: each for each in pieces}
     counted = cells.copy()
     try:
         for step in draft.steps:
-            piece = known[step.replaces] if step.replaces else None
+            piece = by_ids[step.replaces] if step.replaces else None
             for each in piece.segments if piece and not piece.recounts else ():
                 counted.count(tables.index(vault, each), -1)
             for number, key in step.keys:
@@ -289,20 +289,24 @@ def _stayed(cells: Cells, rows: Mapping[int, int]) -> None:
 
 def with_pieces(manifest: Manifest, pieces: Sequence[Piece], draft: PutDraft) -> dict[str, object]:
     """Segments and contributors of `manifest` with those of `draft`: each in the place of what it replaces, or last."""
-    made = {step.replaces: step.segment for step in draft.steps if step.replaces}
-    news = {id_: made.get(piece.ids) if place == 0 else None for piece in pieces for place, id_ in enumerate(piece.ids)}
-    found = [news.get(each.id, each) for each in manifest.segments]
-    found += [step.segment for step in draft.steps if not step.replaces]
+    replacements = {step.replaces: step.segment for step in draft.steps if step.replaces}
+    news = {
+        id_: replacements.get(piece.ids) if place == 0 else None
+        for piece in pieces
+        for place, id_ in enumerate(piece.ids)
+    }
+    segments = [news.get(each.id, each) for each in manifest.segments]
+    segments += [step.segment for step in draft.steps if not step.replaces]
     contributors = tuple(_renamed(each, news) for each in manifest.contributors)
-    return {"segments": tuple(each for each in found if each is not None), "contributors": contributors}
+    return {"segments": tuple(each for each in segments if each is not None), "contributors": contributors}
 
 
 def _renamed(contributor: Contributor, news: Mapping[str, Segment | None]) -> Contributor:
     """`contributor` with the new ids of the segments of its parts, so that it can still take a part back."""
 
     def ids(old: Sequence[str]) -> tuple[str, ...]:
-        found: list[Segment | str | None] = [news.get(each, each) for each in old]
-        return tuple(each if isinstance(each, str) else each.id for each in found if each is not None)
+        segments: list[Segment | str | None] = [news.get(each, each) for each in old]
+        return tuple(each if isinstance(each, str) else each.id for each in segments if each is not None)
 
     parts = tuple(each.model_copy(update={"segments": ids(each.segments)}) for each in contributor.parts)
     return contributor.model_copy(update={"parts": parts})

@@ -1,7 +1,7 @@
 """Read a stored table's rows, or just the columns of them that a question reads, into DuckDB in this process.
 
 Ranges of blocks are fetched in parallel, opened by threads, and handed to DuckDB as Arrow arrays while it reads them
-(cleave.store.reading): nothing of them is kept after a scan. Sealed columns and the plain half have the same order, so
+(cleave.store.reading): nothing of them stays after a scan. Sealed columns and the plain half have the same order, so
 row meets row without a join.
 """
 
@@ -18,10 +18,10 @@ from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import CONTRIBUTOR, party_of, with_contributor
-from cleave.store.kept import Kept
 from cleave.store.manifest import ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
+from cleave.store.resident import ResidentTables
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, Block, cut, open_blocks
 from cleave.store.tables import Tables
@@ -46,10 +46,12 @@ class Read:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(self, tables: Tables, opened: Opened, kept: Kept | None = None, parties: Sequence[str] = ()) -> None:
-        """`kept`: where rows of a session are opened, and may stay; None: what DuckDB takes it decides, and none stays.
+    def __init__(
+        self, tables: Tables, opened: Opened, session: ResidentTables | None = None, parties: Sequence[str] = ()
+    ) -> None:
+        """`session`: where rows are opened, and may stay; None: DuckDB decides what memory it takes, and none stay.
 
-        `parties`: whose rows are told apart; `cells` below then has the cells of each, one after the other.
+        `parties`: whose rows are distinguished; `cells` below then has the cells of each, one after the other.
         """
         self._parties = parties
         self._tables = tables
@@ -61,11 +63,11 @@ class Rows:
             self._schema = with_contributor(opened.manifest, self._schema)
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None  # of its own
-        self._session = kept
+        self._session = session
         self._read_before: set[str] = set()  # columns of which all rows were read
-        self._kept: Table | None = None
-        self._kept_bytes = 0
-        self._keeps = True  # unless that failed once
+        self._resident: Table | None = None
+        self._resident_bytes = 0
+        self._may_stay = True  # unless that failed once
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
@@ -84,17 +86,17 @@ class Rows:
 
     def reads(self, needed: Needed, cells: Selected | None = None) -> list[Read]:
         """All that `table` reads, one request each. Reads the segments' indexes where `cells` are given."""
-        found = []
+        requests = []
         for segment in self._manifest.segments:
             if cells is not None:
-                found.append(Read(segment.index, segment.index.bytes))
+                requests.append(Read(segment.index, segment.index.bytes))
             blocks = self._blocks(segment, cells)
             for column in needed.sealed if blocks else ():
                 which = segment.columns[column].object
-                found += [Read(which, each.bytes) for each in ranges_of(self._manifest, segment, column, blocks)]
+                requests += [Read(which, each.bytes) for each in ranges_of(self._manifest, segment, column, blocks)]
             if needed.plain and blocks and segment.plain is not None:
-                found.append(Read(segment.plain, segment.plain.bytes))
-        return found
+                requests.append(Read(segment.plain, segment.plain.bytes))
+        return requests
 
     def reading(
         self,
@@ -121,68 +123,68 @@ class Rows:
         They are read when DuckDB reads the relation, at once if they are ordered; what is wrong with them is raised
         when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory.
         """
-        kept = self._kept_for(reading)
+        resident = self._resident_for(reading)
         table = self.new_table(reading.schema) if beside is None else beside.join(name, reading.schema)
         try:
-            if kept is None:
+            if resident is None:
                 reading.show(table)
             else:
                 reading.skip()
-                table.rows = kept.rows
-                table.select(kept)
+                table.rows = resident.rows
+                table.select(resident)
         except BaseException:
             if beside is None:
                 table.__exit__(None, None, None)
             raise
         return table
 
-    def _kept_for(self, reading: Reading) -> Table | None:
-        """All rows, opened, of the columns of `reading` at least, if they are kept from here on or were before.
+    def _resident_for(self, reading: Reading) -> Table | None:
+        """All rows, opened, of the columns of `reading` at least, if they stay in memory from here on, or did before.
 
-        That follows from what was asked and from sizes. Raises as `open` does.
+        That follows from earlier queries and from sizes. Raises as `open` does.
         """
         names = {each.name for each in reading.schema.columns}
         if not reading.once or not names:
             return None
-        there = {each.name for each in self._kept.schema.columns} if self._kept else set()
+        there = {each.name for each in self._resident.schema.columns} if self._resident else set()
         if names <= there:
-            return self._kept
+            return self._resident
         if reading.rows < self._manifest.rows:
             return None
-        known, self._read_before = self._read_before, self._read_before | names
-        if self._session is None or not self._keeps or not names <= known:
+        earlier, self._read_before = self._read_before, self._read_before | names
+        if self._session is None or not self._may_stay or not names <= earlier:
             return None
-        for wanted in (known, names | there):
+        for wanted in (earlier, names | there):
             size = self._opened_bytes(wanted)
-            if self._session.has_room(size - self._kept_bytes):
+            if self._session.has_room(size - self._resident_bytes):
                 with suppress(QueryRefused):  # its texts take more than was reckoned with
-                    return self._keep(self._session, reading, wanted, size)
+                    return self._make_resident(self._session, reading, wanted, size)
                 return None
         return None
 
-    def _keep(self, session: Kept, reading: Reading, names: Collection[str], size: int) -> Table:
-        self._drop_kept()
+    def _make_resident(self, session: ResidentTables, reading: Reading, names: Collection[str], size: int) -> Table:
+        self._drop_resident()
         session.take(size)
-        self._kept_bytes = size
+        self._resident_bytes = size
         table = self.new_table(self._schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
             whole.show(table, now=True)
         except BaseException:
             session.take(-size)
-            self._kept_bytes = 0
-            self._keeps = False  # streaming takes less time and memory
+            self._resident_bytes = 0
+            self._may_stay = False  # streaming takes less time and memory
             table.__exit__(None, None, None)
             raise
-        self._kept = table
+        self._resident = table
         return table
 
-    def _drop_kept(self) -> None:
-        if self._kept is not None and self._session is not None:
-            self._session.take(-self._kept_bytes)
-            self._kept_bytes = 0
-            kept, self._kept = self._kept, None
-            kept.__exit__(None, None, None)
+    def _drop_resident(self) -> None:
+        if self._resident is not None and self._session is not None:
+            self._session.take(-self._resident_bytes)
+            self._resident_bytes = 0
+            resident, self._resident = self._resident, None
+            resident.__exit__(None, None, None)
 
     def _opened_bytes(self, names: Collection[str]) -> int:
         """About how many bytes all rows of columns take in DuckDB."""
@@ -224,8 +226,8 @@ class Rows:
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
-        """Close what tables were opened in, and those that are kept."""
-        self._drop_kept()
+        """Close the databases of tables, those that stay in memory included."""
+        self._drop_resident()
         if self._engine is not None:
             self._engine.end()
             self._engine = None

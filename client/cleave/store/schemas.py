@@ -68,7 +68,7 @@ def half_of(column: Column) -> str:
 
 
 def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The by columns as the schema spells them. Raises InputError for one that cells cannot be told apart by."""
+    """The by columns as the schema spells them. Raises InputError for one that cannot distinguish cells."""
     return _comparable(by, schema, "cell", BY)
 
 
@@ -78,17 +78,17 @@ def check_key(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
 
 
 def _comparable(names: Sequence[str], schema: Schema, what: str, hint: str) -> tuple[str, ...]:
-    found = []
+    spelled = []
     for name in names:
         column = schema.column(name)
         if column.type in FLOATS:
             raise InputError(f"column {column.name!r} is {column.type}: equal values of it are no {what}", hint=hint)
         if column.type == "INTERVAL":
             raise InputError(f"column {column.name!r} is INTERVAL: equal values have several spellings", hint=hint)
-        if column.name in found:
+        if column.name in spelled:
             raise InputError(f"column {column.name!r} is named twice", hint=hint)
-        found.append(column.name)
-    return tuple(found)
+        spelled.append(column.name)
+    return tuple(spelled)
 
 
 BY = "--by takes columns of few values: categories, dates, whole numbers"
@@ -106,26 +106,26 @@ def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, 
 
 
 def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
-    """The derived columns that totals are kept of, each once: numbers over encrypted columns."""
-    found: dict[str, tuple[Derived, Argument]] = {}
+    """The derived columns that have totals, each once: numbers over encrypted columns."""
+    arguments: dict[str, tuple[Derived, Argument]] = {}
     for each in schema.derived:
         with suppress(QueryRefused):
             for argument in arguments_of(schema, [identifier(each.name)]):
-                found.setdefault(canonical(expression_of(argument.sql)), (each, argument))
+                arguments.setdefault(canonical(expression_of(argument.sql)), (each, argument))
     columns = spellings([identifier(column.name) for column in schema.columns])
-    return [pair for spelled, pair in found.items() if spelled not in columns]
+    return [pair for spelled, pair in arguments.items() if spelled not in columns]
 
 
 def _difference(mine: Schema, stored: Schema) -> str:
     """The first of two schemas that are not alike."""
-    found = {column.name.lower(): column for column in mine.columns}
+    others = {column.name.lower(): column for column in mine.columns}
     for column in stored.columns:
-        other = found.pop(column.name.lower(), None)
+        other = others.pop(column.name.lower(), None)
         if other is None:
             return f"column {column.name!r} is missing"
         if (other.kind, other.type) != (column.kind, column.type):
             return f"column {column.name!r} is {other.kind} {other.type}, and {column.kind} {column.type} there"
-    return f"column {next(iter(found.values())).name!r} is none of its columns"
+    return f"column {next(iter(others.values())).name!r} is none of its columns"
 
 
 def check_fits(mine: Schema, stored: Schema, name: str) -> None:

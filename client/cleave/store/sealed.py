@@ -56,18 +56,18 @@ class Values:
     def blocks(self, numbers: Iterable[int]) -> list[Block]:
         """The blocks with these numbers."""
         ends = None if self.lengths is None else np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
-        found = []
+        blocks = []
         for number in numbers:
             start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.rows)
             bitmap = None
             if self.valid is not None and not self.valid[start:stop].all():
                 bitmap = memoryview(np.packbits(self.valid[start:stop], bitorder="little").tobytes())
             if ends is None or self.lengths is None:
-                found.append(Block(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
+                blocks.append(Block(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
             else:
                 data = self.data[ends[start] : ends[stop]].data
-                found.append(Block(stop - start, bitmap, data, self.lengths[start:stop]))
-        return found
+                blocks.append(Block(stop - start, bitmap, data, self.lengths[start:stop]))
+        return blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +167,14 @@ def open_blocks(
 
     `most`: bytes of a block's content, once it is no longer compressed.
     """
-    cipher, found = AESGCM(key), []
+    cipher, blocks = AESGCM(key), []
     for block, content in enumerate(sealed, first):
         try:
             plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
         except InvalidTag:
             raise _damaged() from None
-        found.append(_parsed(place, block, plain, most))
-    return found
+        blocks.append(_parsed(place, block, plain, most))
+    return blocks
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:

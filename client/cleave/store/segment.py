@@ -53,7 +53,7 @@ THREADS = min(4, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PartialSegment:
     """A segment that is written except for its rows for scans.
 
     `words`: these rows' columns in their order; `order`: the row of the segment that each is. Both empty without scans.
@@ -113,7 +113,7 @@ class SegmentWriter:
         segment: str | None = None,
         contributor: str | None = None,
         plain: Object | None = None,
-    ) -> Begun:
+    ) -> PartialSegment:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
         `cells` counts its rows. `plain`: the plain half, where it is stored already.
@@ -131,11 +131,11 @@ class SegmentWriter:
             half = None if plain else pool.submit(self._plain_half, table)
             columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
             summed = Summing(table, manifest.by, manifest.measures).sums()
-            found = cells.add(summed.keys, summed.counts.tolist())
-            totals = self.write_totals(segment, manifest.measures, 0, summed.columns, found, len(cells))
-            runs = _runs(table, manifest, by, summed.keys, found)
-            index = {"cells": found, "rows": summed.counts.tolist(), "runs": runs}
-            made = Segment(
+            numbers = cells.add(summed.keys, summed.counts.tolist())
+            totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
+            runs = _runs(table, manifest, by, summed.keys, numbers)
+            index = {"cells": numbers, "rows": summed.counts.tolist(), "runs": runs}
+            written = Segment(
                 id=segment,
                 added=now(),
                 rows=table.rows,
@@ -146,35 +146,35 @@ class SegmentWriter:
                 plain=half.result() if half else plain,
                 contributor=contributor,
             )
-        return self.for_scans(table, made)
+        return self.for_scans(table, written)
 
     def _plain_half(self, table: Table) -> Object | None:
         names = [each.name for each in table.schema.columns if each.kind is Kind.PLAIN]
         with table.beside() as rows:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 
-    def for_scans(self, table: Table, segment: Segment) -> Begun:
+    def for_scans(self, table: Table, segment: Segment) -> PartialSegment:
         """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
         manifest = self._manifest
         if not manifest.scanned:
-            return Begun(segment, [], b"")
+            return PartialSegment(segment, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
         order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
-        return Begun(
+        return PartialSegment(
             segment, [each[:, order] for each in rows.columns], rows.numbers[order].astype(np.uint32).tobytes()
         )
 
     def finish(
-        self, begun: Begun, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
+        self, partial: PartialSegment, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
     ) -> Segment:
         """Encrypt and write the rows for scans, if there are any. `advance` gets the rows done since its last call.
 
         Raises StoreError, ProcessDied.
         """
-        rows = begun.segment.rows
+        rows = partial.segment.rows
         if encryptors is None:
             advance(rows)
-            return begun.segment
+            return partial.segment
         lanes = encryptors.lanes
         ciphertexts, done, shown = lanes.count * lanes.chunks(rows), 0, 0
         written: dict[Span, Object] = {}
@@ -182,19 +182,19 @@ class SegmentWriter:
 
         def keep(span: Span, files: Sequence[bytes | memoryview]) -> None:
             nonlocal done, shown
-            made = self._tables.write(self._folder, joined(files))
+            object_ = self._tables.write(self._folder, joined(files))
             with lock:
-                written[span] = made
+                written[span] = object_
                 done += len(files)
                 so_far = rows * done // ciphertexts
                 advance(so_far - shown)
                 shown = so_far
 
-        encryptors.each(bytes.fromhex(begun.segment.id), begun.words, keep)
+        encryptors.each(bytes.fromhex(partial.segment.id), partial.words, keep)
         advance(rows - shown)
         in_order = sorted(written.items(), key=lambda item: item[0].start)
         of = tuple(tuple(made for span, made in in_order if span.lane == lane) for lane in range(lanes.count))
-        return begun.segment.model_copy(update={"scan": Scan(order=self._seal("rows", begun.order), lanes=of)})
+        return partial.segment.model_copy(update={"scan": Scan(order=self._seal("rows", partial.order), lanes=of)})
 
     def _seal(self, purpose: Purpose, content: bytes) -> Object:
         return self._tables.seal(self._folder, self._vault, purpose, content)

@@ -33,17 +33,17 @@ class Slices:
 
         Raises InputError.
         """
-        found: list[Batch] = []
+        parts: list[Batch] = []
         taken = size = 0
         while taken < rows and size < most_bytes and (batch := self._left or next(self._batches, None)) is not None:
             first, self._left = batch.divided(rows - taken)
-            found.append(first)
+            parts.append(first)
             taken += first.rows
             size += first.bytes
-        return joined(found) if found else None
+        return joined(parts) if parts else None
 
     def table(self, rows: Batch) -> Table:
-        """These rows as a table that reads the arrays where they are; good until the next is asked for."""
+        """These rows as a table that reads the arrays where they are; good until the next call."""
         show(self._table, rows)
         return self._table
 

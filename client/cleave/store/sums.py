@@ -97,8 +97,8 @@ class Summing:
         if not self._measures:
             return
         figures = ", ".join(f"count(v{i}), min(v{i}), max(v{i})" for i in range(len(self._measures)))
-        ((rows, *found),) = self._run(f"SELECT count(*), {figures} FROM {self._source()}", _all)
-        for measure, *of in zip(self._measures, found[::3], found[1::3], found[2::3], strict=True):
+        ((rows, *figures_row),) = self._run(f"SELECT count(*), {figures} FROM {self._source()}", _all)
+        for measure, *of in zip(self._measures, figures_row[::3], figures_row[1::3], figures_row[2::3], strict=True):
             of_measures.require_within(measure, rows, *of)
 
     def _source(self, *, numbered: bool = False) -> str:
@@ -114,18 +114,18 @@ class Summing:
 
     def _words(self, rows: int) -> str:
         """SQL of the counts, and of sums of up to `rows` rows in one word, or two where one may not do."""
-        found = [f"n{place}" for place in range(len(self._measures))]
+        words = [f"n{place}" for place in range(len(self._measures))]
         for name, term in self._named():
             if term.most * rows < _ONE_WORD:
-                found.append(f"CAST({name} AS BIGINT) AS {name}")
+                words.append(f"CAST({name} AS BIGINT) AS {name}")
             else:
-                found += [f"CAST({name} & {_LOW} AS UBIGINT) AS {name}", f"CAST({name} >> 64 AS BIGINT) AS {name}_high"]
-        return ", ".join(found) or "1 AS one"
+                words += [f"CAST({name} & {_LOW} AS UBIGINT) AS {name}", f"CAST({name} >> 64 AS BIGINT) AS {name}_high"]
+        return ", ".join(words) or "1 AS one"
 
     def _combined(self, held: Mapping[str, NDArray[Any]], limits: Sequence[int]) -> list[Words]:
         """The values of every column from its terms."""
         names = iter(self._named())
-        found = []
+        columns = []
         for column, terms, limit in zip(self._columns, self._terms, limits, strict=True):
             parts = []
             for term in terms.terms:
@@ -133,8 +133,8 @@ class Summing:
                 words = [held[each].view(np.uint64) for each in (name, f"{name}_high") if each in held]
                 parts.append((np.stack(words), term.shift))
             counts = held[f"n{column.measure}"].astype(np.int64)
-            found.append(of_measures.combined(parts, terms.constant, counts, limit))
-        return found
+            columns.append(of_measures.combined(parts, terms.constant, counts, limit))
+        return columns
 
     def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         values = {each.sql: of_measures.value_of(each) for each in self._measures}

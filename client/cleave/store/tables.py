@@ -61,28 +61,28 @@ class Tables(Objects):
     def _latest(self, tag: str) -> Opened | None:
         for left in reversed(range(_TRIES)):
             seen = self._newest(tag)  # before the head: others here may commit in between
-            found = self._found_head(tag)
-            if found is None:
+            loaded = self._read_head(tag)
+            if loaded is None:
                 return None
             try:
-                return self._believed(tag, *found, seen)
-            except LostError:  # whoever committed since has deleted what this head named
+                return self._believed(tag, *loaded, seen)
+            except LostError:  # a later commit has deleted what this head named
                 if not left:
                     raise
         return None
 
-    def _found_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
+    def _read_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
         """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed."""
 
-        def marked(found: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
-            return (self._heads.load(tag, found[0]), found[1]) if found else None
+        def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
+            return (self._heads.load(tag, stored[0]), stored[1]) if stored else None
 
         return read_twice(lambda: self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
 
-    def _believed(self, tag: str, found: dict[str, Any], stored: str, seen: tuple[str, int] | None) -> Opened:
+    def _believed(self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None) -> Opened:
         """Return the facts of a head, unless a newer state or another table was seen here in its place."""
-        self._require_not_moved(found)
-        head = self._heads.shown(found)
+        self._require_not_moved(fields)
+        head = self._heads.shown(fields)
         if seen and seen[0] == head.table_id and head.log.count < seen[1]:
             raise CheckFailed(
                 "stored",
@@ -91,7 +91,7 @@ class Tables(Objects):
                 hint="somebody put an old state back: restore the newest one",
             )
         cached = self.cached(head.manifest)
-        known = cached is not None and cached.is_there
+        is_cached = cached is not None and cached.is_there
         opened = self._open(head, stored)
         if seen and seen[0] != head.table_id:
             raise CheckFailed(
@@ -100,7 +100,7 @@ class Tables(Objects):
                 hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
             )
         self._memory.remember(self.seen(tag), head.table_id, head.log.count)
-        if not known:
+        if not is_cached:
             self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
 
@@ -152,15 +152,15 @@ class Tables(Objects):
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
-        head, stored, kept = self._show(manifest, written, there, log, what, rows, details)
+        head, stored, pages = self._show(manifest, written, there, log, what, rows, details)
         self._evict_older(tag, manifest, written.name)
-        unused = tuple((store, tuple(name for name in names if name not in kept)) for store, names in before)
+        unused = tuple((store, tuple(name for name in names if name not in pages)) for store, names in before)
         return Opened(manifest, vault, head, stored, unused)
 
     def record(self, there: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
-        _, _, kept = self._show(there.manifest, there.head.manifest, there, None, what, rows, details)
-        self.stores.sensitive.delete({there.head.log.page.name} - kept)
+        _, _, pages = self._show(there.manifest, there.head.manifest, there, None, what, rows, details)
+        self.stores.sensitive.delete({there.head.log.page.name} - pages)
 
     def earlier(self, opened: Opened, name: str) -> Manifest | None:
         """The version of the table whose manifest is called `name`; None: it is deleted. Raises CheckFailed."""
@@ -203,13 +203,13 @@ class Tables(Objects):
                 stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected)
                 break
             except (ConflictError, LostError):
-                found = self._found_head(tag)
-                if log or head is None or found is None or key_moved_to(found[0]) is not None or not left:
+                current = self._read_head(tag)
+                if log or head is None or current is None or key_moved_to(current[0]) is not None or not left:
                     raise
-                newer = self._heads.shown(found[0])
+                newer = self._heads.shown(current[0])
                 if newer.manifest != head.manifest or newer.log.count <= head.log.count:
                     raise
-                head, expected = newer, found[1]
+                head, expected = newer, current[1]
         self._memory.remember(self.seen(tag), manifest.table_id, grown.count)
         return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
 
@@ -234,8 +234,8 @@ class Tables(Objects):
 
     def replaced(self, opened: Opened) -> bool:
         """Check whether the table has another version by now."""
-        found = self._found_head(self.tag(opened.manifest.table))
-        return found is None or found[0].get("manifest") != opened.head.manifest.model_dump()
+        current = self._read_head(self.tag(opened.manifest.table))
+        return current is None or current[0].get("manifest") != opened.head.manifest.model_dump()
 
     @contextlib.contextmanager
     def changing(self, opened: Opened | None) -> Iterator[None]:
@@ -250,7 +250,7 @@ class Tables(Objects):
 
     def all(self) -> Iterator[Opened]:
         """Every table under this key, by name; those of other keys, or put under another, are passed over."""
-        found = []
+        tables = []
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             if last != _HEAD or (head := self.stores.sensitive.read_versioned(name)) is None:
@@ -258,11 +258,11 @@ class Tables(Objects):
             if parsed(head[0]).get("key_id") != self.key.key_id:
                 continue
             tag = folder.removeprefix("tables/")
-            if (signed := self._found_head(tag)) is None or key_moved_to(signed[0]) is not None:
+            if (signed := self._read_head(tag)) is None or key_moved_to(signed[0]) is not None:
                 continue
             if (opened := self._latest(tag)) is not None:
-                found.append(opened)
-        yield from sorted(found, key=lambda each: each.manifest.table.lower())
+                tables.append(opened)
+        yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
     def versions(self) -> dict[str, tuple[str, int]]:
         """The id of every table under this key and the length of its log, by tag: floors for a copy of the key file."""
@@ -308,8 +308,8 @@ class Tables(Objects):
 
     def moved_to(self, name: str) -> str | None:
         """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
-        found = self._found_head(self.tag(name))
-        return key_moved_to(found[0]) if found else None
+        loaded = self._read_head(self.tag(name))
+        return key_moved_to(loaded[0]) if loaded else None
 
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """From here on the table can be opened under the key `key_id` alone. Raises ConflictError if it was changed."""
@@ -321,8 +321,8 @@ class Tables(Objects):
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
         tag = self.tag(name)
-        found = self._found_head(tag)
-        if found is None or key_moved_to(found[0]) is None:
+        loaded = self._read_head(tag)
+        if loaded is None or key_moved_to(loaded[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
         self._evict(name)
         folders = [*self._left(f"tables/{tag}"), f"tables/{tag}"]
@@ -355,10 +355,10 @@ class Tables(Objects):
         store = self.stores.sensitive
         for place in filter(_is_note, store.names(folder)):
             with contextlib.suppress(CheckFailed):  # then it names nothing that may be deleted
-                found = self._notes(folder).open("draft", place, store.read(place)).decode()
-                head = store.read_versioned(f"{found}/{_HEAD}")
+                folder_left = self._notes(folder).open("draft", place, store.read(place)).decode()
+                head = store.read_versioned(f"{folder_left}/{_HEAD}")
                 if head is None or key_moved_to(parsed(head[0])) == self.key.key_id:
-                    yield found
+                    yield folder_left
 
     def sweep(self, opened: Opened) -> int:
         """Delete what was there before `opened` was committed and it does not name. Returns how many.
@@ -368,10 +368,10 @@ class Tables(Objects):
         """
         tag = self.tag(opened.manifest.table)
         own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
-        kept = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
+        keep = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
         for store, names in opened.before:
-            left = [name for name in names if name not in kept and not _is_note(name)]
+            left = [name for name in names if name not in keep and not _is_note(name)]
             store.delete(left)
             swept += len(left)
         return swept

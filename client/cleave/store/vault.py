@@ -1,6 +1,6 @@
 """Seal objects that only the owner of a table may read or write, each under a key of its own.
 
-The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: whoever opens
+The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: the key of
 one purpose or object opens no other. AES-256-GCM binds each object to its name. What is sealed here is compressed, so
 its size would reveal how well its values compress; padding (Padme) leaves log log of it.
 """

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
 from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
-from cleave.store.kept import Kept
 from cleave.store.lanes import Integers, Lanes, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
+from cleave.store.resident import ResidentTables
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -76,7 +76,7 @@ class Stored:
         tables: Tables,
         opened: Opened,
         contributor: str | None = None,
-        session: Kept | None = None,
+        session: ResidentTables | None = None,
         *,
         apart: bool = False,
     ) -> None:

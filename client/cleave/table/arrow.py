@@ -1,7 +1,7 @@
 """Columns of pandas and Arrow as Arrow columns that DuckDB reads, without a guess. Needs pyarrow.
 
 pyarrow would take 1 and 2.5 for floats, a date and a moment for dates, and moments with and without a time zone for
-UTC; and its errors quote the value. Here a column of Python objects must be of one kind, or its row is told.
+UTC; and its errors quote the value. Here a column of Python objects must be of one kind, or the error names the row.
 """
 
 from __future__ import annotations
@@ -129,18 +129,18 @@ def _objects(values: Any, missing: Any, place: str) -> pa.Array:
             continue
         if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas' moments and spans
             raise InputError(f"{place}, row {row + 1}: {_FINER}", hint=_ROUND)
-        found = _kind(value)
-        if found is None:
+        current = _kind(value)
+        if current is None:
             raise InputError(
                 f"{place}, row {row + 1}: a {type(value).__name__} cannot be read",
                 hint="map(str) makes it text; a column of pyarrow's own type is read as it is",
             )
-        if kind not in (None, found):
+        if kind not in (None, current):
             raise InputError(
-                f"{place}, row {row + 1}: is {found}, the rows before it are {kind}",
+                f"{place}, row {row + 1}: is {current}, the rows before it are {kind}",
                 hint="make it one kind, for instance with astype",
             )
-        kind = found
+        kind = current
     if kind is None:
         return pa.nulls(len(values), pa.string())
     present = [None if absent else value for value, absent in zip(values, missing, strict=True)]

@@ -1,6 +1,6 @@
 """Rows on their way from one DuckDB to another, a few thousand at a time, by Arrow's C interface (nanoarrow).
 
-DuckDB's own stream hands out 131,072 rows at once, whatever their size; where it can be told so, it hands out 2,048
+DuckDB's own stream hands out 131,072 rows at once, whatever their size; where it can be set so, it hands out 2,048
 (one of its vectors), so that rows with long texts do not fill the memory.
 
 The other way, `open_stream` makes rows while DuckDB reads them. nanoarrow makes streams of arrays that are there
@@ -166,8 +166,8 @@ def open_stream(
 
 def close_stream(number: int) -> None:
     """End a stream, read to its end or not. A reader that is still at work gets an error."""
-    found = _open.pop(number, None)
-    close = getattr(found.batches, "close", None) if found else None
+    stream = _open.pop(number, None)
+    close = getattr(stream.batches, "close", None) if stream else None
     if close is not None:
         with contextlib.suppress(ValueError):  # a thread is at work on it, and lets go of it then
             close()
@@ -180,31 +180,31 @@ def _move(capsule: object, name: bytes, to: int, size: int, release: int) -> Non
     ctypes.memset(place + release, 0, _POINTER)
 
 
-def _found(stream: int) -> _Open | None:
+def _entry(stream: int) -> _Open | None:
     return _open.get(_Stream.from_address(stream).private_data or 0)
 
 
 def _get_schema(stream: int, out: int) -> int:
-    found = _found(stream)
-    if found is None:
+    entry = _entry(stream)
+    if entry is None:
         return errno.EIO
-    _move(found.schema.__arrow_c_schema__(), b"arrow_schema", out, _SCHEMA_BYTES, _SCHEMA_RELEASE)
+    _move(entry.schema.__arrow_c_schema__(), b"arrow_schema", out, _SCHEMA_BYTES, _SCHEMA_RELEASE)
     return 0
 
 
 def _get_next(stream: int, out: int) -> int:
-    found = _found(stream)
-    if found is None:
+    entry = _entry(stream)
+    if entry is None:
         return errno.EIO
     try:
-        batch: Any = next(found.batches, None)
+        batch: Any = next(entry.batches, None)
         if batch is None:
             ctypes.memset(out, 0, _ARRAY_BYTES)  # the end
         else:
             _, capsule = batch.__arrow_c_array__()
             _move(capsule, b"arrow_array", out, _ARRAY_BYTES, _ARRAY_RELEASE)
     except BaseException as error:  # noqa: BLE001 - no exception passes through C
-        found.failed(error)
+        entry.failed(error)
         return errno.EIO
     return 0
 

@@ -20,7 +20,7 @@ from cleave.table.source import column_names, duckdb_source, open_text, reader, 
 from cleave.table.types import INTEGERS, digits_of
 from cleave_shared.errors import InputError
 
-_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 10  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
 _INFINITE = re.compile(r"\s*[+-]?(inf|infinity|nan)\s*", re.IGNORECASE)
 
 
@@ -92,9 +92,9 @@ def _malformed(source: Input, dialect: CsvDialect, width: int) -> InputError | N
             if fields is None:
                 return None
             if fields and len(fields) != width and not (len(fields) == width + 1 and not fields[-1]):
-                found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+                fields_read = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 return InputError(
-                    f"{source}, line {line}: has {found}, the first record has {width}",
+                    f"{source}, line {line}: has {fields_read}, the first record has {width}",
                     hint="a field with the delimiter in it needs quotes, and lines that are no records must go",
                 )
             usual_end = usual_end or lines.end
@@ -115,7 +115,7 @@ def _unreadable(
 ) -> InputError | None:
     """The first field that cannot be read. The file is read again for every few columns, never held as a whole."""
 
-    def asked(selected: str, where: str = "true") -> Any:
+    def query(selected: str, where: str = "true") -> Any:
         with duckdb_source(source, schema.dialect, width) as fields:
             numbered = f"SELECT *, row_number() OVER () - 1 AS row_of_the_file FROM {fields}"
             return connection.execute(f"SELECT {selected} FROM ({numbered}) WHERE {where}").fetchall()[0]
@@ -125,21 +125,21 @@ def _unreadable(
     try:
         for start in range(0, len(casts), _BATCH):
             batch = casts[start : start + _BATCH]
-            rows += asked(", ".join(f"min(row_of_the_file) FILTER (WHERE {one.unreadable})" for one in batch))
+            rows += query(", ".join(f"min(row_of_the_file) FILTER (WHERE {one.unreadable})" for one in batch))
     except duckdb.Error as error:
         near = re.search(r"on Line: (\d+)", str(error))
         if not near:
             return None
     if near:
         return InputError(f"{source}, near line {near[1]}: cannot be read as CSV", hint="check its quotes and length")
-    found = min(((row, index) for index, row in enumerate(rows) if row is not None), default=None)
-    if found is None:
+    first = min(((row, index) for index, row in enumerate(rows) if row is not None), default=None)
+    if first is None:
         return None
-    row, index = found
+    row, index = first
     column = schema.columns[index]
     names = [name.lower() for name in column_names(source, schema.dialect)]
     place = names.index(column.name.lower())
-    (text,) = asked(f"c{place}", f"row_of_the_file = {row}")
+    (text,) = query(f"c{place}", f"row_of_the_file = {row}")
     problem, hint = _describe(text, column, schema.dialect)
     line = line_of(source, schema.dialect, row)
     return InputError(f"{source}, line {line}, column {column.name!r}: {problem}", hint=hint)

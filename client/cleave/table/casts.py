@@ -21,13 +21,14 @@ from cleave_shared.errors import InputError
 def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:
     """Where each column of the schema stands in the file; `header` says where the names do."""
     places = {name.lower(): index for index, name in enumerate(names)}
-    known = {column.name.lower() for column in schema.columns}
-    if not known.intersection(places):  # then these may be the cells of a first row, which no message may quote
+    declared_names = {column.name.lower() for column in schema.columns}
+    # a header without any of them may be the cells of a first row, which no message may quote
+    if declared_names.isdisjoint(places):
         raise InputError(
             f"{header}: names none of the schema's columns",
             hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
         )
-    if unknown := [name for name in names if name.lower() not in known]:
+    if unknown := [name for name in names if name.lower() not in declared_names]:
         raise InputError(
             f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
             hint=_twice(unknown[0], places)
@@ -77,10 +78,10 @@ def too_large(source: object) -> InputError:
 
 def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> Reading:
     if isinstance(source, Frame) or source.parquet:
-        found = columns(connection, source)
-        names = list(found)
+        types_by_name = columns(connection, source)
+        names = list(types_by_name)
         mine = [names[place] for place in _match_columns(str(source), names, schema)]
-        types = [found[name] for name in mine]
+        types = [types_by_name[name] for name in mine]
         casts = [
             cast_typed(name, type_, each, schema.dialect)
             for name, type_, each in zip(mine, types, schema.columns, strict=True)

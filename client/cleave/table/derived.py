@@ -66,20 +66,20 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
 
 def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Derived, ...]:
     """Raises ValueError naming the key of the first mistake."""
-    found: list[Derived] = []
+    derived: list[Derived] = []
     for name, each in tables.items():
         place = f"[derived.{name}]"
         table = inner(each, place)
         only_keys(table, _KEYS, place)
-        if not name.strip() or any(other.name.lower() == name.lower() for other in found):
+        if not name.strip() or any(other.name.lower() == name.lower() for other in derived):
             raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
         reason = text(table, "reason", place) if "reason" in table else ""
         sql = text(table, "sql", place)
         try:
-            found.append(checked(name, sql, types, reason))
+            derived.append(checked(name, sql, types, reason))
         except ValueError as error:
             raise ValueError(f"{place} sql: {error}") from None
-    return tuple(found)
+    return tuple(derived)
 
 
 @cache

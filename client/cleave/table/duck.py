@@ -20,7 +20,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 # As in the plain service: the zone of this machine changes no answer. GLOBAL: of every cursor too.
 _UTC = "SET GLOBAL TimeZone = 'UTC'"
-_kept: dict[int, duckdb.DuckDBPyConnection] = {}  # by process: one that is forked opens its own
+_instances: dict[int, duckdb.DuckDBPyConnection] = {}  # by process: one that is forked opens its own
 _numbers = itertools.count()
 _GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -56,7 +56,7 @@ def private() -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         connection = _attached(name)
     except duckdb.Error:  # an error within DuckDB may have shut the whole of it
-        _kept.pop(os.getpid(), None)
+        _instances.pop(os.getpid(), None)
         connection = _attached(name)
     with contextlib.closing(connection):
         try:
@@ -81,9 +81,9 @@ def _attached(name: str) -> duckdb.DuckDBPyConnection:
 
 def _instance() -> duckdb.DuckDBPyConnection:
     process = os.getpid()
-    found = _kept.get(process)
-    # where two threads open one the first is kept
-    return _kept.setdefault(process, _closed_in()) if found is None else found
+    instance = _instances.get(process)
+    # where two threads open one, the first stays
+    return _instances.setdefault(process, _closed_in()) if instance is None else instance
 
 
 def _closed_in() -> duckdb.DuckDBPyConnection:

@@ -126,9 +126,9 @@ def _refused(_: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
+    if len(members := dict(pairs)) < len(pairs):
         raise ValueError
-    return found
+    return members
 
 
 def _flat(value: Any, where: str) -> dict[str, Any]:
@@ -221,25 +221,25 @@ def open_inputs(names: Names, most: int | None = None) -> list[Input]:
 
     Raises InputError for a file that is missing, empty, cannot be read, or is neither text nor Parquet.
     """
-    found: list[Input] = []
+    inputs: list[Input] = []
     for name in _several(names):
         if isinstance(name, Input):
-            found.append(name)
+            inputs.append(name)
         elif str(name) == STDIN:
-            found.append(_standard_input(most))
+            inputs.append(_standard_input(most))
         else:
-            found += [_input(path, str(path)) for path in expand(name)]
-    return found
+            inputs += [_input(path, str(path)) for path in expand(name)]
+    return inputs
 
 
 def in_folder(folder: Path) -> list[Path]:
     """The files of a folder that may be tables, by name. Raises InputError where there is none."""
-    found = sorted(
+    files = sorted(
         each for each in folder.iterdir() if each.is_file() and each.name[0] != "." and each.suffix.lower() in _ENDINGS
     )
-    if not found:
+    if not files:
         raise InputError(f"{folder}: has no file of rows", hint=f"files that end in {', '.join(_ENDINGS)} are read")
-    return found
+    return files
 
 
 def digest_of(path: Path) -> str:

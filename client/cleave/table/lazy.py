@@ -43,20 +43,20 @@ _SMALL = 32 << 20  # bytes: half a second of reading
 class LazyTable:
     """`name` is what SQL calls it; `source`: its files, or a frame.
 
-    `small`: it is read before anyone would look at a progress bar. `begun`: waits for the thread that reads it already.
+    `small`: reading it needs no progress bar. `prefetched`: waits for the thread that reads it already.
     """
 
     name: str
     schema: Schema
     source: Names | Frame
     small: bool = False
-    begun: Callable[[], Table] | None = None
+    prefetched: Callable[[], Table] | None = None
 
     def read(self, progress: Progress | None) -> Table:
         """All of it. Raises InputError for what does not fit the schema."""
         from cleave.table.stream import open_table  # noqa: PLC0415 - DuckDB takes 30 ms
 
-        return self.begun() if self.begun else open_table(self.source, self.schema, progress, self.name)
+        return self.prefetched() if self.prefetched else open_table(self.source, self.schema, progress, self.name)
 
     def stream(self) -> Stream:
         """Its rows, to be read a batch at a time instead."""
@@ -76,10 +76,10 @@ def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, n
     return LazyTable(called, contract, names, small=_bytes(names) <= _SMALL)
 
 
-def begun(table: LazyTable) -> LazyTable:
+def prefetch(table: LazyTable) -> LazyTable:
     """A small table, read from now on by a thread: DuckDB needs no Python while it works. Any other as it is.
 
-    Best after everything is forked that is to be forked. What goes wrong is told by `read`. The thread ends with the
+    Best after everything is forked that is to be forked. `read` raises what goes wrong. The thread ends with the
     process, also where nobody reads.
     """
     if not table.small:
@@ -91,7 +91,7 @@ def begun(table: LazyTable) -> LazyTable:
     def work() -> None:
         try:
             done.set_result(table.read(None))
-        except BaseException as error:  # noqa: BLE001 - told by who waits for it
+        except BaseException as error:  # noqa: BLE001 - `read` raises it
             done.set_exception(error)
 
     thread = threading.Thread(target=work, name="table", daemon=True)
@@ -101,7 +101,7 @@ def begun(table: LazyTable) -> LazyTable:
         thread.join()  # its end, not only its result: what is forked later is to be forked of a single one
         return done.result()
 
-    return replace(table, small=False, begun=end)
+    return replace(table, small=False, prefetched=end)
 
 
 def _bytes(names: Sequence[str | Path]) -> float:
@@ -199,7 +199,7 @@ def _check_names(names: list[str], shown: str) -> None:
 
 
 def _is_pandas(data: object) -> bool:
-    """Without importing pandas: whoever has a DataFrame has done so."""
+    """Check without importing pandas: a caller with a DataFrame has done so."""
     return any(
         each.__module__.split(".")[0] == "pandas" and each.__name__ == "DataFrame" for each in type(data).__mro__
     )

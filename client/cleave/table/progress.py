@@ -68,22 +68,22 @@ def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name
         return
     connection.execute("SET enable_progress_bar = true")
     connection.execute("SET enable_progress_bar_print = false")
-    told, advance = 0, None
+    reported, advance = 0, None
 
     def look() -> None:
-        nonlocal told, advance
+        nonlocal reported, advance
         percent = int(connection.query_progress())
         advance = advance or progress.stage(name, 100)
-        if percent > told:
-            advance(percent - told)
-            told = percent
+        if percent > reported:
+            advance(percent - reported)
+            reported = percent
 
     try:
         with watched(look, lambda: _SECONDS):
             yield
     finally:
         if advance is not None:
-            advance(100 - told)
+            advance(100 - reported)
 
 
 _PATIENCE = 0.5  # seconds: what ends before leaves no trace in a notebook's cell

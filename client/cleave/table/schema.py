@@ -142,8 +142,8 @@ class Schema:
             if column.name.lower() == name.lower():
                 return column
         names = [column.name for column in self.columns]
-        known = f"the schema names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
-        raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or known)
+        fallback = f"the schema names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+        raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or fallback)
 
     @property
     def names(self) -> tuple[str, ...]:

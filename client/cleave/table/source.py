@@ -97,7 +97,7 @@ def column_names(source: Input, dialect: CsvDialect) -> tuple[str, ...]:
 
 
 def undecodable(source: Input, encoding: str) -> InputError:
-    """The error for a file that is not text of `encoding`, with the line where lines can be told apart."""
+    """The error for a file that is not text of `encoding`, with the line where lines can be distinguished."""
     hint = 'set encoding under [csv] ("cp1252" is usual for files from Windows), or save the file as UTF-8'
     place = str(source)
     with source.open() as file:

@@ -1,7 +1,7 @@
 """Rows of files or frames under a schema: loaded as one table, or read in order a batch at a time.
 
 A file that is read a batch at a time is read twice or more: first to look at all of it (`survey`), so that whatever
-does not fit the schema is told before anything is done with the rows, then for the rows themselves.
+does not fit the schema is refused before anything is done with the rows, then for the rows themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB hold
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
 _FIXED_BYTES = 16  # of a value that is not text, at most
 
-_BATCH = 50  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 50  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
 
 T = TypeVar("T")
 
@@ -109,21 +109,21 @@ class Stream:
             *map(figures_of, stated),
             *("min({0}), approx_quantile({0}, 0.5), max({0})".format(identifier(each.name)) for each in floats),
         ]
-        # what nobody asks for DuckDB does not read, and so does not check
+        # DuckDB does not read, and so does not check, a column that no query names
         figures += [f"count({identifier(each.name)})" for each in self.schema.columns if each not in stated]
         rows = size = 0
         extents: dict[str, Extent | None] = dict.fromkeys((each.name for each in floats), None)
         for source in self._sources:
-            found = self._run(
+            figures_row = self._run(
                 source,
                 self.schema.columns,
                 lambda sql: self._connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
                 progress,
             )
-            self._check_declared(source, stated, found[0], found[2 : 2 + 3 * len(stated)])
-            rows += found[0]
-            size += found[1]
-            rest = found[2 + 3 * len(stated) :][: 3 * len(floats)]
+            self._check_declared(source, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
+            rows += figures_row[0]
+            size += figures_row[1]
+            rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
             for column, *values in zip(floats, rest[::3], rest[1::3], rest[2::3], strict=True):
                 extents[column.name] = _wider(extents[column.name], values)
         return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
@@ -229,7 +229,7 @@ class Stream:
         progress: Progress | None = None,
         what: str = "check",
     ) -> T:
-        """`run` SQL of the columns of one source; what DuckDB cannot read is told as InputError."""
+        """`run` SQL of the columns of one source; what DuckDB cannot read is raised as InputError."""
         reading = self._reading(source)
         problem, result = None, None
         with shown(progress, self._connection, f"{what} {source}"), reading.rows as rows:
@@ -314,8 +314,8 @@ def stream_of(table: Table) -> Stream:
 
 
 def _too_large(source: object) -> TooLargeError:
-    told = too_large(source)
-    return TooLargeError(told.message, hint=told.hint)
+    error = too_large(source)
+    return TooLargeError(error.message, hint=error.hint)
 
 
 def changed(source: object) -> InputError:
@@ -327,10 +327,10 @@ def _mark(source: Input | Frame) -> object:
     if isinstance(source, Frame):
         return None
     try:
-        found = source.path.stat()
+        status = source.path.stat()
     except OSError as error:
         raise unreadable(source, error) from None
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _wider(extent: Extent | None, values: Sequence[Any]) -> Extent | None:

@@ -55,7 +55,7 @@ class Engine:
         self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
         self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
         self.close.atexit = False
-        self.kept = 0  # bytes of tables that stay from one question to the next
+        self.resident = 0  # bytes of tables that stay from one question to the next
         self.taking = threading.Lock()  # one Parquet file at a time
         self._numbers = itertools.count()
         paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
@@ -66,7 +66,7 @@ class Engine:
 
     def limit(self, memory: int) -> None:
         """Let DuckDB take at most `memory` bytes, what it has included, and those that are kept besides."""
-        self.connection.execute(f"SET memory_limit = '{memory + self.kept} bytes'")
+        self.connection.execute(f"SET memory_limit = '{memory + self.resident} bytes'")
 
     @classmethod
     def idle(cls, memory: int | None = None) -> Engine:
@@ -214,7 +214,7 @@ class Table:
         streams = [self._streams[name] for name, _ in self._views.values()]
         before = [each.named for each in streams]
         (plan,) = (str(text) for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
-        named = [each.named - known for each, known in zip(streams, before, strict=True)]
+        named = [each.named - earlier for each, earlier in zip(streams, before, strict=True)]
         scanned = plan.count('"name": "PYTHON_ARROW_SCAN"')
         every = scanned > sum(named) or '"name": "REC_CTE"' in plan  # a scan for each of several uses or steps
         repeated = [each for each, times in zip(streams, named, strict=True) if times > 1 or every]
@@ -246,11 +246,11 @@ class Table:
         """A further table, for questions that name both, whose relation is still to be made in this database. It is
         closed with this one.
         """
-        found = Table(name, schema, self.connection, 0, self.engine, self.home)
-        found.relation = self.others[name] = f"other{len(self.others)}"
-        found._streams, found._views = self._streams, self._views
+        table = Table(name, schema, self.connection, 0, self.engine, self.home)
+        table.relation = self.others[name] = f"other{len(self.others)}"
+        table._streams, table._views = self._streams, self._views
         self.derived_of_others[name] = schema.derived
-        return found
+        return table
 
     def parquet_of(self, names: Sequence[str]) -> bytes:
         """Return columns of it as `parquet` does.

@@ -112,13 +112,13 @@ _TIMES = (("%H", "%I"), ("%M",))
 
 def check_format(date_format: str, type_: str) -> None:
     """Raises ValueError for a format that does not say day, month and year once each, or says a time in a DATE."""
-    found = re.findall("%.?", date_format)
-    if strange := [part for part in found if part not in _PARTS]:
+    parts = re.findall("%.?", date_format)
+    if strange := [part for part in parts if part not in _PARTS]:
         raise ValueError(f"does not know {strange[0]}, only {', '.join(_PARTS)}")
     for choice in _DAYS:
-        if sum(found.count(part) for part in choice) != 1:
+        if sum(parts.count(part) for part in choice) != 1:
             raise ValueError(f'must hold one of {", ".join(choice)}, once, as in "%d.%m.%Y"')
-    times = [part for part in found if part in ("%H", "%I", "%M", "%S", "%p")]
+    times = [part for part in parts if part in ("%H", "%I", "%M", "%S", "%p")]
     if times and type_ != "TIMESTAMP":
         raise ValueError(f"holds a time, which a {type_} has none of")
     if times and any(sum(times.count(part) for part in choice) != 1 for choice in _TIMES):

@@ -1,4 +1,4 @@
-"""Rows of stored tables that a session keeps opened for its later queries, in one DuckDB.
+"""Opened rows of stored tables that stay in memory for later queries of a session, in one DuckDB.
 
 DuckDB knows how many rows a table of its own has, and so in which order to join. Of a stream it knows nothing.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from cleave.table.table import Engine
 
 
-class Kept:
-    """One DuckDB for all queries of a session, and the tables that are kept in it. To be closed when they are."""
+class ResidentTables:
+    """One DuckDB for all queries of a session, and the tables that stay in it. Close it after them."""
 
     def __init__(self, memory: int, most: int) -> None:
-        """`memory`: bytes that a query may take; `most`: bytes of kept rows besides."""
+        """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
         self._memory = memory
         self._most = most
         self._engine: Engine | None = None
@@ -25,11 +25,11 @@ class Kept:
         return self._engine
 
     def has_room(self, size: int) -> bool:
-        return self.engine.kept + size <= self._most
+        return self.engine.resident + size <= self._most
 
     def take(self, size: int) -> None:
         """Let rows have `size` more bytes; below 0: fewer."""
-        self.engine.kept += size
+        self.engine.resident += size
 
     def close(self) -> None:
         if self._engine is not None:

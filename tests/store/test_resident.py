@@ -15,8 +15,8 @@ from cleave.processes.deadline import Deadline
 from cleave.store import put, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
-from cleave.store.kept import Kept
 from cleave.store.memory import Memory
+from cleave.store.resident import ResidentTables
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
@@ -84,7 +84,7 @@ class Session:
     """Rows that are read as queries of one session read them."""
 
     def __init__(self, world: World, most: int) -> None:
-        self.world, self.kept = world, Kept(1 << 28, most)
+        self.world, self.kept = world, ResidentTables(1 << 28, most)
         self.rows = Rows(world.tables, world.opened, self.kept)
 
     def read(self, names: Sequence[str], segments: int = SEGMENTS) -> int:
@@ -99,7 +99,7 @@ class Session:
 
     def close(self) -> None:
         self.rows.close()
-        assert self.kept.engine.kept == 0
+        assert self.kept.engine.resident == 0
         self.kept.close()
 
 
@@ -146,7 +146,7 @@ def test_there_is_no_more_than_there_is_room_for(world: World, most: int) -> Non
     session = world.session(most)
     for names in (ALL, ["s"], ["s"], ALL, ["c1", "c2"], ["c1", "c2"]):
         session.read(names)
-        assert session.kept.engine.kept <= most
+        assert session.kept.engine.resident <= most
     assert (session.read(["s"]) == 0) == (most > 20_000)
     session.close()
 
@@ -162,7 +162,7 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "fill", refused)
         assert session.read(ALL) > 0
-    assert session.kept.engine.kept == 0
+    assert session.kept.engine.resident == 0
     assert session.read(ALL) > 0
     assert session.read(ALL) > 0
     session.close()
@@ -179,7 +179,7 @@ def test_damage_is_told_and_nothing_of_it_kept(world: World) -> None:
             session.read(["s"])
     finally:
         path.write_bytes(content)
-    assert session.kept.engine.kept == 0
+    assert session.kept.engine.resident == 0
     assert session.read(["s"]) > 0
     session.close()
 
