@@ -26,7 +26,7 @@ STEPS = {
     ("sums.py", "sums"): "add up by cell",
     ("sums.py", "rows"): "rows for scans, in a secret order",
     ("segment.py", "write_totals"): "encode and encrypt totals",
-    ("columns.py", "read_column"): "columns to bytes",
+    ("columns.py", "read_columns"): "columns to bytes",
     ("sealed.py", "seal_column"): "seal",
     ("manifest.py", "described"): "digests of objects",
     ("table.py", "parquet_of"): "plain Parquet",

@@ -102,7 +102,7 @@ def delete(
             return changed, opened.manifest, None
         return replace(changed, rows=before.rows - opened.manifest.rows), before, opened
     counts = _matching(tables, opened, condition, None, progress)
-    reveals = "which rows are deleted" if _plain(schema) else ""
+    reveals = "which rows are deleted" if schema.plain else ""
     changed = _changed(opened, counts, reveals)
     if not changed.rows or dry_run:
         return changed, opened.manifest, None
@@ -154,10 +154,6 @@ def update(
     pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
     done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
-
-
-def _plain(schema: Schema) -> set[str]:
-    return {each.name for each in schema.columns if each.kind is Kind.PLAIN}
 
 
 def _condition(schema: Schema, where: str) -> Derived:

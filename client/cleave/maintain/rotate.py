@@ -7,15 +7,12 @@ meanwhile are taken along, for it is closed only if it is still what was copied.
 
 from __future__ import annotations
 
-import hashlib
-import json
-
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
 from cleave.store.log import copied
 from cleave.store.manifest import Release, Segment
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, Rewriter, new_draft, put_drafts
+from cleave.store.rewrite import Piece, Rewriter, digest_of_request, new_draft, put_drafts
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
@@ -65,7 +62,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     new.note(table, old)
     head = there.head.manifest.name if there else None
     drafts = put_drafts(new, table, source.version + 1)
-    request = hashlib.sha256(json.dumps(["rotate", source.table_id, source.version]).encode()).hexdigest()
+    request = digest_of_request("rotate", [source.table_id, source.version])
     draft = drafts.stands(drafts.left(request), head)
     present = {
         _content(each): each

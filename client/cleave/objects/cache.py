@@ -32,17 +32,15 @@ _TRIMMED = 20  # parts of the limit: after each that was written, entries beyond
 _FAULTS = (OSError, ForeignEntry)
 
 
-def cache_root() -> Path:
-    """The folder of this user's caches, which may be a link; nothing below it may."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
 class Cache:
     """Entries of all tables. Thread-safe, and safe beside other processes. Nothing raises: an entry is there or not."""
 
     def __init__(self, root: Path | None = None, limit: int = LIMIT, *, used: bool = True) -> None:
-        """`used` False: nothing is read or written, but what has to go is deleted."""
-        self._root = str(root or cache_root())
+        """`root`: this user's caches by default; it may be a link, and nothing below it may.
+
+        `used` False: nothing is read or written, but what has to go is deleted.
+        """
+        self._root = str(root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self._limit = limit
         self._used = used and limit > 0
         self._is_private: bool | None = None  # not looked yet

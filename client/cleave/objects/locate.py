@@ -241,20 +241,16 @@ class Folder:
         with contextlib.ExitStack() as stack:
             with self._translated("locked"):
                 handle = stack.enter_context(folder_store.lock_file(str(self._root), folder, _LOCK))
-            until = time.monotonic() + LOCK_SECONDS
-            while not self._took(handle):
-                if time.monotonic() > until:
-                    raise ConflictError(f"{self.location}: another process is writing this table")
-                time.sleep(0.02)
+                until = time.monotonic() + LOCK_SECONDS
+                while True:
+                    try:
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    except BlockingIOError:
+                        if time.monotonic() > until:
+                            raise ConflictError(f"{self.location}: another process is writing this table") from None
+                        time.sleep(0.02)
             yield
-
-    def _took(self, handle: int) -> bool:
-        with self._translated("locked"):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        return True
 
 
 def _version(content: bytes) -> str:

@@ -193,7 +193,8 @@ class Bucket:
             name = type(error).__name__
             raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
         except BotoCoreError as error:
-            raise self._broken(error) from None
+            translated = credentials_error(error)
+            raise StoreError(f"{self.location}: {translated.message}", hint=translated.hint) from None
         # botocore follows a redirect that leads to another without an end
         except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
             name = type(error).__name__
@@ -209,10 +210,6 @@ class Bucket:
             return ConflictError(f"{self.location}: the table was changed by somebody else meanwhile", status=status)
         word = code if code.isalnum() and len(code) < _LONGEST_CODE else "an error"
         return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
-
-    def _broken(self, error: BotoCoreError) -> StoreError:
-        translated = credentials_error(error)
-        return StoreError(f"{self.location}: {translated.message}", hint=translated.hint)
 
     def key(self, name: str) -> str:
         """Return the key of an object in the bucket."""

@@ -34,15 +34,15 @@ class StoreError(ServiceError):
 class NotStoredError(StoreError):
     """There is no object of that name."""
 
-    def __init__(self, message: str, *, hint: str | None = _LOST, status: int | None = None) -> None:
-        super().__init__(message, hint=hint, status=status)
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message, hint=_LOST, status=status)
 
 
 class ConflictError(StoreError):
     """Somebody else wrote first: nothing was changed."""
 
-    def __init__(self, message: str, *, hint: str | None = "run the command again", status: int | None = None) -> None:
-        super().__init__(message, hint=hint, status=status)
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message, hint="run the command again", status=status)
 
 
 class ForeignError(CheckFailed):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pydantic import ValidationError
 
@@ -72,7 +73,7 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
                 "stored", f"the store shows another state than version {who.version}, which was seen", hint=_RESTORE
             )
     except CheckFailed as failure:
-        raise CheckFailed(failure.check, f"contributor {who.name!r}: {failure.message}", hint=failure.hint) from None
+        raise _naming(who, failure) from None
     if head.version == who.version:
         return News(who, None, (), ())
     taken, there = {each.id for each in who.parts}, {each.id for each in head.parts}
@@ -163,7 +164,7 @@ def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
 def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
     """Keys of the cells of new rows."""
     keys: set[Texts] = set()
-    for combinations in (combinations for each in rows for combinations in each.keys(by)):
+    for combinations in chain.from_iterable(each.keys(by) for each in rows):
         keys |= combinations
         if len(keys) > MOST_CELLS:  # they are too many whatever follows
             break
@@ -279,13 +280,15 @@ def _written(
                 added.append(writer.finish(partial, encryptors, advance))
     update = {
         "segments": (*manifest.segments, *added),
-        "cells": tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump()),
+        "cells": tables.seal_cells(manifest, cells),
     }
     return manifest.model_copy(update=update), Taken(id=part.id, segments=tuple(each.id for each in added))
 
 
 def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:
-    message = failure.message.removeprefix(f"contributor {who.name!r}: ")
+    """Return `failure` with the contributor's name at the beginning of its message."""
+    prefix = f"contributor {who.name!r}: "
+    message = prefix + failure.message.removeprefix(prefix)
     if isinstance(failure, CheckFailed):
-        return CheckFailed(failure.check, f"contributor {who.name!r}: {message}", hint=failure.hint)
-    return InputError(f"contributor {who.name!r}: {message}", hint=failure.hint)
+        return CheckFailed(failure.check, message, hint=failure.hint)
+    return InputError(message, hint=failure.hint)

@@ -14,12 +14,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field, ValidationError
 
 from cleave.ckks.public_key import PublicKey, open_sealed
@@ -28,13 +26,13 @@ from cleave.store import measures as of_measures
 from cleave.store.identity import Identity, is_signed
 from cleave.store.manifest import Analyst, Count, Hex, Measure, Object, Part
 from cleave.store.sealed import padded
+from cleave.store.vault import seal, unseal
 from cleave_shared.errors import CheckFailed
 
 SUITE = "HPKE base mode, MLKEM768-X25519, HKDF-SHA256, AES-256-GCM (draft-ietf-hpke-pq)"
 KEY_BYTES = 32
 MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 cells of some 100 measures
 MOST_HEAD = 16 << 10
-_NONCE_BYTES = 12
 _MAGIC = b"CLR1"
 _LEAST_KEY = 64  # bytes
 _PLACES = 1 << 48  # times the largest value of one row: more rows than any table has
@@ -145,8 +143,7 @@ def read_head(content: bytes, analyst: PublicKey, table: str) -> Head:
 
 
 def seal_totals(key: bytes, head: Head, totals: Totals) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
-    return _MAGIC + nonce + AESGCM(key).encrypt(nonce, totals.dump(), head.bound().encode())
+    return seal(_MAGIC, key, totals.dump(), head.bound().encode())
 
 
 def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: bytes) -> Totals:
@@ -155,12 +152,10 @@ def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: byte
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"
     )
     key = open_sealed(identity, head.bound(analyst.fingerprint), base64.b64decode(head.key), KEY_BYTES)
-    start = len(_MAGIC) + _NONCE_BYTES
+    if head.suite != SUITE:
+        raise failed
     try:
-        if sealed[: len(_MAGIC)] != _MAGIC or head.suite != SUITE:
-            raise failed
-        content = AESGCM(key).decrypt(sealed[len(_MAGIC) : start], sealed[start:], head.bound().encode())
-        totals = Totals.model_validate_json(content)
+        totals = Totals.model_validate_json(unseal(_MAGIC, key, sealed, head.bound().encode()))
     except (InvalidTag, ValueError, ValidationError):
         raise failed from None
     if not totals.is_consistent():

@@ -85,17 +85,13 @@ def _shown_first(now: Value, least: int) -> tuple[Sums | None, ...]:
 
 def _shown_more(now: Value, past: Value, least: int) -> tuple[Sums | None, ...]:
     """The measures of `now` that were shown before; of the others those that divide no part."""
-    first = _shown_first(now, least) if not past.steps else ()
-    shown: list[Sums | None] = []
-    for place, (new, old) in enumerate(zip(now.measures, past.measures, strict=True)):
-        if old is not None:
-            shown.append(new)
-        elif not past.steps:
-            shown.append(first[place])
-        else:
-            undivided = new is not None and new.count in (0, now.rows)
-            shown.append(new if undivided and past.way > 0 else None)
-    return tuple(shown)
+    if not past.steps:
+        more = _shown_first(now, least)
+    else:
+        whole = (0, now.rows) if past.way > 0 else ()
+        more = tuple(each if each is not None and each.count in whole else None for each in now.measures)
+    every = zip(now.measures, past.measures, more, strict=True)
+    return tuple(new if old is not None else other for new, old, other in every)
 
 
 def _fits(values: int, rows: int, least: int) -> bool:

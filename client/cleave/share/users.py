@@ -40,9 +40,7 @@ class User(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    password: Annotated[str, Field(pattern=r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$")] | None = (
-        None
-    )
+    password: Annotated[str, Field(pattern=_HASH)] | None = None
     tokens: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     tables: tuple[str, ...] | None = None
     min_group: Annotated[int, Field(ge=0)] = 0

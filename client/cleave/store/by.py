@@ -9,9 +9,10 @@ from cleave.store.cells import MOST_CELLS
 from cleave.store.lanes import Lanes, row_lanes, total_lanes
 from cleave.store.manifest import Manifest
 from cleave.store.schemas import BY
+from cleave.table.casts import TooLargeError
 from cleave.table.duck import identifier
 from cleave.table.schema import Kind
-from cleave.table.stream import Stream, TooLargeError
+from cleave.table.stream import Stream
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
@@ -32,7 +33,7 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
     """
     columns = [each for each in stream.schema.columns if each.type not in (*FLOATS, "INTERVAL")]
     names = [each.name for each in columns if each.kind is not Kind.LOCAL]
-    plain = {each.name for each in columns if each.kind is Kind.PLAIN}
+    plain = stream.schema.plain
     most = min(_MOST_CELLS, rows // _ROWS_A_CELL)
     hashes = ", ".join(f"hash({identifier(each)}) AS {identifier(each)}" for each in names)
     if not names or most < 2:

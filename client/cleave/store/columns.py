@@ -42,11 +42,6 @@ def sealed_column(column: Column) -> SealedColumn:
     return SealedColumn(name=column.name, id=new_id(), type=column.type, width=_width(column), nullable=column.nullable)
 
 
-def row_numbers(name: str) -> SealedColumn:
-    """The column of row numbers that a segment has whose rows are sorted."""
-    return SealedColumn(name=name, id=new_id(), type="INTEGER", width=4, nullable=False)
-
-
 def _width(column: Column) -> Width:
     if column.type in _TEXTS:
         return 0
@@ -70,16 +65,13 @@ def bounds_of(column: Column) -> tuple[int, int]:
     return low, high
 
 
-def read_column(connection: duckdb.DuckDBPyConnection, column: SealedColumn, relation: str) -> Values:
-    """The values of a column of all rows of `relation`, in their order. Raises duckdb.Error."""
-    (values,) = read_columns(connection, [column], relation)
-    return values
-
-
 def read_columns(
     connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, together: int = BATCH_ROWS
 ) -> list[Values]:
-    """The same of several columns, read together. `together`: rows that DuckDB hands out at once."""
+    """Values of columns of all rows of `relation`, in their order. Raises duckdb.Error.
+
+    `together`: rows that DuckDB hands out at once.
+    """
     if not columns:
         return []
     selected = ", ".join(_selected(each) for each in columns)
@@ -102,7 +94,7 @@ def _values(column: SealedColumn, arrays: Sequence[CArray]) -> Values:
     if not column.width:
         return _texts(arrays, valid)
     native = _native(column.type)
-    held = [_bytes(each, 1, native).reshape(-1, native) for each in arrays]
+    held = [_buffer(each, 1, native * each.length).reshape(-1, native) for each in arrays]
     whole = np.concatenate(held) if held else np.zeros((0, native), np.uint8)
     if column.width < native:  # two's complement: the lower bytes are the value
         whole = np.ascontiguousarray(whole[:, : column.width])
@@ -130,10 +122,6 @@ def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
             bits = _buffer(each, 0, -(-each.length // 8))
             masks.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
     return np.concatenate(masks) if masks else np.zeros(0, np.bool_)
-
-
-def _bytes(array: CArray, place: int, width: int) -> NDArray[np.uint8]:
-    return _buffer(array, place, width * array.length)
 
 
 def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:

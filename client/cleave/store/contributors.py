@@ -60,7 +60,7 @@ def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest
     return manifest.model_copy(
         update={
             "segments": tuple(each for each in manifest.segments if each.id not in ids),
-            "cells": tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump()),
+            "cells": tables.seal_cells(manifest, cells),
         }
     )
 

@@ -7,19 +7,20 @@ recognised and adds nothing.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as changed_in
+from functools import partial
 from typing import Any
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
-from cleave.store.columns import row_numbers, sealed_column
+from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.contributors import contributed
+from cleave.store.drafts import Drafts
 from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, Segment, new_id
@@ -30,11 +31,12 @@ from cleave.store.rewrite import (
     PutStep,
     Rewriter,
     counted_cells,
+    digest_of_request,
     fresh_keys,
     new_draft,
+    next_manifest,
     put_drafts,
     require_word,
-    with_pieces,
 )
 from cleave.store.schemas import (
     arguments_of,
@@ -201,7 +203,7 @@ def append(
                     f"table {name!r} already has {counted(replaced, 'key')} of these rows",
                     hint="--upsert replaces them (upsert=True in Python)",
                 )
-            if any(each.kind is Kind.PLAIN for each in schema.columns):
+            if schema.plain:
                 require_word(schema, there.manifest.key, "which rows are replaced", yes=yes)
             say(f"replacing {counted(replaced, 'row')} by rows with the same key")
             pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in touched])
@@ -234,48 +236,34 @@ def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
     return present is not None
 
 
+@dataclass(frozen=True, slots=True)
 class _Putting:
-    """One put or append (`what`), on top of `there`."""
+    """One put or append (`what`), on top of `there`.
 
-    def __init__(
-        self,
-        tables: Tables,
-        manifest: Manifest,
-        cells: Cells,
-        there: Opened | None,
-        what: str,
-        say: Say,
-        batch: Batch | None = None,
-        keys: Keys | None = None,
-    ) -> None:
-        """`manifest` and `cells` of the version before; without segments and secret for a new table."""
-        self._tables = tables
-        self._manifest = manifest
-        self._cells = cells
-        self._there = there
-        self._head = there.head.manifest.name if there else None
-        self._pieces: Sequence[Piece] = ()
-        self._what = what
-        self._say = say
-        self._batch = batch
-        self._keys = keys
-        self._details: dict[str, Any] = {"batch": batch.id} if batch else {}  # of the record in the log
-        self._drafts = put_drafts(tables, manifest.table, manifest.version + 1)
+    `manifest` and `cells` of the version before; without segments and secret for a new table.
+    """
+
+    tables: Tables
+    manifest: Manifest
+    cells: Cells
+    there: Opened | None
+    what: str
+    say: Say
+    batch: Batch | None = None
+    keys: Keys | None = None
 
     def is_done(self, stream: Stream, survey: Survey) -> bool:
-        """Check whether the last change of the table was to append just these rows: the draft of that version tells."""
-        done = self._manifest.version
-        drafts = put_drafts(self._tables, self._manifest.table, done)
+        """Check by the draft of the table's version whether its last change was to append just these rows."""
+        done = self.manifest.version
+        drafts = put_drafts(self.tables, self.manifest.table, done)
         draft = drafts.left(self._request())
-        if draft is None or draft.rows != survey.rows:
+        if draft is None or draft.rows != survey.rows or not draft.is_of(self.manifest):
             return False
-        if not {each.id for each in draft.steps} <= {each.id for each in self._manifest.segments}:
-            return False
-        with Slices(stream, load_stored_schema(self._manifest)) as slices:
+        with Slices(stream, load_stored_schema(self.manifest)) as slices:
             if not are_those(slices, draft.put):
                 return False
         drafts.finish(draft)  # where it was killed before
-        self._say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
+        self.say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
         return True
 
     def run(
@@ -292,27 +280,45 @@ class _Putting:
         `details`: of the record in the log.
         Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names.
         """
-        self._pieces = pieces
-        self._details |= details
         advance = progress.stage("encrypt and store", survey.rows, "rows")
-        draft = self._drafts.stands(self._drafts.left(self._request()), self._head)
-        if draft is not None and (done := self._fill(stream, survey, segment_rows, advance, draft)) is not None:
-            return done
-        done = self._fill(stream, survey, segment_rows, advance, None)
-        assert done is not None  # noqa: S101 - only a draft can be of other rows
-        return done
+        drafts = put_drafts(self.tables, self.manifest.table, self.manifest.version + 1)
+        fill = partial(self._fill, stream, survey, segment_rows, advance, pieces, drafts)
+        head = self.there.head.manifest.name if self.there else None
+        left = drafts.stands(drafts.left(self._request()), head)
+        written = (fill(head, left) if left else None) or fill(head, None)
+        assert written is not None  # noqa: S101 - only a draft can be of other rows
+        manifest, draft = written
+        if self.batch is not None:
+            manifest = manifest.model_copy(update={"batches": (*manifest.batches, self.batch)})
+            details["batch"] = self.batch.id
+        rows = draft.rows if self.what == "put" else None
+        opened = self.tables.commit(manifest, self.there, self.what, rows, **details)
+        if self.what == "put":  # repeated, it finds the table there, or replaces it by the same rows
+            drafts.delete(draft)
+        else:
+            drafts.finish(draft)
+        return opened
 
     def _fill(
-        self, stream: Stream, survey: Survey, segment_rows: int, advance: Callable[[int], None], draft: PutDraft | None
-    ) -> Opened | None:
-        """Put all rows, those of `draft` aside. None, and nothing is changed, if these are other rows by now, or an
-        index of `draft` is damaged.
+        self,
+        stream: Stream,
+        survey: Survey,
+        segment_rows: int,
+        advance: Callable[[int], None],
+        pieces: Sequence[Piece],
+        drafts: Drafts[PutDraft, PutStep],
+        head: str | None,
+        draft: PutDraft | None,
+    ) -> tuple[Manifest, PutDraft] | None:
+        """Write all rows, those of `draft` aside; return the next manifest and the whole draft.
+
+        None, and nothing is changed, if the rows of `draft` are others by now, or an index of it is damaged.
         """
-        tables, manifest, cells = self._tables, self._manifest, self._cells.copy()
+        tables, manifest, cells = self.tables, self.manifest, self.cells.copy()
         if draft is not None:
             manifest = draft.of(manifest)
             vault = tables.vault(manifest.table_id)
-            counted = counted_cells(tables, vault, draft, self._pieces, cells)
+            counted = counted_cells(tables, vault, draft, pieces, cells)
             if counted is None:
                 return None
             cells = counted
@@ -322,53 +328,35 @@ class _Putting:
         schema = load_stored_schema(manifest)
         rows = rows_together(survey, manifest.scanned, segment_rows, sorts=bool(plain_by(manifest, schema.columns)))
         writer = SegmentWriter(tables, manifest)
-        with writer.encryptors(max(rows, *(each.rows for each in self._pieces), 0)) as encryptors:
+        with writer.encryptors(max(rows, *(each.rows for each in pieces), 0)) as encryptors:
 
             def begin(table: Table) -> tuple[PartialSegment, tuple[tuple[int, Texts], ...]]:
                 before = list(cells.keys)
-                partial = writer.begin(table, cells)
-                return partial, fresh_keys(before, cells, manifest.by)
+                unfinished = writer.begin(table, cells)
+                return unfinished, fresh_keys(before, cells, manifest.by)
 
-            def finish(digest: str, partial: tuple[PartialSegment, tuple[tuple[int, Texts], ...]]) -> PutStep:
-                segment = writer.finish(partial[0], encryptors, advance)
-                return PutStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=partial[1])
+            def finish(digest: str, unfinished: tuple[PartialSegment, tuple[tuple[int, Texts], ...]]) -> PutStep:
+                segment = writer.finish(unfinished[0], encryptors, advance)
+                return PutStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=unfinished[1])
 
-            draft = draft or new_draft(self._request(), self._head, manifest)
-            if self._there is not None and self._pieces:
-                rewriter = Rewriter(tables, self._there, writer, manifest, cells)
-                draft = rewriter.write(self._pieces, self._drafts, draft, encryptors, lambda _: None)
-            filled = fill(stream, schema, self._drafts, draft, rows, begin, finish, advance, self._say)
-        if filled is None:
+            draft = draft or new_draft(self._request(), head, manifest)
+            if self.there is not None and pieces:
+                rewriter = Rewriter(tables, self.there, writer, manifest, cells)
+                draft = rewriter.write(pieces, drafts, draft, encryptors, lambda _: None)
+            draft = fill(stream, schema, drafts, draft, rows, begin, finish, advance, self.say)
+        if draft is None:
             return None
-        if filled.rows != survey.rows:
+        if draft.rows != survey.rows:
             raise changed(stream.name)
-        return self._commit(manifest, filled, cells)
-
-    def _commit(self, manifest: Manifest, draft: PutDraft, cells: Cells) -> Opened:
-        """Show everything that was added, at once."""
-        tables = self._tables
-        vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
-        update = {
-            "cells": tables.seal(folder, vault, "cells", cells.dump()),
-            **with_pieces(manifest, self._pieces, draft),
-        }
-        if self._batch is not None:
-            update["batches"] = (*manifest.batches, self._batch)
-        rows = draft.rows if self._what == "put" else None
-        opened = tables.commit(manifest.model_copy(update=update), self._there, self._what, rows, **self._details)
-        if self._what == "put":  # repeated, it finds the table there, or replaces it by the same rows
-            self._drafts.delete(draft)
-        else:
-            self._drafts.finish(draft)
-        return opened
+        return next_manifest(tables, manifest, pieces, draft, cells), draft
 
     def _request(self) -> str:
         """Digest of what makes a second put the same as a first, but for the rows."""
-        manifest = self._manifest
+        manifest = self.manifest
         exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-        request = [self._what, manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
-        request += [self._keys.digest] if self._keys else []  # on which the segments that are written again depend
-        return hashlib.sha256(json.dumps([*request, manifest.scanned]).encode()).hexdigest()
+        request = [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
+        request += [self.keys.digest] if self.keys else []  # on which the segments that are written again depend
+        return digest_of_request(self.what, [*request, manifest.scanned])
 
 
 @contextlib.contextmanager
@@ -384,8 +372,8 @@ def as_stream(rows: Table | Stream) -> Iterator[Stream]:
 def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...]:
     """How the rows of every column that is not plain are stored; row numbers, too, where plain by columns sort them."""
     sealed = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
-    if any(schema.column(name).kind is Kind.PLAIN for name in by):
-        sealed.append(row_numbers(ROW))
+    if not set(schema.plain).isdisjoint(by):
+        sealed.append(SealedColumn(name=ROW, id=new_id(), type="INTEGER", width=4, nullable=False))
     return tuple(sealed)
 
 

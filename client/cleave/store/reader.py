@@ -132,6 +132,10 @@ class Objects:
         self.stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
+    def seal_cells(self, manifest: Manifest, cells: Cells) -> Object:
+        """The new sealed object of a table's cells."""
+        return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
+
     def draft(self, name: str, version: int) -> tuple[str, Vault]:
         """Where the draft of a version is stored, and what seals it."""
         tag = self.tag(name)

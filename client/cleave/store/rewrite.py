@@ -29,7 +29,7 @@ from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
-from cleave.table.schema import Kind, Schema
+from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -55,6 +55,10 @@ class PutDraft(Draft):
 
     def objects(self) -> set[str]:
         return super().objects() | {self.secret.name}
+
+    def is_of(self, manifest: Manifest) -> bool:
+        """Check whether the table has all segments of this draft."""
+        return {each.id for each in self.steps} <= {each.id for each in manifest.segments}
 
     def of(self, manifest: Manifest) -> Manifest:
         """`manifest` with the random ids and scales that the draft was begun with."""
@@ -217,9 +221,7 @@ def rewrite(
             draft = rewriter.write(pieces, drafts, draft, encryptors, advance)
         if what in KEEPS_ROWS and cells.id == before.id:
             cells.keep_rows(before)
-        sealed = tables.seal(tables.folder(manifest.table), opened.vault, "cells", cells.dump())
-        update = {"cells": sealed, **with_pieces(manifest, pieces, draft)}
-        done = tables.commit(manifest.model_copy(update=update), opened, what)
+        done = tables.commit(next_manifest(tables, manifest, pieces, draft, cells), opened, what)
     if repeats:
         drafts.finish(draft)
     elif draft.steps:
@@ -233,15 +235,12 @@ def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object
     """
     drafts = put_drafts(tables, opened.manifest.table, opened.manifest.version)
     draft = drafts.left(digest_of_request(what, request))
-    if draft is None or not {each.id for each in draft.steps} <= {each.id for each in opened.manifest.segments}:
-        return None
-    return draft.head
+    return draft.head if draft is not None and draft.is_of(opened.manifest) else None
 
 
 def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
     """Raise InputError without the owner's word for what the plain place could not know by itself."""
-    plain = {each.name for each in schema.columns if each.kind is Kind.PLAIN}
-    if not yes and (others := sorted({*read} - plain)):
+    if not yes and (others := sorted({*read}.difference(schema.plain))):
         raise InputError(
             f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
             hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
@@ -287,8 +286,10 @@ def _stayed(cells: Cells, rows: Mapping[int, int]) -> None:
             cells.gone[number] -= stayed
 
 
-def with_pieces(manifest: Manifest, pieces: Sequence[Piece], draft: PutDraft) -> dict[str, object]:
-    """Segments and contributors of `manifest` with those of `draft`: each in the place of what it replaces, or last."""
+def next_manifest(
+    tables: Tables, manifest: Manifest, pieces: Sequence[Piece], draft: PutDraft, cells: Cells
+) -> Manifest:
+    """`manifest` with `cells` and the segments of `draft`, each in the place of what it replaces, or last."""
     replacements = {step.replaces: step.segment for step in draft.steps if step.replaces}
     news = {
         id_: replacements.get(piece.ids) if place == 0 else None
@@ -297,8 +298,12 @@ def with_pieces(manifest: Manifest, pieces: Sequence[Piece], draft: PutDraft) ->
     }
     segments = [news.get(each.id, each) for each in manifest.segments]
     segments += [step.segment for step in draft.steps if not step.replaces]
-    contributors = tuple(_renamed(each, news) for each in manifest.contributors)
-    return {"segments": tuple(each for each in segments if each is not None), "contributors": contributors}
+    update = {
+        "cells": tables.seal_cells(manifest, cells),
+        "segments": tuple(each for each in segments if each is not None),
+        "contributors": tuple(_renamed(each, news) for each in manifest.contributors),
+    }
+    return manifest.model_copy(update=update)
 
 
 def _renamed(contributor: Contributor, news: Mapping[str, Segment | None]) -> Contributor:

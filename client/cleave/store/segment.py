@@ -23,7 +23,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
-from cleave.store.columns import read_column
+from cleave.store.columns import read_columns
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
 from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
@@ -77,7 +77,7 @@ class Target:
     def write(self, table: Table, column: SealedColumn) -> Sealed:
         """Seal and write `column` of the rows of `table`, in a thread: AES-GCM and DuckDB let go of the GIL."""
         with table.beside() as rows:
-            values = read_column(rows.connection, column, rows.relation)
+            (values,) = read_columns(rows.connection, [column], rows.relation)
         name = f"{self.folder}/{new_id()}"
         place = Place(self.table_id, name[-32:], self.segment, column, values.rows)
         blocks = seal_column(self.key_of(name), place, values)
@@ -149,7 +149,7 @@ class SegmentWriter:
         return self.for_scans(table, written)
 
     def _plain_half(self, table: Table) -> Object | None:
-        names = [each.name for each in table.schema.columns if each.kind is Kind.PLAIN]
+        names = table.schema.plain
         with table.beside() as rows:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 

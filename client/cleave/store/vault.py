@@ -27,6 +27,20 @@ _NONCE_BYTES = 12
 _MAGIC = b"CLS2"
 
 
+def seal(magic: bytes, key: bytes, content: bytes, bound: bytes) -> bytes:
+    """Seal `content` by AES-256-GCM with associated data `bound`: `magic`, a random nonce, ciphertext and tag."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return magic + nonce + AESGCM(key).encrypt(nonce, content, bound)
+
+
+def unseal(magic: bytes, key: bytes, sealed: bytes, bound: bytes) -> bytes:
+    """Open what `seal` made. Raises InvalidTag for anything else."""
+    start = len(magic) + _NONCE_BYTES
+    if sealed[: len(magic)] != magic:
+        raise InvalidTag
+    return AESGCM(key).decrypt(sealed[len(magic) : start], sealed[start:], bound)
+
+
 class Vault:
     """Keys of one table, by its id (32 hex digits)."""
 
@@ -41,20 +55,14 @@ class Vault:
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
         """Return `content`, compressed and padded, as the object `name`; 32 bytes longer than that."""
-        nonce = os.urandom(_NONCE_BYTES)
         packed = zstandard.ZstdCompressor(level=3).compress(content)
         packed += bytes(padded(len(packed)) - len(packed))
-        cipher = AESGCM(self.key_of(purpose, name))
-        return _MAGIC + nonce + cipher.encrypt(nonce, packed, _MAGIC + name.encode())
+        return seal(_MAGIC, self.key_of(purpose, name), packed, _MAGIC + name.encode())
 
     def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
         """Return what `seal` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
-        start = len(_MAGIC) + _NONCE_BYTES
         try:
-            if sealed[: len(_MAGIC)] != _MAGIC:
-                raise InvalidTag
-            cipher = AESGCM(self.key_of(purpose, name))
-            packed = cipher.decrypt(sealed[len(_MAGIC) : start], sealed[start:], _MAGIC + name.encode())
+            packed = unseal(_MAGIC, self.key_of(purpose, name), sealed, _MAGIC + name.encode())
         except InvalidTag:
             raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)

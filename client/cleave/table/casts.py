@@ -13,7 +13,7 @@ from cleave.table.cast import Cast, cast
 from cleave.table.duck import identifier, literal
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.source import column_names, duckdb_source
+from cleave.table.source import column_names, duckdb_source, pattern_of
 from cleave.table.types import ZONED, canonical, is_number
 from cleave_shared.errors import InputError
 
@@ -72,8 +72,11 @@ class Reading:
         )
 
 
-def too_large(source: object) -> InputError:
-    return InputError(f"{source}: does not fit in memory", hint="close other programs, or split the file")
+class TooLargeError(InputError):
+    """Error of work over rows that does not fit in its memory."""
+
+    def __init__(self, source: object) -> None:
+        super().__init__(f"{source}: does not fit in memory", hint="close other programs, or split the file")
 
 
 def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> Reading:
@@ -193,8 +196,7 @@ def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> It
         yield identifier(_VIEW)
         connection.unregister(_VIEW)
         return
-    escaped = "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
-    yield f"read_parquet({literal(escaped)}, hive_partitioning = false)"
+    yield f"read_parquet({literal(pattern_of(source))}, hive_partitioning = false)"
 
 
 def columns(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dict[str, str]:

@@ -150,6 +150,11 @@ class Schema:
         """Return all names that a query may use."""
         return (*(column.name for column in self.columns), *(each.name for each in self.derived))
 
+    @property
+    def plain(self) -> list[str]:
+        """Names of the plain columns."""
+        return [column.name for column in self.columns if column.kind is Kind.PLAIN]
+
     def only(self, names: Collection[str]) -> Schema:
         """Return the schema of the columns `names` alone, and of what is derived from nothing else."""
         columns = tuple(column for column in self.columns if column.name in names)

@@ -133,7 +133,7 @@ def duckdb_source(source: Input, dialect: CsvDialect, width: int) -> Iterator[st
     Windows-1252) is recoded on the way through a pipe, never through a file. Raises InputError if that fails half-way.
     """
     if _is_utf8(dialect.encoding) and not (dialect.skip or dialect.skip_footer):
-        yield _read_csv(_escape_glob(str(source.path.absolute())), dialect, width, packed=source.packed)
+        yield _read_csv(pattern_of(source), dialect, width, packed=source.packed)
         return
     reading, writing = os.pipe()
     failures: list[Exception] = []
@@ -180,5 +180,6 @@ def _read_csv(name: str, dialect: CsvDialect, width: int, *, packed: bool) -> st
     )
 
 
-def _escape_glob(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+def pattern_of(source: Input) -> str:
+    """Return the pattern by which DuckDB finds this file alone."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))

@@ -19,6 +19,7 @@ from cleave.table.cast import Cast
 from cleave.table.casts import (
     Broken,
     Reading,
+    TooLargeError,
     broken_by,
     declared,
     figures_of,
@@ -26,7 +27,6 @@ from cleave.table.casts import (
     place_of,
     read_under,
     row_of,
-    too_large,
 )
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
@@ -70,10 +70,6 @@ class Survey:
     rows: int
     bytes: int
     floats: Mapping[str, Extent | None]
-
-
-class TooLargeError(InputError):
-    """Error of work over rows that does not fit in its memory."""
 
 
 class Stream:
@@ -188,7 +184,7 @@ class Stream:
             if mark != _mark(source):
                 raise changed(source)
             if problem == "memory":
-                raise _too_large(source)
+                raise TooLargeError(source)
             if problem:
                 raise reading.explain()
 
@@ -242,7 +238,7 @@ class Stream:
             except duckdb.Error:
                 problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
         if problem == "memory":
-            raise _too_large(source)
+            raise TooLargeError(source)
         if problem:
             raise reading.explain()
         return result  # type: ignore[return-value] # set where there is no problem
@@ -311,11 +307,6 @@ def stream_of(table: Table) -> Stream:
     connection = table.connection.cursor()
     connection.execute(f"USE {table.home}")
     return Stream(table.name, table.schema, [whole], connection, reading)
-
-
-def _too_large(source: object) -> TooLargeError:
-    error = too_large(source)
-    return TooLargeError(error.message, hint=error.hint)
 
 
 def changed(source: object) -> InputError:
