@@ -22,14 +22,14 @@ from cleave.share.collect import News, collect, newest_versions
 from cleave.share.contribute import Contributions, Invited
 from cleave.share.invitation import invitation_of, invite
 from cleave.store import put as putting
-from cleave.store.contribution import ContributedSegment, Entry, Head, PartManifest, context_of, dump_head
+from cleave.store.contribution import ContributedSegment, ContributionHead, Entry, PartManifest, context_of, dump_head
 from cleave.store.contributors import register
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
-from cleave.store.sealed import Place, key_of_object
+from cleave.store.sealed import ColumnPlace, key_of_object
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -157,7 +157,7 @@ class World:
         stores: Stores | None = None,
         public: PublicKey | None = None,
         segment_rows: int = SEGMENT_ROWS,
-    ) -> Head:
+    ) -> ContributionHead:
         contributions = self.contributions(name, stores, public)
         with self.table(rows) if isinstance(rows, str) else rows as table, stream_of(table) as stream:
             return contributions.put(stream, Silent(), replace=replace, segment_rows=segment_rows)[0]
@@ -208,7 +208,7 @@ class Forger:
         number = [each.name for each in found.columns].index(column)
         segment: ContributedSegment = found.segments[0]
         name = f"{self.folder}/{new_id()}"
-        place = Place(found.table_id, name[-32:], segment.id, found.columns[number], segment.rows)
+        place = ColumnPlace(found.table_id, name[-32:], segment.id, found.columns[number], segment.rows)
         nonce = os.urandom(12)
         key = key_of_object(bytes.fromhex(found.key), name)
         sealed = nonce + AESGCM(key).encrypt(nonce, content, place.bound(0))

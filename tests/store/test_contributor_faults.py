@@ -12,7 +12,7 @@ import pytest
 
 from cleave.objects.locate import Stores
 from cleave.share import contribute
-from cleave.store.contribution import Head, dump_head, folder_of
+from cleave.store.contribution import ContributionHead, dump_head, folder_of
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import FACTOR, sampled
 from tests.store.asking import ask
@@ -95,7 +95,7 @@ def test_a_wrong_signature_is_an_error(world: World, rounds: int) -> None:
     _, members = _head(world, "north")
     _, others = _head(world, "south")
     stranger = world.identity("stranger")
-    signed = Head.model_validate({name: value for name, value in members.items() if name != "signature"})
+    signed = ContributionHead.model_validate({name: value for name, value in members.items() if name != "signature"})
     for number in range(rounds):
         changed = dict(members)
         kind = number % 5
@@ -134,7 +134,7 @@ def test_a_head_that_is_for_others(world: World, change: dict[str, str]) -> None
     """Signed by the contributor, but taken from elsewhere."""
     _, members = _head(world, "north")
     del members["signature"]
-    head = Head.model_validate(members | change)
+    head = ContributionHead.model_validate(members | change)
     content = dump_head(head, world.identity("north").sign(head.signed()))
     _with_head(world, content, lambda: refused(world))
 
@@ -157,7 +157,7 @@ def test_an_older_head_is_not_taken(tmp_path: Path, key_file: Path) -> None:
     with pytest.raises(CheckFailed, match="shows version 1 of what was put here, 2 was here before"):
         world.contribute("north", NORTH)
     # the same version once more, with other content and a right signature: an identity that is in two hands
-    head = Head.model_validate(_without(first, 2))
+    head = ContributionHead.model_validate(_without(first, 2))
     world.sensitive().delete([place])
     world.sensitive().write(place, dump_head(head, world.identity("north").sign(head.signed())))
     with pytest.raises(CheckFailed, match="another state than version 2"):

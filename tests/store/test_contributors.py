@@ -22,7 +22,7 @@ from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.memory import Memory
-from cleave.store.sealed import Block
+from cleave.store.sealed import ColumnBlock
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, Kind, load_schema
@@ -390,6 +390,6 @@ def test_infinite_dates_and_times_are_taken_in(tmp_path: Path, key_file: Path) -
 )
 def test_what_is_beyond_the_infinite_is_refused(type_: str, width: int, value: int) -> None:
     column = SealedColumn(name="since", id=new_id(), type=type_, width=width, nullable=False)
-    block = Block(1, None, memoryview(value.to_bytes(width, "little", signed=True)), None)
+    block = ColumnBlock(1, None, memoryview(value.to_bytes(width, "little", signed=True)), None)
     with pytest.raises(CheckFailed, match="beyond its column's bounds"):
         _require_canonical(column, Column("since", Kind.SEALED, type_), block)

@@ -15,7 +15,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
 from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, records_of
-from cleave.store.manifest import Log
+from cleave.store.manifest import LogHead
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
@@ -254,7 +254,7 @@ def test_a_tail_that_is_cut_off_with_its_head_is_noticed(made: Tables) -> None:
         made.open("trial")
 
 
-def _forged(made: Tables, opened: Opened, records: list[Record], log: Log) -> Log:
+def _forged(made: Tables, opened: Opened, records: list[Record], log: LogHead) -> LogHead:
     """Pages of these records, each sealed as the owner seals them."""
     made_pages: list[Any] = []
     for start in range(0, len(records), 4):

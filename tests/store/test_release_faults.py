@@ -12,7 +12,7 @@ import pytest
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.share.release import Head, open_totals, read_head
+from cleave.share.release import ReleaseHead, open_totals, read_head
 from cleave.share.releases import publish, release, revoke
 from cleave.store import put as putting
 from cleave.store.identity import Identity, create_identity
@@ -209,7 +209,7 @@ def test_an_identity_opens_the_releases_made_for_it_and_nothing_else(world: Rele
     versions.append(state(world))
     world.revoke("dave")
     versions.append(state(world))
-    heads: dict[str, list[Head]] = {}
+    heads: dict[str, list[ReleaseHead]] = {}
     public = {name: public_side(identity) for name, identity in identities(world).items()}
     for version in versions:
         for name, content in version.items():

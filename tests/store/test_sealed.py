@@ -13,25 +13,34 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.store.manifest import SealedColumn, new_id
-from cleave.store.sealed import BLOCK_ROWS, Place, Values, cut, key_of_object, open_blocks, padded, seal_column
+from cleave.store.sealed import (
+    BLOCK_ROWS,
+    ColumnPlace,
+    ColumnValues,
+    cut,
+    key_of_object,
+    open_blocks,
+    padded,
+    seal_column,
+)
 from cleave_shared.errors import CheckFailed
 from tests.store.trial import World
 
 KEY = bytes(range(32))
 ROWS = 2 * BLOCK_ROWS + 5
 COLUMN = SealedColumn(name="a", id=new_id(), type="TINYINT", width=1, nullable=True)
-PLACE = Place(new_id(), new_id(), new_id(), COLUMN, ROWS)
+PLACE = ColumnPlace(new_id(), new_id(), new_id(), COLUMN, ROWS)
 RANDOM = np.random.default_rng(20)
-NUMBERS = Values(RANDOM.integers(0, 256, (ROWS, 1), np.uint8), RANDOM.random(ROWS) < 0.5)
+NUMBERS = ColumnValues(RANDOM.integers(0, 256, (ROWS, 1), np.uint8), RANDOM.random(ROWS) < 0.5)
 
 
-def texts(*values: str) -> Values:
+def texts(*values: str) -> ColumnValues:
     encoded = [each.encode() for each in values]
     lengths = np.array([len(each) for each in encoded], np.uint32)
-    return Values(np.frombuffer(b"".join(encoded), np.uint8), np.ones(len(values), np.bool_), lengths)
+    return ColumnValues(np.frombuffer(b"".join(encoded), np.uint8), np.ones(len(values), np.bool_), lengths)
 
 
-def text_place(rows: int) -> Place:
+def text_place(rows: int) -> ColumnPlace:
     column = SealedColumn(name="a", id=COLUMN.id, type="VARCHAR", width=0, nullable=True)
     return replace(PLACE, column=column, rows=rows)
 
@@ -41,7 +50,7 @@ def blocks() -> list[bytes]:
     return seal_column(KEY, PLACE, NUMBERS)
 
 
-def opened(blocks: list[bytes], place: Place = PLACE, first: int = 0, key: bytes = KEY) -> None:
+def opened(blocks: list[bytes], place: ColumnPlace = PLACE, first: int = 0, key: bytes = KEY) -> None:
     open_blocks(key, place, first, map(memoryview, blocks))
 
 
@@ -71,7 +80,7 @@ def test_the_last_block_dropped(blocks: list[bytes]) -> None:
         opened(blocks[:-1], shorter)
 
 
-ELSEWHERE: dict[str, Place] = {
+ELSEWHERE: dict[str, ColumnPlace] = {
     "another column": replace(PLACE, column=COLUMN.model_copy(update={"id": new_id()})),
     "an older object": replace(PLACE, object_id=new_id()),
     "another table": replace(PLACE, table_id=new_id()),
@@ -110,7 +119,7 @@ def test_a_range_that_is_cut(blocks: list[bytes], part: slice) -> None:
 
 def test_every_byte_counts() -> None:
     place = replace(PLACE, rows=9)
-    (block,) = seal_column(KEY, place, Values(NUMBERS.data[:9], None))
+    (block,) = seal_column(KEY, place, ColumnValues(NUMBERS.data[:9], None))
     for at in range(len(block)):
         with pytest.raises(CheckFailed):
             opened([block[:at] + bytes([block[at] ^ 1]) + block[at + 1 :]], place)

@@ -12,7 +12,7 @@ import pytest
 
 from cleave.store.columns import Batches, read_columns, sealed_column, value_of
 from cleave.store.manifest import new_id
-from cleave.store.sealed import BLOCK_ROWS, Block, Place, Values, open_blocks, seal_column
+from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, ColumnValues, open_blocks, seal_column
 from cleave.table.schema import Column, Kind
 from cleave.table.types import canonical
 
@@ -43,11 +43,13 @@ def column(type_: str, lower: int | None = None, upper: int | None = None, *, nu
     return Column("x", Kind.SEALED, type_, decimals, *bounds, nullable=nullable)
 
 
-def there_and_back(declared: Column, connection: duckdb.DuckDBPyConnection) -> tuple[Values, list[Block], Batches]:
+def there_and_back(
+    declared: Column, connection: duckdb.DuckDBPyConnection
+) -> tuple[ColumnValues, list[ColumnBlock], Batches]:
     """The column x of the table t, sealed and opened."""
     sealed = sealed_column(declared)
     (values,) = read_columns(connection, [sealed], "t")
-    place = Place(new_id(), new_id(), new_id(), sealed, values.rows)
+    place = ColumnPlace(new_id(), new_id(), new_id(), sealed, values.rows)
     blocks = open_blocks(KEY, place, 0, map(memoryview, seal_column(KEY, place, values)))
     opened = Batches([sealed], connection, lambda make: (make([block]) for block in blocks))
     return values, blocks, opened

@@ -10,7 +10,7 @@ from flint import fmpz_mat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cleave.share.renewal import Sums, Value, chosen, released
+from cleave.share.renewal import CellValue, MeasureSums, chosen, released
 from tests.campaign import FACTOR
 
 LEAST = 3
@@ -47,8 +47,8 @@ class History:
         self.rows: dict[int, bool] = {}  # whether it has a value of the measure
         self.gone = 0
         self.made = 0
-        self.released: Value | None = None
-        self.seen: dict[Value, tuple[Rows, Rows]] = {}
+        self.released: CellValue | None = None
+        self.seen: dict[CellValue, tuple[Rows, Rows]] = {}
         self.of_rows: list[Rows] = []
         self.of_values: list[Rows] = []
 
@@ -70,7 +70,7 @@ class History:
 
     def release(self, number: int) -> None:
         values = frozenset(row for row, there in self.rows.items() if there)
-        now = Value(0, len(self.rows), self.gone, (Sums(len(values), sum(values), 0),), number)
+        now = CellValue(0, len(self.rows), self.gone, (MeasureSums(len(values), sum(values), 0),), number)
         made = released(now, self.released, LEAST)
         if made is not None and made.number == number:
             self.of_rows.append(frozenset(self.rows))
@@ -103,8 +103,8 @@ def test_every_combination_is_over_none_or_enough_rows(history: list[tuple[str, 
     assert least_support([*cell.of_rows, *cell.of_values], LEAST) is None
 
 
-def value(rows: int, gone: int = 0, count: int | None = None, number: int = 1) -> Value:
-    return Value(0, rows, gone, (Sums(rows if count is None else count, rows, rows),), number)
+def value(rows: int, gone: int = 0, count: int | None = None, number: int = 1) -> CellValue:
+    return CellValue(0, rows, gone, (MeasureSums(rows if count is None else count, rows, rows),), number)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def value(rows: int, gone: int = 0, count: int | None = None, number: int = 1) -
         (value(13, count=10, number=2), True),  # three did
     ],
 )
-def test_a_value_is_renewed_by_enough_rows_one_way(now: Value, *, renewed: bool) -> None:
+def test_a_value_is_renewed_by_enough_rows_one_way(now: CellValue, *, renewed: bool) -> None:
     made = released(now, value(10), LEAST)
     assert made is not None
     assert (made.number, made.rows) == ((2, now.rows) if renewed else (1, 10))
@@ -138,12 +138,12 @@ def test_a_cell_that_grew_is_not_renewed_when_it_shrinks() -> None:
 
 
 def test_a_derived_measure_is_shown_where_the_value_is_of_now() -> None:
-    past = replace(value(10), measures=(Sums(10, 1, 1), None))
-    now = replace(value(10, number=2), measures=(Sums(10, 1, 1), Sums(10, 2, 2)))
+    past = replace(value(10), measures=(MeasureSums(10, 1, 1), None))
+    now = replace(value(10, number=2), measures=(MeasureSums(10, 1, 1), MeasureSums(10, 2, 2)))
     unchanged, more = released(now, past, LEAST), released(replace(now, rows=11), past, LEAST)
     assert unchanged is not None
     assert more is not None
-    assert unchanged.measures[1] == Sums(10, 2, 2)
+    assert unchanged.measures[1] == MeasureSums(10, 2, 2)
     assert more.measures[1] is None
 
 

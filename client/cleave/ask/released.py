@@ -25,7 +25,7 @@ from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice
 from cleave.processes.deadline import Deadline
-from cleave.share.release import MOST_HEAD, MOST_TOTALS, Head, Totals, open_totals, place_of, read_head
+from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleasedTotals, ReleaseHead, open_totals, place_of, read_head
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner, names_in
 from cleave.sql.refusals import Uncut
@@ -54,7 +54,7 @@ _TOTALS_ALONE = "a release has totals alone, and no rows"
 class Released:
     """One release, opened."""
 
-    def __init__(self, head: Head, totals: Totals) -> None:
+    def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
         self.head = head
         self.totals = totals
         self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
@@ -200,11 +200,11 @@ class ReleaseSource(Source):
         self._remember(name, head)
         return Released(head, totals)
 
-    def _head(self, name: str) -> Head:
+    def _head(self, name: str) -> ReleaseHead:
         place, location = place_of(self._analyst, name), self._stores.sensitive.location
         seen = self._memory.newest(self._tag("release", name))
 
-        def read(found: tuple[bytes, str] | None) -> Head | None:
+        def read(found: tuple[bytes, str] | None) -> ReleaseHead | None:
             return read_head(found[0], self._analyst, name) if found else None
 
         head = read_twice(lambda: self._stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD), read)
@@ -228,7 +228,7 @@ class ReleaseSource(Source):
             )
         return head
 
-    def _require_owner(self, name: str, head: Head) -> None:
+    def _require_owner(self, name: str, head: ReleaseHead) -> None:
         known, found = self._memory.newest(self._tag("owner", name)), head.owner.fingerprint
         wanted = self._fingerprint or (known[0] if known else None)
         if wanted is not None and wanted != found:
@@ -243,7 +243,7 @@ class ReleaseSource(Source):
             )
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
 
-    def _remember(self, name: str, head: Head) -> None:
+    def _remember(self, name: str, head: ReleaseHead) -> None:
         self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
         self._memory.remember(self._tag("release", name), head.release, head.number)
 

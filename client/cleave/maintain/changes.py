@@ -1,7 +1,7 @@
 """Delete or change rows of a stored table: the segments that have such rows are written again, in one step.
 
 A change of sensitive columns alone leaves the plain objects as they are. Any other reveals to the plain place which
-rows changed, so it needs the owner's word where the condition reads other than plain columns (STORE.md M1).
+rows changed. It needs the owner's consent where the condition reads other than plain columns.
 
 The signed record of a deletion says what was deleted, and until when it can still be restored. It has counts, and names
 and digests of the sealed objects that are gone; nothing of a row, not even a digest: those can be guessed.

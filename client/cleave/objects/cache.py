@@ -1,11 +1,11 @@
-"""The local cache: objects of a store elsewhere, kept on this machine as they are stored there.
+"""The local cache: objects of a store elsewhere, as they are stored there.
 
     $XDG_CACHE_HOME/cleave/objects/TABLE/OBJECT-BLOCK
 
-TABLE is a keyed tag of the store and the table, OBJECT the random id of an object, BLOCK the number of a block of it or
-`all`. Entries are sealed, or were sealed for this place, and are opened and checked like what comes from the store. So
-an entry that is damaged, or that somebody put there, is as good as none. A reader of the disk sees which objects
-were read, and when.
+TABLE is a keyed tag of the store and the table. OBJECT is the random id of an object, BLOCK the number of one of its
+blocks or `all`. Entries are sealed, or were sealed for this place, and are opened and checked like what comes from the
+store. So an entry that is damaged, or that somebody put there, is as good as none. A reader of the disk sees which
+objects were read, and when.
 
 Another process may evict what this one is about to write: the manifest of the version being read is an entry too, and
 what was written while it is gone is deleted again.

@@ -1,11 +1,11 @@
-"""`--store`: where a table's two halves lie. Every call to a store ends, with its question's deadline or by itself.
+"""`--store`: where a table's two halves are stored. Every call to a store ends, with its query's deadline or by itself.
 
-The time-outs of botocore are of single waits, so a store that sends a byte now and then holds a reader for ever; a
+The time-outs of botocore are of single waits, so a store that sends a byte now and then holds a reader for ever. A
 folder on a network file system that went away has no time-out at all. A call that is late is left to a daemon thread.
 
-`Folder` is opened by `cleave_shared.folder_store`. Its heads change under a lock. What is beside its place has a name
-of its own, `NAME-draft-...`, and is listed as an object that no one names: where a writer was killed, the next sweeps
-it as it sweeps the rest.
+`Folder` is opened by `cleave_shared.folder_store`. Its heads change under a lock. A file that is being written has a
+name of its own, `NAME-draft-...`, and is listed as an object that no manifest names. So the next writer sweeps what a
+killed one left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take what contributors have put into their owner's table: one new version for each contributor.
+"""Add the rows that contributors have put to their owner's table: one new version for each contributor.
 
 Nothing of a contributor's counts until then. Its rows are opened, checked and sealed again under the owner's keys and
 new ids, and their totals are encrypted with them: nothing is copied as it is. A contributor whose rows are refused
@@ -21,8 +21,8 @@ from cleave.share.invitation import invite
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS
 from cleave.store.contribution import (
+    ContributionHead,
     Entry,
-    Head,
     PartManifest,
     context_of,
     folder_of,
@@ -50,7 +50,7 @@ class News:
     """
 
     contributor: Contributor
-    head: Head | None
+    head: ContributionHead | None
     added: tuple[Entry, ...]
     gone: tuple[Taken, ...]
 
@@ -59,7 +59,7 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
     """Raises CheckFailed for a head that is not the contributor's, or is older than what was taken in."""
     place = f"{folder_of(manifest.table_id, who.key)}/head"
 
-    def signed(content: tuple[bytes, str] | None) -> Head | None:
+    def signed(content: tuple[bytes, str] | None) -> ContributionHead | None:
         return read_head(content[0], who.key, manifest.table_id, tables.key.key_id) if content else None
 
     try:
@@ -130,7 +130,7 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
     return opened, done
 
 
-def _delete_taken(store: Storage, head: Head) -> None:
+def _delete_taken(store: Storage, head: ContributionHead) -> None:
     """The objects of parts that were dealt with. Where they cannot be deleted, the next time they are."""
     for entry in head.parts:
         with contextlib.suppress(StoreError, CheckFailed):

@@ -1,9 +1,9 @@
-"""A contributor's rows into the store, without the secret key: new objects in a folder of its own, then its head.
+"""Put a contributor's rows into the store, without the owner's key: new objects in a folder of its own, then its head.
 
-Every column is sealed, the plain ones too: nothing of a contribution is in the clear. The draft is sealed under a key
-that follows from the contributor's identity, for it holds the key of the rows and digests of them: neither a store nor
-the table's owner opens it. Once the rows are put, it keeps these digests alone until the next put, so that a put
-repeated after it was killed is recognised.
+Every column is sealed, the plain ones too: nothing of a contribution is in the clear. The draft holds the key of the
+rows and digests of them. It is sealed under a key that follows from the contributor's identity: neither a store nor the
+table's owner opens it. Once the rows are put, it has these digests alone until the next put. By them a put that repeats
+a killed one is recognised.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from cleave.store.by import count_cells
 from cleave.store.columns import sealed_column
 from cleave.store.contribution import (
     ContributedSegment,
+    ContributionHead,
     Entry,
-    Head,
     Key,
     PartManifest,
     context_of,
@@ -43,7 +43,7 @@ from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
 from cleave.store.memory import Memory
 from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.sealed import key_of_object
-from cleave.store.segment import THREADS, Target
+from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.slices import Slices
 from cleave.store.vault import Vault
 from cleave.table.progress import Progress
@@ -161,7 +161,7 @@ class Contributions:
         self.folder = folder_of(invitation.table_id, identity.public)
         self._drafts = contribution_drafts(stores, self.folder, identity)
 
-    def head(self) -> tuple[Head | None, str | None]:
+    def head(self) -> tuple[ContributionHead | None, str | None]:
         """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
         seen = self._memory.newest(self._seen)
         newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
@@ -189,7 +189,7 @@ class Contributions:
         replace: bool = False,
         again: bool = False,
         segment_rows: int = of_measures.SEGMENT_ROWS,
-    ) -> tuple[Head, int]:
+    ) -> tuple[ContributionHead, int]:
         """Add all `rows`, and return how many; in place of all that was put before where `replace`.
 
         Nothing of it is visible until all of it is there. A put of the same rows that was killed continues after its
@@ -232,7 +232,7 @@ class Contributions:
 
         def seal(table: Table) -> ContributedSegment:
             segment, table_id = new_id(), self._invitation.table_id
-            of = Target(
+            of = ColumnTarget(
                 self._stores.sensitive, self.folder, table_id, segment, lambda name: key_of_object(secret, name)
             )
             with ThreadPoolExecutor(THREADS) as pool:
@@ -246,7 +246,7 @@ class Contributions:
         schema = self._invitation.table_schema()
         return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
 
-    def _is_done(self, draft: ContributionDraft, there: Head, rows: Stream, survey: Survey) -> bool:
+    def _is_done(self, draft: ContributionDraft, there: ContributionHead, rows: Stream, survey: Survey) -> bool:
         """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
         if draft.part not in {each.id for each in there.parts} or draft.rows != survey.rows:
             return False
@@ -261,8 +261,8 @@ class Contributions:
             self._drafts.finish(draft.without_key())
 
     def _commit(
-        self, draft: ContributionDraft, there: Head | None, version: str | None, *, replace: bool
-    ) -> tuple[Head, _Listed]:
+        self, draft: ContributionDraft, there: ContributionHead | None, version: str | None, *, replace: bool
+    ) -> tuple[ContributionHead, _Listed]:
         """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
             id=draft.part,
@@ -285,7 +285,7 @@ class Contributions:
             names=self._write(lambda _: json.dumps(names).encode()),
         )
         old = there.parts if there else ()
-        head = Head(
+        head = ContributionHead(
             owner=self._public.key_id,
             table_id=self._invitation.table_id,
             contributor=self._identity.public,
@@ -321,7 +321,7 @@ class Contributions:
         self._stores.sensitive.write(name, content)
         return described(name, content)
 
-    def _sweep(self, head: Head, before: _Listed, draft: ContributionDraft) -> None:
+    def _sweep(self, head: ContributionHead, before: _Listed, draft: ContributionDraft) -> None:
         """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
         keep = {f"{self.folder}/head", *self._drafts.names(draft)}
         for entry in head.parts:

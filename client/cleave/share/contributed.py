@@ -19,9 +19,9 @@ from cleave.store import measures as of_measures
 from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
-from cleave.store.sealed import Block, Place, cut, key_of_object, open_blocks
+from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, key_of_object, open_blocks
 from cleave.store.tables import Tables
-from cleave.table.batches import Batch, batches, joined
+from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table, portable
@@ -73,7 +73,7 @@ class ContributedRows:
                     continue
                 yield set(table.connection.execute(f"SELECT DISTINCT {texts} FROM {table.relation}").fetchall())
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str]) -> Iterator[RowBatch]:
         """Columns of its rows, in their order. Raises CheckFailed, StoreError."""
         selected = ", ".join(portable(self._columns[name]) for name in names)
         for segment in self._part.segments:
@@ -102,7 +102,7 @@ class ContributedRows:
             opened.close()
             yield table
 
-    def _blocks(self, segment: ContributedSegment, number: int) -> list[Block]:
+    def _blocks(self, segment: ContributedSegment, number: int) -> list[ColumnBlock]:
         stored, place = segment.columns[number], self._place(segment, number)
         content = self._tables.read(stored.object)
         key = key_of_object(bytes.fromhex(self._part.key), stored.object.name)
@@ -111,9 +111,9 @@ class ContributedRows:
             _require_canonical(place.column, self._columns[place.column.name], block)
         return blocks
 
-    def _place(self, segment: ContributedSegment, number: int) -> Place:
+    def _place(self, segment: ContributedSegment, number: int) -> ColumnPlace:
         name = segment.columns[number].object.name
-        return Place(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
+        return ColumnPlace(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
 
     def _require_size(self, segment: ContributedSegment, number: int) -> None:
         stored = segment.columns[number]
@@ -126,7 +126,7 @@ def _format(column: SealedColumn) -> tuple[str, str, int, bool]:
     return (column.name, column.type, column.width, column.nullable)
 
 
-def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> None:
+def _require_canonical(column: SealedColumn, declared: Column, block: ColumnBlock) -> None:
     """Raises CheckFailed for a block whose bytes are not those of values that the column may have."""
     valid = np.ones(block.rows, np.bool_)
     if block.bitmap is not None:
@@ -165,7 +165,7 @@ def _require_canonical(column: SealedColumn, declared: Column, block: Block) -> 
         raise _wrong("a value is beyond its column's bounds")
 
 
-def _require_utf8(block: Block) -> None:
+def _require_utf8(block: ColumnBlock) -> None:
     """Every text is valid: all of them together are, and none begins within a character."""
     assert block.lengths is not None  # noqa: S101 - the caller looked
     try:

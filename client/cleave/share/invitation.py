@@ -1,8 +1,8 @@
 """Statement of a table's owner to its contributors: how their rows must be so that they fit the owner's.
 
-It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema, the by columns,
-and for each registered contributor a random number, so that one who was removed and added again is somebody new, and
-the newest version of its head, so that it accepts no older state of the store, on a new machine either.
+It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema and the by columns.
+Each registered contributor has a random number, so that one who was removed and added again is somebody new. With it
+comes the newest version of the contributor's head: no machine of theirs accepts an older state of the store.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Literal
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
-from cleave.store.manifest import Count, Hex, Manifest, Part
+from cleave.store.manifest import Count, Hex, Manifest, StoredModel
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
 
 
-class Invitation(Part):
+class Invitation(StoredModel):
     """`registrations`: the number of each registered contributor, by a digest of its key. `floors`: likewise the newest
     version of its head when this was exported.
     """

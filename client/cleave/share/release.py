@@ -24,7 +24,7 @@ from cleave.ckks.public_key import PublicKey, open_sealed
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.identity import Identity, is_signed
-from cleave.store.manifest import Analyst, Count, Hex, Measure, Object, Part
+from cleave.store.manifest import Analyst, Count, Hex, Measure, Object, StoredModel
 from cleave.store.sealed import padded
 from cleave.store.vault import seal, unseal
 from cleave_shared.errors import CheckFailed
@@ -38,7 +38,7 @@ _LEAST_KEY = 64  # bytes
 _PLACES = 1 << 48  # times the largest value of one row: more rows than any table has
 
 
-class Totals(Part):
+class ReleasedTotals(StoredModel):
     """All that a release has. By measure, then by cell: counts of values, sums and squares; 0 where not `shown`.
 
     `hides`: the table has cells that are not here. `times`: number and time of the releases that values are as of;
@@ -84,7 +84,7 @@ class Totals(Part):
         return content.ljust(padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * cell))
 
 
-class Head(Part):
+class ReleaseHead(StoredModel):
     """`box`, `signing`, `key`: the owner's public keys and the sealed key, in base64."""
 
     cleave_release: Literal[1] = 1
@@ -124,7 +124,7 @@ def public_of(analyst: Analyst) -> PublicKey:
     return PublicKey(base64.b64decode(analyst.box), base64.b64decode(analyst.signing))
 
 
-def read_head(content: bytes, analyst: PublicKey, table: str) -> Head:
+def read_head(content: bytes, analyst: PublicKey, table: str) -> ReleaseHead:
     """Raises CheckFailed for a head that its owner did not sign for this analyst and table."""
     failed = CheckFailed(
         "signature",
@@ -134,7 +134,7 @@ def read_head(content: bytes, analyst: PublicKey, table: str) -> Head:
     try:
         if len(content) > MOST_HEAD:
             raise failed
-        head = Head.model_validate_json(content)
+        head = ReleaseHead.model_validate_json(content)
         if not is_signed(head.owner.signing.hex(), head.signature, head.signed(analyst, table)):
             raise failed
     except (ValueError, RecursionError, ValidationError):
@@ -142,11 +142,11 @@ def read_head(content: bytes, analyst: PublicKey, table: str) -> Head:
     return head
 
 
-def seal_totals(key: bytes, head: Head, totals: Totals) -> bytes:
+def seal_totals(key: bytes, head: ReleaseHead, totals: ReleasedTotals) -> bytes:
     return seal(_MAGIC, key, totals.dump(), head.bound().encode())
 
 
-def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: bytes) -> Totals:
+def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, sealed: bytes) -> ReleasedTotals:
     """Return what a release has, for the analyst it is sealed to. Raises CheckFailed."""
     failed = CheckFailed(
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"
@@ -155,7 +155,7 @@ def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: byte
     if head.suite != SUITE:
         raise failed
     try:
-        totals = Totals.model_validate_json(unseal(_MAGIC, key, sealed, head.bound().encode()))
+        totals = ReleasedTotals.model_validate_json(unseal(_MAGIC, key, sealed, head.bound().encode()))
     except (InvalidTag, ValueError, ValidationError):
         raise failed from None
     if not totals.is_consistent():
@@ -163,7 +163,7 @@ def open_totals(identity: Identity, analyst: PublicKey, head: Head, sealed: byte
     return totals
 
 
-def seal_key(key: bytes, head: Head, analyst: PublicKey) -> str:
+def seal_key(key: bytes, head: ReleaseHead, analyst: PublicKey) -> str:
     return base64.b64encode(analyst.seal(head.bound(analyst.fingerprint), key)).decode()
 
 

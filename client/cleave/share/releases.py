@@ -20,8 +20,8 @@ from cleave.share.release import (
     KEY_BYTES,
     MOST_HEAD,
     SUITE,
-    Head,
-    Totals,
+    ReleasedTotals,
+    ReleaseHead,
     columns_read,
     place_of,
     public_of,
@@ -29,7 +29,7 @@ from cleave.share.release import (
     seal_key,
     seal_totals,
 )
-from cleave.share.renewal import Sums, Value, chosen, released
+from cleave.share.renewal import CellValue, MeasureSums, chosen, released
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.contributors import MIN_GROUP
@@ -57,7 +57,7 @@ class Ledger:
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     times: dict[int, str]  # when each release was made
-    values: dict[Texts, Value]
+    values: dict[Texts, CellValue]
 
     def dump(self) -> bytes:
         values = self.values.values()
@@ -80,7 +80,9 @@ def load_ledger(content: bytes) -> Ledger:
     """Return the load ledger of what `dump` made; it was sealed by the owner."""
     fields = json.loads(content)
     values = {
-        tuple(key): Value(cell, rows, gone, tuple(Sums(*of) if of else None for of in sums), number, steps, way)
+        tuple(key): CellValue(
+            cell, rows, gone, tuple(MeasureSums(*of) if of else None for of in sums), number, steps, way
+        )
         for key, (cell, rows, gone, number, steps, way), sums in zip(
             fields["keys"], fields["values"], fields["sums"], strict=True
         )
@@ -257,7 +259,7 @@ def _values(
     past: Ledger | None,
     measures: Sequence[Measure],
     number: int,
-) -> Iterator[tuple[Texts, Value, Value | None]]:
+) -> Iterator[tuple[Texts, CellValue, CellValue | None]]:
     """Every cell that has rows: its key, its value now, and the one that was released last."""
     manifest = opened.manifest
     parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
@@ -273,8 +275,8 @@ def _values(
     same = past is not None and past.cells == cells.id
     for cell, key in enumerate(cells.keys):
         if rows[cell]:
-            sums = tuple(Sums(count[cell], total[cell], square[cell]) for count, total, square in columns)
-            value = Value(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
+            sums = tuple(MeasureSums(count[cell], total[cell], square[cell]) for count, total, square in columns)
+            value = CellValue(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
             old = released.get(key)
             yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
 
@@ -283,17 +285,17 @@ def _place(measures: Sequence[Measure], measure: Measure) -> int | None:
     return measures.index(measure) if measure in measures else None
 
 
-def _moved(value: Value, places: Sequence[int | None]) -> Value:
+def _moved(value: CellValue, places: Sequence[int | None]) -> CellValue:
     """`value` with the measures that there are now; None for one that was not there as it is."""
     return replace(value, measures=tuple(None if place is None else value.measures[place] for place in places))
 
 
-def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> Totals:
+def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> ReleasedTotals:
     times = list(ledger.times.items())
     places = {number: place for place, (number, _) in enumerate(times)}
     values = list(ledger.values.values())
     sums = [[each.measures[place] for each in values] for place in range(len(ledger.measures))]
-    return Totals(
+    return ReleasedTotals(
         table=manifest.table,
         schema_toml=manifest.schema_toml,
         by=manifest.by,
@@ -310,11 +312,13 @@ def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> Totals:
     )
 
 
-def _head(tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None) -> Head:
+def _head(
+    tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None
+) -> ReleaseHead:
     """A head that is still to be signed, and has no key."""
     owner = public_side(tables.key)
     box, signing = (base64.b64encode(each).decode() for each in (owner.box, owner.signing))
-    return Head.model_construct(
+    return ReleaseHead.model_construct(
         suite=SUITE,
         box=box,
         signing=signing,
@@ -343,7 +347,7 @@ def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
         _publish(tables, manifest.table, each, head, key)
 
 
-def _publish(tables: Tables, table: str, analyst: Analyst, head: Head, key: bytes) -> None:
+def _publish(tables: Tables, table: str, analyst: Analyst, head: ReleaseHead, key: bytes) -> None:
     store, public = tables.stores.sensitive, public_of(analyst)
     place = f"{analyst.place}/head"
     sealed = head.model_copy(update={"key": seal_key(key, head, public)})
@@ -362,7 +366,7 @@ def _publish(tables: Tables, table: str, analyst: Analyst, head: Head, key: byte
         return
 
 
-def _newest(content: bytes, analyst: PublicKey, table: str, mine: Head) -> int:
+def _newest(content: bytes, analyst: PublicKey, table: str, mine: ReleaseHead) -> int:
     """The number of the head that is there; -1 for none that this owner wrote for this table."""
     try:
         there = read_head(content, analyst, table)

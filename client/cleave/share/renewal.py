@@ -1,10 +1,11 @@
 """Which totals of a cell a release has, so that no sums of all releases together are over fewer than N rows.
 
 A cell has a first value once it has N rows. A later release renews the value where at least N rows were added since and
-none removed, or at least N removed and none added; a cell that has grown so is not renewed when it shrinks, for which
-of its rows are gone is not known, nor the other way around. Else the old value stays. So the rows behind all values of
-a cell fall into parts of at least N rows each (the first or last value, and what came or went with each renewal), and
-every sum of values, each times any number, is over whole parts.
+none removed, or at least N removed and none added. Else the old value stays. A cell that has grown so is not renewed
+when it shrinks, because it is not known which of its rows are gone; nor the other way around.
+
+So the rows behind all values of a cell fall into parts of at least N rows each: the first or last value, and the rows
+that came or went with each renewal. Every linear combination of values is over whole parts.
 
 A measure that may be NULL divides each part in two: rows with and without a value. Unless each of them is empty or has
 N rows, the measure is not shown in the cell, or the cell not renewed.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class MeasureSums:
     """Totals of one measure in one cell: how many values, their sum, and that of their squares."""
 
     count: int = 0
@@ -26,7 +27,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class CellValue:
     """A cell as it is, or as it was when release `number` gave it this value; `cell` is its number in the table.
 
     `gone`: rows that were ever taken out of it by then. `measures`: None for one that is not shown. `steps`: renewals
@@ -36,13 +37,13 @@ class Value:
     cell: int
     rows: int
     gone: int
-    measures: tuple[Sums | None, ...]
+    measures: tuple[MeasureSums | None, ...]
     number: int = 0
     steps: int = 0
     way: int = 0
 
 
-def released(now: Value, past: Value | None, least: int) -> Value | None:
+def released(now: CellValue, past: CellValue | None, least: int) -> CellValue | None:
     """The value that a release has of a cell of `least` rows; None: none, and nothing of it was released before.
 
     `now` has all its measures; of `past`, the value that was released last, the measures are in the same order, and
@@ -65,7 +66,7 @@ def released(now: Value, past: Value | None, least: int) -> Value | None:
     return replace(now, number=now.number, measures=_shown_more(now, grown, least), steps=grown.steps, way=grown.way)
 
 
-def _is_whole(now: Value, past: Value, least: int) -> bool:
+def _is_whole(now: CellValue, past: CellValue, least: int) -> bool:
     """Check whether a renewal divides the rows that came or went, and those left, into parts that are large enough."""
     change = abs(now.rows - past.rows)
     for new, old in zip(now.measures, past.measures, strict=True):
@@ -79,11 +80,11 @@ def _is_whole(now: Value, past: Value, least: int) -> bool:
     return True
 
 
-def _shown_first(now: Value, least: int) -> tuple[Sums | None, ...]:
+def _shown_first(now: CellValue, least: int) -> tuple[MeasureSums | None, ...]:
     return tuple(each if each is not None and _fits(each.count, now.rows, least) else None for each in now.measures)
 
 
-def _shown_more(now: Value, past: Value, least: int) -> tuple[Sums | None, ...]:
+def _shown_more(now: CellValue, past: CellValue, least: int) -> tuple[MeasureSums | None, ...]:
     """The measures of `now` that were shown before; of the others those that divide no part."""
     if not past.steps:
         more = _shown_first(now, least)

@@ -1,7 +1,7 @@
 """Columns of DuckDB's rows as bytes to be sealed, and opened blocks as Arrow arrays that DuckDB reads without a copy.
 
-A value of fixed width is stored as a two's complement integer, IEEE 754 float or count since 1970 (days, microseconds),
-little-endian, in as many bytes as its declared bounds need. Text and intervals (as DuckDB's text) vary in length.
+A value of fixed width is a two's complement integer, an IEEE 754 float, or a count of days or microseconds since 1970.
+It is little-endian, in as many bytes as its declared bounds need. Text and intervals (as DuckDB's text) vary in length.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
-from cleave.store.sealed import Block, Values
+from cleave.store.sealed import ColumnBlock, ColumnValues
 from cleave.table.batches import BATCH_ROWS, batches, bytes_of, close_stream, open_stream
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
-from cleave.table.table import Stream
+from cleave.table.table import ArrowRows
 from cleave.table.types import INTEGERS, decimals_of, digits_of, range_of
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-    Make = Callable[[Sequence[Block]], CArray]
+    Make = Callable[[Sequence[ColumnBlock]], CArray]
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
@@ -67,7 +67,7 @@ def bounds_of(column: Column) -> tuple[int, int]:
 
 def read_columns(
     connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, together: int = BATCH_ROWS
-) -> list[Values]:
+) -> list[ColumnValues]:
     """Values of columns of all rows of `relation`, in their order. Raises duckdb.Error.
 
     `together`: rows that DuckDB hands out at once.
@@ -89,7 +89,7 @@ def _selected(column: SealedColumn) -> str:
     return f"CAST({name} AS {'VARCHAR' if column.type in _TEXTS else column.type})"
 
 
-def _values(column: SealedColumn, arrays: Sequence[CArray]) -> Values:
+def _values(column: SealedColumn, arrays: Sequence[CArray]) -> ColumnValues:
     valid = _valid(arrays) if column.nullable else None
     if not column.width:
         return _texts(arrays, valid)
@@ -100,17 +100,17 @@ def _values(column: SealedColumn, arrays: Sequence[CArray]) -> Values:
         whole = np.ascontiguousarray(whole[:, : column.width])
     if valid is not None:
         whole[~valid] = 0
-    return Values(whole, valid)
+    return ColumnValues(whole, valid)
 
 
-def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> Values:
+def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> ColumnValues:
     lengths, data = [], []
     for each in arrays:
         offsets = _buffer(each, 1, 8 * (each.length + 1)).view(np.int64)
         lengths.append(np.diff(offsets).astype(np.uint32))
         data.append(_buffer(each, 2, int(offsets[-1]))[int(offsets[0]) :])
     sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.uint32)
-    return Values(np.concatenate(data) if data else np.zeros(0, np.uint8), valid, sizes)
+    return ColumnValues(np.concatenate(data) if data else np.zeros(0, np.uint8), valid, sizes)
 
 
 def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
@@ -154,7 +154,7 @@ def plain_column(column: Column) -> SealedColumn:
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
 
 
-class Batches(Stream):
+class Batches(ArrowRows):
     """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
 
     DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
@@ -174,7 +174,7 @@ class Batches(Stream):
         self._held: list[CArray] | None = None
         self._streams: list[int] = []
 
-    def make(self, blocks: Sequence[Block]) -> CArray:
+    def make(self, blocks: Sequence[ColumnBlock]) -> CArray:
         """Return a batch of one block of each column."""
 
         children = [
@@ -236,7 +236,7 @@ def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnecti
         connection.execute("RESET arrow_output_version")
 
 
-def _buffers(column: SealedColumn, block: Block) -> list[Any]:
+def _buffers(column: SealedColumn, block: ColumnBlock) -> list[Any]:
     if block.lengths is not None:
         offsets = np.zeros(block.rows + 1, np.int64)
         np.cumsum(block.lengths, dtype=np.int64, out=offsets[1:])

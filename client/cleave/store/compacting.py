@@ -1,8 +1,7 @@
-"""Merge small segments of a table: which consecutive ones, so that rows keep their order and work stays bounded.
+"""Choice of small segments to merge: consecutive ones, so that rows keep their order and work stays bounded.
 
-Each segment costs a question some requests and a decryption, and each append makes one. A segment that is merged is at
-most half of the new one in the long run, so a row is written again a number of times that grows with the logarithm of
-the rows.
+Each append makes a segment, which costs every query some requests and a decryption. In the long run a merged segment is
+at most half of the new one. So the number of times that a row is written grows with the logarithm of the rows.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _FEWEST = 4  # segments that an append merges
 
 
 def merges(manifest: Manifest) -> list[Piece]:
-    """All that can be merged."""
+    """Merge all segments that can be merged."""
     most = _most_rows(manifest)
     groups = []
     for run in _runs(manifest):
@@ -36,7 +35,7 @@ def merges(manifest: Manifest) -> list[Piece]:
 
 
 def merge_due(manifest: Manifest) -> list[Piece]:
-    """Run of segments that the next append merges: the newest, and those before that are not much larger."""
+    """Merge the newest segments and those before that are not much larger, once there are too many."""
     most = _most_rows(manifest)
     if sum(2 * each.rows < most for each in manifest.segments) <= MOST_SMALL:
         return []

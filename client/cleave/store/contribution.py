@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, Part, Sealed, SealedColumn
+from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
@@ -29,13 +29,13 @@ Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _NAMES = TypeAdapter(list[Hex])
 
 
-class Entry(Part):
+class Entry(StoredModel):
     id: Hex
     manifest: Object
     names: Object
 
 
-class Head(Part):
+class ContributionHead(StoredModel):
     """`owner`: the key id of its reader. `version` counts up with every change.
 
     `parts` stay in the list once they are taken in, and their objects are deleted: the owner has copies.
@@ -57,7 +57,7 @@ class Head(Part):
         return hashlib.sha256(self.signed()).hexdigest()
 
 
-class ContributedSegment(Part):
+class ContributedSegment(StoredModel):
     id: Hex
     rows: Count
     columns: tuple[Sealed, ...]  # one for each of the part's columns
@@ -67,7 +67,7 @@ class ContributedSegment(Part):
         yield from (each.object for each in self.columns)
 
 
-class PartManifest(Part):
+class PartManifest(StoredModel):
     """`registration` and `terms`: of the invitation it was made by. `key`: under which its columns are sealed."""
 
     format: Literal[2] = 2
@@ -99,16 +99,16 @@ def folder_of(table_id: str, contributor: str) -> str:
     return f"tables/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def dump_head(head: Head, signature: str) -> bytes:
+def dump_head(head: ContributionHead, signature: str) -> bytes:
     return json.dumps({**head.model_dump(mode="json"), "signature": signature}).encode()
 
 
-def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> Head:
+def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> ContributionHead:
     """The head of `contributor`, known by its signature. Raises CheckFailed for any other."""
     try:
         members: dict[str, Any] = json.loads(content)
         signature = members.pop("signature")
-        head = Head.model_validate_json(json.dumps(members))
+        head = ContributionHead.model_validate_json(json.dumps(members))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ValidationError):
         raise CheckFailed("stored", "the head of a contribution is damaged") from None
     if not isinstance(signature, str) or not is_signed(contributor, signature, head.signed()):

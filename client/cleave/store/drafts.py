@@ -19,13 +19,13 @@ from pydantic import BaseModel, ValidationError
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, replaced
-from cleave.store.manifest import Count, Hex, Part
+from cleave.store.manifest import Count, Hex, StoredModel
 from cleave.store.vault import Vault
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
 
-class Step(Part):
+class Step(StoredModel):
     """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head.
 
     `replaces`: ids of the segments of the table in whose place it is; none for rows that are put.
@@ -34,12 +34,12 @@ class Step(Part):
     id: Hex
     rows: Count
     digest: str
-    segment: Part | None = None
+    segment: StoredModel | None = None
     replaces: tuple[Hex, ...] = ()
     after: str | None = None  # digest of the record before this one; None in the first record
 
 
-class Draft(Part):
+class Draft(StoredModel):
     """`asked`: digest of the request. `head`: name of the manifest that it adds to, or replaces."""
 
     format: Literal[2] = 2

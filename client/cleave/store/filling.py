@@ -1,4 +1,4 @@
-"""Rows on their way into a store: segment after segment, each recorded in a draft once it is stored.
+"""Store rows segment after segment, each recorded in a draft once it is stored.
 
 While a segment is sealed and written, a thread reads the next. A second try with the same rows goes on after those that
 its draft records.

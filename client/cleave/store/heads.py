@@ -1,6 +1,6 @@
 """Heads of tables: small clear objects that name a table's manifest, or another key, and are signed by the owner.
 
-The signature is Ed25519's (RFC 8032): who knows the owner's public key can verify a head and not write one.
+The signature is Ed25519's (RFC 8032): with the owner's public key one can verify a head and not write one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import FORMAT, Head
+from cleave.store.manifest import FORMAT, TableHead
 from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 _MOST_BYTES = 4096
@@ -50,10 +50,10 @@ class Heads:
             raise failed from None
         return head
 
-    def shown(self, head: dict[str, Any]) -> Head:
+    def shown(self, head: dict[str, Any]) -> TableHead:
         """Return what a head says of its table. Raises InputError for one of an earlier release."""
         try:
-            return Head.model_validate({name: head[name] for name in Head.model_fields})
+            return TableHead.model_validate({name: head[name] for name in TableHead.model_fields})
         except (KeyError, ValidationError):
             raise InputError(
                 f"{self._location}: a table's head is not of this release",

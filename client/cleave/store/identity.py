@@ -1,8 +1,8 @@
 """Identities of contributors and analysts: an Ed25519 key (RFC 8032) in a PEM file that other tools know, PKCS #8.
 
-A contributor's signs what is contributed, and opens none of it: with a stolen one rows can be added in its name until
-the owner removes it, and no row be read. A put that was stopped is found again under a key that follows from it. Its
-public half is SubjectPublicKeyInfo.
+A contributor's identity signs its rows, and opens none of them. With a stolen one rows can be added in its name until
+the owner removes it, and no row can be read. The draft of a put is sealed under a key that follows from it. Its public
+half is SubjectPublicKeyInfo.
 
 Releases are sealed to the HPKE key that follows from an analyst's. Its public half is the public side of that key, in
 the format of an owner's (cleave.ckks.public_key).

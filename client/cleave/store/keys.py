@@ -16,7 +16,7 @@ from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.slices import digest_of, show
 from cleave.store.tables import Tables
-from cleave.table.batches import Batch, joined
+from cleave.table.batches import RowBatch, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
@@ -30,7 +30,7 @@ class Keys:
     """The values of the key columns, `schema`, of rows that are put: each once. `digest`: of them, in their order."""
 
     schema: Schema
-    rows: Batch
+    rows: RowBatch
     digest: str
 
     def count_in(self, tables: Tables, opened: Opened, segments: Sequence[Segment]) -> dict[str, int]:
@@ -71,7 +71,9 @@ class Keys:
         return keys.relation
 
 
-def keys_of(batches: Iterable[Batch], schema: Schema, key: Sequence[str], place: Callable[[int], str]) -> Keys | None:
+def keys_of(
+    batches: Iterable[RowBatch], schema: Schema, key: Sequence[str], place: Callable[[int], str]
+) -> Keys | None:
     """The keys of rows whose columns `key`, in the order of `schema`, are `batches`. None: there is no row.
 
     `place`: words for a row, by its number from 0. Raises InputError for a key with NULL, or one that occurs twice.

@@ -104,7 +104,7 @@ def plan_lanes(columns: Sequence[Exact], window: int, profile: Profile) -> Lanes
     return Lanes(tuple(columns), layout, profile.degree - SENTINELS)
 
 
-def columns_of_rows(manifest: Manifest) -> list[of_measures.Column]:
+def columns_of_rows(manifest: Manifest) -> list[of_measures.TotalsColumn]:
     """The columns of the rows that scans add up."""
     return of_measures.columns_of(manifest.measures[: manifest.scanned])
 

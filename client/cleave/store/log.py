@@ -1,8 +1,8 @@
 """The audit log of a table: one record for each change and each export, sealed, signed and chained.
 
 The log is a chain of pages, sealed objects of up to PAGE records. The signed head of the table holds the number of
-records, the digest of the last one, and the newest page, which names the full pages before it. Every record holds the
-digest of the one before it, so a record that is removed, changed or moved is found, and so is a cut tail. A page is
+records, the digest of the last one, and the newest page. That page names the full pages before it. Every record holds
+the digest of its predecessor, so that a removed, changed or moved record is detected, and so is a cut tail. A page is
 read to append to it or to read the log, never to open the table.
 """
 
@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Log, Object, Part, now
+from cleave.store.manifest import LogHead, Object, StoredModel, now
 from cleave.store.reader import Objects
 from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
@@ -24,7 +24,7 @@ from cleave_shared.errors import DAMAGED, CheckFailed
 PAGE = 128  # records
 
 
-class Record(Part):
+class Record(StoredModel):
     """`rows`: added; below 0: taken out. `details`: names of contributors and the like, never a value of the table.
 
     `version`: of the table, once this was done. `user`: as the user is called on the machine where it was done.
@@ -52,14 +52,16 @@ class Record(Part):
         return {**shown, "key_id": self.key_id}
 
 
-class Page(Part):
+class Page(StoredModel):
     """`pages`: the full pages before this one."""
 
     pages: tuple[Object, ...] = ()
     records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
 
 
-def extended(objects: Objects, folder: str, vault: Vault, log: Log | None, given: dict[str, Any]) -> tuple[Log, Page]:
+def extended(
+    objects: Objects, folder: str, vault: Vault, log: LogHead | None, given: dict[str, Any]
+) -> tuple[LogHead, Page]:
     """Write a page that continues `log` by one record. `given`: the record, but for its place in the chain."""
     page = _page(objects, vault, log.page) if log else None
     record = _signed(
@@ -71,10 +73,10 @@ def extended(objects: Objects, folder: str, vault: Vault, log: Log | None, given
         page = Page(pages=page.pages, records=(*page.records, record))
     else:
         page = Page(pages=(*page.pages, log.page), records=(record,))
-    return Log(count=record.number, last=_digest(record), page=_sealed(objects, folder, vault, page)), page
+    return LogHead(count=record.number, last=_digest(record), page=_sealed(objects, folder, vault, page)), page
 
 
-def records_of(objects: Objects, vault: Vault, log: Log) -> tuple[Record, ...]:
+def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
     """Return all records in their order. Raises CheckFailed where they are not those that were written."""
     newest = _page(objects, vault, log.page)
     records = [each for which in newest.pages for each in _page(objects, vault, which).records]
@@ -91,7 +93,7 @@ def records_of(objects: Objects, vault: Vault, log: Log) -> tuple[Record, ...]:
     return tuple(records)
 
 
-def copied(source: Objects, opened_vault: Vault, log: Log, target: Objects, folder: str, vault: Vault) -> Log:
+def copied(source: Objects, opened_vault: Vault, log: LogHead, target: Objects, folder: str, vault: Vault) -> LogHead:
     """Seal the records of `log` again for another key, as they are. Raises CheckFailed where they are damaged."""
     records, pages, page = records_of(source, opened_vault, log), list[Object](), log.page
     for start in range(0, len(records), PAGE):

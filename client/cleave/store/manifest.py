@@ -40,11 +40,11 @@ Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Part(BaseModel):
+class StoredModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Object(Part):
+class Object(StoredModel):
     """One stored object. The digest makes it the one that was written: the manifest that holds it is authenticated."""
 
     name: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}/[0-9a-f]{32}$")]
@@ -52,7 +52,7 @@ class Object(Part):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Measure(Part):
+class Measure(StoredModel):
     """An expression whose totals are stored per cell: an encrypted column, or a derived one of the schema.
 
     `sql` over the table's columns. An exact one (`decimals` not None) is counted in units of its last decimal within
@@ -72,11 +72,11 @@ class Measure(Part):
     exponent: int = 0
 
 
-class Totals(Part):
+class TotalsObjects(StoredModel):
     """The totals of measures `first`..`stop` over a segment: an object for each lane.
 
-    `sums` and `weighted`: of every lane the sum of its entries, plain and by secret weights, by which a sum that a
-    service made of several segments is known to be theirs.
+    `sums` and `weighted`: of every lane the sum of its entries, plain and by secret weights. They verify a sum over
+    several segments that a service computed.
     """
 
     first: Count
@@ -86,7 +86,7 @@ class Totals(Part):
     weighted: tuple[int, ...]
 
 
-class SealedColumn(Part):
+class SealedColumn(StoredModel):
     """A column whose rows are sealed. `width`: bytes of a value; 0 for values of variable length."""
 
     name: str
@@ -96,21 +96,21 @@ class SealedColumn(Part):
     nullable: bool
 
 
-class Sealed(Part):
+class Sealed(StoredModel):
     """The object of a sealed column in one segment. `lengths`: of its blocks, where values vary in length."""
 
     object: Object
     lengths: tuple[Count, ...] = ()
 
 
-class Scan(Part):
+class ScanObjects(StoredModel):
     """Rows of a segment as ciphertexts that a service adds up, in a secret order of their own."""
 
     order: Object  # sealed: the row of the segment that each of these rows is
     lanes: tuple[tuple[Object, ...], ...]  # by lane, then by range of chunks
 
 
-class Segment(Part):
+class Segment(StoredModel):
     """Rows that were stored together."""
 
     id: Hex
@@ -119,9 +119,9 @@ class Segment(Part):
     cells: Count  # of the table when it was written: its totals have an entry for each
     index: Object
     columns: tuple[Sealed, ...]  # one for each of the manifest's sealed columns
-    totals: tuple[Totals, ...]  # of all measures there were, then of each that was derived later
+    totals: tuple[TotalsObjects, ...]  # of all measures there were, then of each that was derived later
     plain: Object | None
-    scan: Scan | None = None
+    scan: ScanObjects | None = None
     contributor: str | None = None  # whose rows they are; None: the owner's
 
     def parts(self) -> Iterator[Object]:
@@ -136,14 +136,14 @@ class Segment(Part):
             yield from (part for lane in self.scan.lanes for part in lane)
 
 
-class Taken(Part):
+class Taken(StoredModel):
     """A part of a contribution that the owner has dealt with: its segments in the table; none where it was refused."""
 
     id: Hex
     segments: tuple[Hex, ...]
 
 
-class Contributor(Part):
+class Contributor(StoredModel):
     """Party that may add rows without the owner's key. `version` and `digest`: of the head that was last taken in.
 
     `registration`: random, so that one who was removed and added again is somebody new.
@@ -158,7 +158,7 @@ class Contributor(Part):
     parts: tuple[Taken, ...] = ()
 
 
-class Analyst(Part):
+class Analyst(StoredModel):
     """Someone to whom the table's releases are sealed. `box`, `signing`: of the public half, in base64.
 
     `place`: the folder of its head.
@@ -171,7 +171,7 @@ class Analyst(Part):
     added: str
 
 
-class Release(Part):
+class Release(StoredModel):
     """The newest release of the table (cleave.share.release), under the number of the version that it came with.
 
     `ledger`, sealed: the release key, and all that was ever released. `totals`: None without analysts, or under a new
@@ -193,14 +193,14 @@ class Release(Part):
         yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
 
 
-class Batch(Part):
+class Batch(StoredModel):
     """An append that was named. `digest`: SHA-256 of its file; empty where it was no single file."""
 
     id: str
     digest: str
 
 
-class Manifest(Part):
+class Manifest(StoredModel):
     format: Literal[2] = 2
     table: str
     table_id: Hex
@@ -247,7 +247,7 @@ class Manifest(Part):
             yield from segment.parts()
 
 
-class Log(Part):
+class LogHead(StoredModel):
     """The audit log of a table (cleave.store.log): how many records, the digest of the last, and its newest page."""
 
     count: Annotated[int, Field(ge=1)]
@@ -255,13 +255,13 @@ class Log(Part):
     page: Object
 
 
-class Head(Part):
+class TableHead(StoredModel):
     """The head of a table, without its signature. `log.count` grows with every head."""
 
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
     manifest: Object
-    log: Log
+    log: LogHead
 
 
 def now() -> str:

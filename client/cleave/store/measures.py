@@ -1,9 +1,8 @@
 """Totals of a measure: how many of its values there are in each cell, their sum, and that of their squares.
 
-All of them are integers, so that no noise is in a stored figure. Exact values are counted in units of their last
-decimal from their lower bound, and squared about the middle of their bounds, as in a query over a file. A double x is
-stored as round((x - centre) * 2^exponent), 52 bits of what it may be, and so is (x - centre)^2:
-rounding is in the bound.
+All of them are integers, so that no noise is in a stored figure. Exact values count in units of their last decimal from
+their lower bound. Their squares are taken about the middle of the bounds, as in a query over a file. A double x is
+stored as round((x - centre) * 2^exponent), in 52 bits, and so is (x - centre)^2. Error bounds include the rounding.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def domain_of(measure: Measure) -> Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SumTerm:
     """SQL of an integer of each row, NULL where the measure is; at most `most` in magnitude, and times 2^shift."""
 
     sql: str
@@ -103,12 +102,12 @@ class Term:
 class Terms:
     """Terms of a column of totals: `terms`, and `constant` for each value."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[SumTerm, ...]
     constant: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TotalsColumn:
     """One column of totals: `part` of measure number `measure`."""
 
     measure: int
@@ -121,16 +120,16 @@ class Column:
         return Exact(self.limit * SEGMENT_ROWS)
 
 
-def columns_of(measures: Sequence[Measure], first: int = 0) -> list[Column]:
+def columns_of(measures: Sequence[Measure], first: int = 0) -> list[TotalsColumn]:
     """The columns of the totals of `measures`, the first of which is number `first` of the table."""
     columns = []
     for number, measure in enumerate(measures, first):
         domain = domain_of(measure)
         if measure.nullable:
-            columns.append(Column(number, "count", 1))
-        columns.append(Column(number, "sum", domain.width if domain.is_exact else 2 << BITS))
+            columns.append(TotalsColumn(number, "count", 1))
+        columns.append(TotalsColumn(number, "sum", domain.width if domain.is_exact else 2 << BITS))
         reach = domain.upper - domain.middle
-        columns.append(Column(number, "square", reach**2 if domain.is_exact else 1 << BITS))
+        columns.append(TotalsColumn(number, "square", reach**2 if domain.is_exact else 1 << BITS))
     return columns
 
 
@@ -139,7 +138,7 @@ def value_of(measure: Measure) -> str:
     return units(argument_of(measure))[0] if measure.decimals is not None else f"CAST(({measure.sql}) AS DOUBLE)"
 
 
-def terms_of(column: Column, measure: Measure, value: str) -> Terms:
+def terms_of(column: TotalsColumn, measure: Measure, value: str) -> Terms:
     """Return the terms of `column`, where `value` is the SQL name of what `value_of` gives. Exact for values within
     bounds.
     """
@@ -149,27 +148,27 @@ def terms_of(column: Column, measure: Measure, value: str) -> Terms:
     if not domain.is_exact:
         moved = f"({value} - {_double(measure.centre)})"
         if column.part == "sum":
-            return Terms((Term(f"CAST({_scaled(moved, measure.exponent)} AS BIGINT)", 0, 1 << BITS),), 1 << BITS)
+            return Terms((SumTerm(f"CAST({_scaled(moved, measure.exponent)} AS BIGINT)", 0, 1 << BITS),), 1 << BITS)
         small = _scaled(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
-        return Terms((Term(f"CAST({small} * {small} * {_double(2.0**BITS)} AS BIGINT)", 0, 1 << BITS),))
+        return Terms((SumTerm(f"CAST({small} * {small} * {_double(2.0**BITS)} AS BIGINT)", 0, 1 << BITS),))
     _, type_ = units(argument_of(measure))
     wide = value if type_ == "BIGINT" else f"CAST({value} AS HUGEINT)"
     if column.part == "sum":
         most = max(abs(domain.lower), abs(domain.upper))
         if most < _LARGEST:
-            return Terms((Term(wide, 0, most),), -domain.lower)
-        halves = Term(f"({wide} & {_WORD})", 0, _WORD), Term(f"({wide} >> 64)", 64, most >> 64)
+            return Terms((SumTerm(wide, 0, most),), -domain.lower)
+        halves = SumTerm(f"({wide} & {_WORD})", 0, _WORD), SumTerm(f"({wide} >> 64)", 64, most >> 64)
         return Terms(halves, -domain.lower)
     reach = domain.upper - domain.middle
     if reach >= _SMALL:
         wide = f"CAST({value} AS HUGEINT)"
     distance = f"({wide} - {domain.middle})"
     if reach < _LARGEST_ROOT:
-        return Terms((Term(f"({distance} * {distance})", 0, reach**2),))
+        return Terms((SumTerm(f"({distance} * {distance})", 0, reach**2),))
     limbs = [f"((abs({distance}) >> {shift}) & {(1 << 32) - 1})" for shift in range(0, reach.bit_length(), 32)]
     return Terms(
         tuple(
-            Term(f"({one} * {other})", 32 * (i + j), 1 << 64)
+            SumTerm(f"({one} * {other})", 32 * (i + j), 1 << 64)
             for i, one in enumerate(limbs)
             for j, other in enumerate(limbs)
         )

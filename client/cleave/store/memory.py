@@ -1,8 +1,8 @@
-"""The newest state of every table that was seen here: a store that shows an older one is not believed.
+"""The newest state of every table that was seen on this machine: a store that shows an older one is refused.
 
-A state is known by the length of the table's audit log, which every head makes longer.
+The length of the table's audit log identifies a state: every head makes it longer.
 
-Where that cannot be written, a warning says so and the command goes on: what was seen before still counts.
+Where the file cannot be written, a warning says so and the command goes on: what was seen before still counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _UnwritableError(InputError):
     """The file, or its folder, cannot be written."""
 
     def __init__(self, message: str) -> None:
-        hint = "the newest state seen of each table is kept there; XDG_STATE_HOME names another place"
+        hint = "it holds the newest state seen of each table; XDG_STATE_HOME names another place"
         super().__init__(message, hint=hint)
 
 

@@ -1,7 +1,7 @@
-"""A table into a store: looked at, reported, then stored segment after segment; the head comes last.
+"""Put rows into a store: check and describe them, store segment after segment, write the head last.
 
-The draft of an append stays until the next version of the table, so that an append repeated after it was killed is
-recognised and adds nothing.
+The draft of an append stays until the next version of the table. By it an append that repeats a killed one is
+recognised, and adds nothing.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def put(
     `key`: columns that together name one row: no two rows may have the same values of them, now or later. `scan`: the
     rows are stored as ciphertexts too, which services may add up by any plain column.
     A put of the same rows that was killed continues after its last segment. `say` gets what will be stored.
-    Raises InputError for a table that is there and not to be replaced, or has contributors that are not to be dropped
-    with it, and for rows that do not fit the schema; ConflictError where somebody else puts the same table.
+    Raises InputError for an existing table without `replace`, for one with contributors without `drop_contributors`,
+    and for rows that do not fit the schema; ConflictError where another process puts the same table.
     """
     if not name.strip():
         raise InputError("the table has no name", hint="name it with --table")
@@ -140,7 +140,7 @@ def put(
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
-    """The table of that name, which is to be replaced. Raises InputError for one that is not to be."""
+    """Return the table that `name` replaces; None where there is none. Raises InputError for one that must stay."""
     there = tables.find(name)
     if there is not None and not replace:
         raise InputError(
@@ -177,8 +177,8 @@ def append(
 
     `batch`: names these rows; they are added only if the table has no batch of that name. `upsert`: they take the place
     of rows with the same key, which are refused otherwise; `yes`: the plain place may learn which ones.
-    Rows that the table's last change appended are not added a second time, for that is how an append repeats that was
-    stopped after its work was done; `again` adds them all the same.
+    Rows that the table's last change appended are not added a second time: that is an append which was stopped after
+    its work was done. `again` adds them all the same.
     """
     there = tables.open(name)
     if upsert and not there.manifest.key:
@@ -361,7 +361,7 @@ class _Putting:
 
 @contextlib.contextmanager
 def as_stream(rows: Table | Stream) -> Iterator[Stream]:
-    """A stream stays open, for it is its owner's; the rows of a table are one only here."""
+    """Stream the rows of a table within the block. A stream stays open: its owner closes it."""
     if isinstance(rows, Stream):
         yield rows
     else:

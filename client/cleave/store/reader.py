@@ -19,7 +19,7 @@ from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
 from cleave.store.cells import Cells, Index, load_cells, load_index
-from cleave.store.manifest import Head, Manifest, Object, Segment, described, new_id
+from cleave.store.manifest import Manifest, Object, Segment, TableHead, described, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
@@ -38,7 +38,7 @@ class Opened:
 
     manifest: Manifest
     vault: Vault
-    head: Head
+    head: TableHead
     stored: str
     before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
 

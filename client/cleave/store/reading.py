@@ -26,7 +26,7 @@ from cleave.store.contributors import CONTRIBUTOR, party_of
 from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
-from cleave.store.sealed import BLOCK_ROWS, Block, Place, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
@@ -57,7 +57,7 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class BlockRange:
     """Blocks of one sealed column of a segment, from byte `start` of its object."""
 
     column: int
@@ -89,9 +89,9 @@ class _Fetch:
     """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
 
     run: Run
-    ranges: list[Range]
+    ranges: list[BlockRange]
     sealed: list[Future[bytes]]
-    plain: Future[list[Sequence[Block]]] | None
+    plain: Future[list[Sequence[ColumnBlock]]] | None
 
 
 class Reading:
@@ -233,7 +233,7 @@ class Reading:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
         left, coming, size = deque(self._runs), deque[tuple[_Fetch, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
-        values: dict[str, Future[list[Sequence[Block]]]] = {}
+        values: dict[str, Future[list[Sequence[ColumnBlock]]]] = {}
         while left or coming:
             while left and (not coming or size < most):
                 fetch = self._begin(pool, table, left.popleft(), values)
@@ -247,7 +247,7 @@ class Reading:
             size -= taken
 
     def _begin(
-        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Sequence[Block]]]]
+        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Sequence[ColumnBlock]]]]
     ) -> _Fetch:
         """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment, needed = run.segment, self._needed.sealed
@@ -263,7 +263,7 @@ class Reading:
         ]
         return _Fetch(run, ranges, sealed, values.get(segment.id))
 
-    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[Block]]:
+    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[ColumnBlock]]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
         parquet = content.result()
         with table.engine.taking, closing(table.connection.cursor()) as cursor:
@@ -272,7 +272,7 @@ class Reading:
             raise unequal()
         return [each.blocks(range(-(-segment.rows // BLOCK_ROWS))) for each in columns]
 
-    def _fetched(self, segment: Segment, wanted: Range, *, again: bool = False) -> bytes:
+    def _fetched(self, segment: Segment, wanted: BlockRange, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object
         return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
 
@@ -290,13 +290,13 @@ class Reading:
             columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
         return [make(each) for each in zip(*columns, strict=True)]
 
-    def _blocks(self, segment: Segment, wanted: Range, content: bytes, blocks: Blocks) -> list[Block]:
+    def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
         place = place_of(self._manifest, segment, wanted.column)
         key, (first, stop) = self._vault.key_of("rows", segment.columns[wanted.column].object.name), blocks
         before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
         start = sum(wanted.sizes[:before])
-        part = Range(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)
+        part = BlockRange(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)
         try:
             return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
         except CheckFailed:
@@ -319,18 +319,18 @@ def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
         each.finish()
 
 
-def place_of(manifest: Manifest, segment: Segment, column: int) -> Place:
+def place_of(manifest: Manifest, segment: Segment, column: int) -> ColumnPlace:
     which = segment.columns[column].object
-    return Place(manifest.table_id, which.name[-32:], segment.id, manifest.sealed[column], segment.rows)
+    return ColumnPlace(manifest.table_id, which.name[-32:], segment.id, manifest.sealed[column], segment.rows)
 
 
-def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[Range]:
+def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[BlockRange]:
     """Where `blocks` of a sealed column are stored. Raises CheckFailed."""
     sizes = place_of(manifest, segment, column).sizes(segment.columns[column].lengths)
     if sum(sizes) != segment.columns[column].object.bytes:
         raise unequal()
     ends = np.cumsum([0, *sizes]).tolist()
-    return [Range(column, (first, stop), sizes[first:stop], ends[first]) for first, stop in blocks]
+    return [BlockRange(column, (first, stop), sizes[first:stop], ends[first]) for first, stop in blocks]
 
 
 def plain_of(segment: Segment) -> Object:
@@ -348,12 +348,12 @@ def _discarded(work: Callable[[], object]) -> None:
     work()
 
 
-def _repeated(text: str, rows: int) -> Block:
+def _repeated(text: str, rows: int) -> ColumnBlock:
     content = text.encode()
-    return Block(rows, None, memoryview(content * rows), np.full(rows, len(content), np.uint32))
+    return ColumnBlock(rows, None, memoryview(content * rows), np.full(rows, len(content), np.uint32))
 
 
-def _numbered(block: Block, before: int) -> Block:
+def _numbered(block: ColumnBlock, before: int) -> ColumnBlock:
     """Row numbers of a segment that go on from those of the segments before."""
     numbers = np.frombuffer(block.data, np.int32).astype(np.int64) + before
-    return Block(block.rows, None, memoryview(numbers.tobytes()), None)
+    return ColumnBlock(block.rows, None, memoryview(numbers.tobytes()), None)

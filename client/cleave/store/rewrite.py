@@ -230,8 +230,9 @@ def rewrite(
 
 
 def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object]) -> str | None:
-    """The name of the manifest that the last change of the table started from, if it was this very one, by the draft
-    that it left; None for another.
+    """Return the name of the manifest before the table's last change, if that was this very one; else None.
+
+    The draft that a change leaves names its request.
     """
     drafts = put_drafts(tables, opened.manifest.table, opened.manifest.version)
     draft = drafts.left(digest_of_request(what, request))

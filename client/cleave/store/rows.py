@@ -23,7 +23,7 @@ from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
 from cleave.store.resident import ResidentTables
 from cleave.store.schemas import load_stored_schema
-from cleave.store.sealed import BLOCK_ROWS, Block, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema
@@ -237,7 +237,7 @@ class Rows:
             self._indexes[segment.id] = self._tables.index(self._version.vault, segment)
         return self._indexes[segment.id]
 
-    def open_all(self, segment: Segment, column: int) -> list[Block]:
+    def open_all(self, segment: Segment, column: int) -> list[ColumnBlock]:
         """Read the whole object of a sealed column, compare its digest, and open every block.
 
         Raises CheckFailed, StoreError.

@@ -1,7 +1,7 @@
 """Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/format.md).
 
-A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need, so the
-size of an object follows from the schema and the number of rows. Values of variable length are compressed per block,
+A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need. So the
+size of their object follows from the schema and the number of rows. Values of variable length are compressed per block,
 and padding hides most of what their size would reveal. The associated data of a block names its table, object,
 segment, column, format and place, so no block opens anywhere else.
 """
@@ -38,7 +38,7 @@ _SMALLEST = 512  # bytes of an object of variable values, at least
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ColumnValues:
     """Values of a column, in the order of the rows.
 
     `data`: (rows, width) bytes of fixed width, little-endian, zero under NULL; or all bytes of variable values in a
@@ -53,7 +53,7 @@ class Values:
     def rows(self) -> int:
         return len(self.data) if self.lengths is None else len(self.lengths)
 
-    def blocks(self, numbers: Iterable[int]) -> list[Block]:
+    def blocks(self, numbers: Iterable[int]) -> list[ColumnBlock]:
         """The blocks with these numbers."""
         ends = None if self.lengths is None else np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
         blocks = []
@@ -63,15 +63,15 @@ class Values:
             if self.valid is not None and not self.valid[start:stop].all():
                 bitmap = memoryview(np.packbits(self.valid[start:stop], bitorder="little").tobytes())
             if ends is None or self.lengths is None:
-                blocks.append(Block(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
+                blocks.append(ColumnBlock(stop - start, bitmap, self.data[start:stop].reshape(-1).data, None))
             else:
                 data = self.data[ends[start] : ends[stop]].data
-                blocks.append(Block(stop - start, bitmap, data, self.lengths[start:stop]))
+                blocks.append(ColumnBlock(stop - start, bitmap, data, self.lengths[start:stop]))
         return blocks
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ColumnBlock:
     """`bitmap` of its valid rows (least bit first; None: all are valid), and its values.
 
     `data`: the values' bytes one after the other; `lengths` of each where they vary.
@@ -91,7 +91,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlace:
     """Where an object of a sealed column belongs: all that its blocks are bound to."""
 
     table_id: str
@@ -145,7 +145,7 @@ def key_of_object(secret: bytes, name: str) -> bytes:
     return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
-def seal_column(key: bytes, place: Place, values: Values) -> list[bytes]:
+def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[bytes]:
     """The sealed blocks of a column."""
     cipher, column = AESGCM(key), place.column
     contents = [each.content(nullable=column.nullable) for each in values.blocks(range(place.blocks))]
@@ -161,8 +161,8 @@ def seal_column(key: bytes, place: Place, values: Values) -> list[bytes]:
 
 
 def open_blocks(
-    key: bytes, place: Place, first: int, sealed: Iterable[memoryview], most: int = _MOST_CONTENT
-) -> list[Block]:
+    key: bytes, place: ColumnPlace, first: int, sealed: Iterable[memoryview], most: int = _MOST_CONTENT
+) -> list[ColumnBlock]:
     """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place.
 
     `most`: bytes of a block's content, once it is no longer compressed.
@@ -186,7 +186,7 @@ def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
     return [view[start:stop] for start, stop in pairwise(ends)]
 
 
-def _padding(values: Values, sizes: list[int]) -> int:
+def _padding(values: ColumnValues, sizes: list[int]) -> int:
     """Zero bytes after the last block's content."""
     assert values.lengths is not None  # noqa: S101 - as above
     total = sum(sizes)
@@ -206,7 +206,7 @@ def padded(size: int) -> int:
     return -(-size >> loose) << loose
 
 
-def _parsed(place: Place, block: int, plain: bytes, most: int) -> Block:
+def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBlock:
     rows, column = place.rows_of(block), place.column
     bitmap_bytes = _bitmap_bytes(rows) if column.nullable else 0
     view = memoryview(plain)
@@ -217,14 +217,14 @@ def _parsed(place: Place, block: int, plain: bytes, most: int) -> Block:
     if column.width:
         if len(rest) != rows * column.width:
             raise _damaged()
-        return Block(rows, bitmap, rest, None)
+        return ColumnBlock(rows, bitmap, rest, None)
     if len(rest) < 4 * rows:
         raise _damaged()
     lengths = np.frombuffer(rest[: 4 * rows], np.uint32)
     data = rest[4 * rows :]
     if int(lengths.sum(dtype=np.uint64)) != len(data):
         raise _damaged()
-    return Block(rows, bitmap, data, lengths)
+    return ColumnBlock(rows, bitmap, data, lengths)
 
 
 def _content(view: memoryview, most: int, *, compressed: bool) -> memoryview:

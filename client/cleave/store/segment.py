@@ -1,8 +1,8 @@
 """Write one segment of a table: its sealed columns, its plain half, its totals, and its rows for scans.
 
 Rows are sorted by the plain by columns, and within these in the order of the file: both halves alike. Rows for scans
-have a secret random order of their own, so that without the key no one who has both stores can say where a row of the
-plain half is among the ciphertexts.
+have a secret random order of their own. So a reader of both stores without the key cannot say which ciphertexts belong
+to a row of the plain half.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from cleave.store.manifest import (
     Manifest,
     Measure,
     Object,
-    Scan,
+    ScanObjects,
     Sealed,
     SealedColumn,
     Segment,
-    Totals,
+    TotalsObjects,
     described,
     new_id,
     now,
 )
-from cleave.store.sealed import Place, seal_column
+from cleave.store.sealed import ColumnPlace, seal_column
 from cleave.store.slices import sort
 from cleave.store.sums import Summing
 from cleave.store.tables import Tables
@@ -65,7 +65,7 @@ class PartialSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ColumnTarget:
     """Where the columns of `segment` are written, and the key of each object by its name."""
 
     store: Storage
@@ -79,7 +79,7 @@ class Target:
         with table.beside() as rows:
             (values,) = read_columns(rows.connection, [column], rows.relation)
         name = f"{self.folder}/{new_id()}"
-        place = Place(self.table_id, name[-32:], self.segment, column, values.rows)
+        place = ColumnPlace(self.table_id, name[-32:], self.segment, column, values.rows)
         blocks = seal_column(self.key_of(name), place, values)
         content = b"".join(blocks)
         self.store.write(name, content)
@@ -126,7 +126,7 @@ class SegmentWriter:
         if by:
             sort(table, by)
         store, vault = self._tables.stores.sensitive, self._vault
-        target = Target(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
+        target = ColumnTarget(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
         with ThreadPoolExecutor(THREADS) as pool:
             half = None if plain else pool.submit(self._plain_half, table)
             columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
@@ -194,7 +194,9 @@ class SegmentWriter:
         advance(rows - shown)
         in_order = sorted(written.items(), key=lambda item: item[0].start)
         of = tuple(tuple(made for span, made in in_order if span.lane == lane) for lane in range(lanes.count))
-        return partial.segment.model_copy(update={"scan": Scan(order=self._seal("rows", partial.order), lanes=of)})
+        return partial.segment.model_copy(
+            update={"scan": ScanObjects(order=self._seal("rows", partial.order), lanes=of)}
+        )
 
     def _seal(self, purpose: Purpose, content: bytes) -> Object:
         return self._tables.seal(self._folder, self._vault, purpose, content)
@@ -207,7 +209,7 @@ class SegmentWriter:
         sums: Sequence[Words],
         numbers: Sequence[int],
         cells: int,
-    ) -> Totals:
+    ) -> TotalsObjects:
         """Those of `measures`, number `first` and following of the table.
 
         `sums`: of every column of the totals, the total of each of the cells `numbers`.
@@ -228,7 +230,7 @@ class SegmentWriter:
             for lane, plane in enumerate(planes)
         ]
         checks = [lane_checks(self._vault, lanes, plane, number) for number, plane in enumerate(planes)]
-        return Totals(
+        return TotalsObjects(
             first=first,
             stop=first + len(measures),
             lanes=tuple(written),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cleave.store.manifest import ROW
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.table.batches import Batch, batches, joined
+from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
@@ -24,16 +24,16 @@ class Slices:
 
     def __init__(self, stream: Stream, schema: Schema) -> None:
         columns = [stream.schema.column(each.name) for each in schema.columns]
-        self._batches: Iterator[Batch] = iter(stream.batches(columns))
-        self._left: Batch | None = None
+        self._batches: Iterator[RowBatch] = iter(stream.batches(columns))
+        self._left: RowBatch | None = None
         self._table = no_table(stream.name, schema)
 
-    def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> Batch | None:
+    def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> RowBatch | None:
         """The next `rows` rows, or fewer where they take `most_bytes` before. None where no row is left.
 
         Raises InputError.
         """
-        parts: list[Batch] = []
+        parts: list[RowBatch] = []
         taken = size = 0
         while taken < rows and size < most_bytes and (batch := self._left or next(self._batches, None)) is not None:
             first, self._left = batch.divided(rows - taken)
@@ -42,7 +42,7 @@ class Slices:
             size += first.bytes
         return joined(parts) if parts else None
 
-    def table(self, rows: Batch) -> Table:
+    def table(self, rows: RowBatch) -> Table:
         """These rows as a table that reads the arrays where they are; good until the next call."""
         show(self._table, rows)
         return self._table
@@ -54,7 +54,7 @@ class Slices:
         self._table.__exit__()
 
 
-def show(table: Table, rows: Batch) -> None:
+def show(table: Table, rows: RowBatch) -> None:
     """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
     columns = [
         f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns

@@ -33,7 +33,7 @@ _arrays = duckdb.DuckDBPyConnection.fetchnumpy
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class CellSums:
     """The cells of some rows: DuckDB's text of the keys of each, its rows, and its sums (words, cells) by column.
 
     Without by columns there is one cell, even of no rows.
@@ -45,7 +45,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ScanRows:
     """Every row's number among the rows, the number of its cell, and its values (words, rows) by column."""
 
     numbers: NDArray[np.int64]
@@ -69,7 +69,7 @@ class Summing:
         self._selected += [f"{of_measures.value_of(each)} AS v{place}" for place, each in enumerate(measures)]
         self._check()
 
-    def sums(self) -> Sums:
+    def sums(self) -> CellSums:
         """The totals of every cell, in no particular order."""
         added = [f"count(v{place}) AS n{place}" for place in range(len(self._measures))]
         added += [f"coalesce(sum({each.sql}), 0) AS {name}" for name, each in self._named()]
@@ -80,9 +80,9 @@ class Summing:
         keys: list[Texts] = self._run(f"SELECT {texts} FROM {_CELLS}", _all) if texts else [()]
         held = self._run(f"SELECT size, {self._words(SEGMENT_ROWS)} FROM {_CELLS}", _arrays)
         limits = [each.total.limit for each in self._columns]
-        return Sums(keys, held["size"].astype(np.int64), self._combined(held, limits))
+        return CellSums(keys, held["size"].astype(np.int64), self._combined(held, limits))
 
-    def rows(self) -> Rows:
+    def rows(self) -> ScanRows:
         """Return the terms that the totals add up, for every row."""
         cell = f"dense_rank() OVER (ORDER BY {', '.join(self._keys)}) - 1" if self._keys else "0"
         values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
@@ -90,7 +90,7 @@ class Summing:
         rows = f"SELECT {_NUMBER} AS number, {cell} AS cell, {', '.join(values)} FROM {self._source(numbered=True)}"
         held = self._run(f"SELECT number, cell, {self._words(1)} FROM ({rows})", _arrays)
         limits = [each.limit for each in self._columns]
-        return Rows(held["number"].astype(np.int64), held["cell"].astype(np.int64), self._combined(held, limits))
+        return ScanRows(held["number"].astype(np.int64), held["cell"].astype(np.int64), self._combined(held, limits))
 
     def _check(self) -> None:
         """Require all values to be what the measures were made for: sums beyond that would be wrong."""
@@ -108,7 +108,7 @@ class Summing:
             relation = f"(SELECT *, row_number() OVER () - 1 AS {_NUMBER} FROM {relation})"
         return f"(SELECT {', '.join(selected or ['1 AS one'])} FROM {relation})"
 
-    def _named(self) -> list[tuple[str, of_measures.Term]]:
+    def _named(self) -> list[tuple[str, of_measures.SumTerm]]:
         every = [term for each in self._terms for term in each.terms]
         return [(f"s{place}", each) for place, each in enumerate(every)]
 

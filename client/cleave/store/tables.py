@@ -15,7 +15,7 @@ from cleave.objects.storage import ConflictError, NotStoredError, read_twice, re
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, extended, records_of
-from cleave.store.manifest import Head, Log, Manifest, Object
+from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.vault import Vault
@@ -135,7 +135,7 @@ class Tables(Objects):
         there: Opened | None,
         what: str,
         rows: int | None = None,
-        log: Log | None = None,
+        log: LogHead | None = None,
         **details: JsonValue,
     ) -> Opened:
         """Make the next version of `manifest`, all of whose objects are there, the table's, and record it in the log.
@@ -179,11 +179,11 @@ class Tables(Objects):
         manifest: Manifest,
         written: Object,
         there: Opened | None,
-        log: Log | None,
+        log: LogHead | None,
         what: str,
         rows: int,
         details: dict[str, JsonValue],
-    ) -> tuple[Head, str, set[str]]:
+    ) -> tuple[TableHead, str, set[str]]:
         """Write a head that shows `manifest`, stored as `written`, and a log with one record more.
 
         Returns the head, its version in the store, and the names of all pages of the log. Where only the log grew since
@@ -198,7 +198,7 @@ class Tables(Objects):
             try:
                 with self.changing(there):
                     grown, page = extended(self, folder, vault, log or (head.log if head else None), given)
-                shown = Head(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
+                shown = TableHead(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
                 content = self._heads.dump(tag, shown.model_dump())
                 stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected)
                 break
@@ -387,7 +387,7 @@ class Tables(Objects):
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
 
-    def _open(self, head: Head, stored: str) -> Opened:
+    def _open(self, head: TableHead, stored: str) -> Opened:
         vault = self.vault(head.table_id)
         content = self.unseal(vault, "manifest", head.manifest)
         try:

@@ -26,7 +26,7 @@ from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage
 from cleave.processes.deadline import Deadline
 from cleave.store.lanes import SCAN_ROWS
-from cleave.store.manifest import Part, new_id
+from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.machine import Execution, Machine
@@ -56,7 +56,7 @@ class ScanCall:
     request: Callable[[], ScanRequest]
 
 
-class _Batch(Part):
+class _Batch(StoredModel):
     """`calls`: each with its segment, without the masks that only the service needs. `results`: where the answer may
     be, by attempt. `mark`: of the question that this answers.
     """
@@ -70,7 +70,7 @@ class _Batch(Part):
         return [question.shape for _, question in self.calls]
 
 
-class _State(Part):
+class _State(StoredModel):
     """`execution`: its name. `content`: what it is started with. `counts`: rows of each group. `results`: where the
     answer of all may be; none where batches are not added up further. `objects`: all there is of the job.
     """

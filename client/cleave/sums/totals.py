@@ -19,7 +19,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
-from cleave.store.manifest import Object, Segment, Totals
+from cleave.store.manifest import Object, Segment, TotalsObjects
 from cleave.store.reader import Opened
 from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
@@ -31,7 +31,7 @@ from cleave_shared.moments import SENTINELS
 from cleave_shared.params import PROFILES
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
-SegmentTotals = tuple[Segment, Totals]
+SegmentTotals = tuple[Segment, TotalsObjects]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Run:
     `columns` lie in `lanes`, of which the `needed` hold what is wanted.
     """
 
-    columns: list[of_measures.Column]
+    columns: list[of_measures.TotalsColumn]
     lanes: Lanes
     needed: list[int]
     kept: list[SegmentTotals]

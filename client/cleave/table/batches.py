@@ -21,7 +21,7 @@ import duckdb
 import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 
-from cleave.table.table import Stream
+from cleave.table.table import ArrowRows
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
@@ -33,7 +33,7 @@ _MOST_TOGETHER = 64  # vectors: DuckDB takes more than 122,880 rows at half the 
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Stream):
+class RowBatch(ArrowRows):
     """Consecutive rows; DuckDB reads it where it is registered."""
 
     schema: CSchema
@@ -41,7 +41,7 @@ class Batch(Stream):
     rows: int
     bytes: int
 
-    def divided(self, rows: int) -> tuple[Batch, Batch | None]:
+    def divided(self, rows: int) -> tuple[RowBatch, RowBatch | None]:
         """The first `rows` rows, and the others; None where there are none. Nothing is copied."""
         if rows >= self.rows:
             return self, None
@@ -52,7 +52,9 @@ class Batch(Stream):
             first += [array[:taken]] if taken else []
             rest += [array[taken:]] if taken < array.length else []
         size = self.bytes * rows // self.rows
-        return Batch(self.schema, first, rows, size), Batch(self.schema, rest, self.rows - rows, self.bytes - size)
+        return RowBatch(self.schema, first, rows, size), RowBatch(
+            self.schema, rest, self.rows - rows, self.bytes - size
+        )
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
@@ -63,13 +65,13 @@ class Batch(Stream):
         ).__arrow_c_stream__()
 
 
-def joined(parts: Sequence[Batch]) -> Batch:
+def joined(parts: Sequence[RowBatch]) -> RowBatch:
     """All of `parts`, one at least, as one."""
     arrays = [array for each in parts for array in each.arrays]
-    return Batch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
+    return RowBatch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
 
 
-def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BATCH_ROWS) -> Iterator[Batch]:
+def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BATCH_ROWS) -> Iterator[RowBatch]:
     """The rows of a SELECT, in order; nothing but a few batches is held at any time.
 
     Raises duckdb.Error, or nanoarrow's error with DuckDB's message: both may quote values.
@@ -83,10 +85,10 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BAT
         rows += array.length
         size += bytes_of(array)
         if size >= _BYTES or len(held) >= _MOST_TOGETHER:
-            yield Batch(schema, held, rows, size)
+            yield RowBatch(schema, held, rows, size)
             held, rows, size = [], 0, 0
     if held:
-        yield Batch(schema, held, rows, size)
+        yield RowBatch(schema, held, rows, size)
 
 
 def _capsule(relation: Any, rows: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.table.cast import Cast, accounting_pattern, number_pattern, unit_pattern
+from cleave.table.cast import FieldCast, accounting_pattern, number_pattern, unit_pattern
 from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import Column, CsvDialect, Schema
 from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
@@ -40,7 +40,7 @@ class _Lines:
         return line
 
 
-def explain(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast]) -> InputError:
+def explain(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[FieldCast]) -> InputError:
     """The first thing wrong with a file that DuckDB could not load: its encoding, else its structure, else a value."""
     names = column_names(source, schema.dialect)
     try:
@@ -111,7 +111,7 @@ def _spell(end: str) -> str:
 
 
 def _unreadable(
-    connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[Cast], width: int
+    connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[FieldCast], width: int
 ) -> InputError | None:
     """The first field that cannot be read. The file is read again for every few columns, never held as a whole."""
 

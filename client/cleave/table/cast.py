@@ -16,7 +16,7 @@ from cleave.table.types import pattern as date_pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class FieldCast:
     """SQL over a text column: `value` raises an error for a field that `unreadable` is true for."""
 
     value: str
@@ -71,11 +71,11 @@ def is_null_token(field: str, tokens: tuple[str, ...]) -> str:
     return f"lower(trim({field})) IN ({spellings})" if tokens else "false"
 
 
-def cast(field: str, column: Column, dialect: CsvDialect) -> Cast:
+def cast(field: str, column: Column, dialect: CsvDialect) -> FieldCast:
     """How `column` is read from the text column `field` (an SQL name)."""
     if column.type == "VARCHAR":
         tokens = ", ".join(map(literal, dialect.text_null_tokens))
-        return Cast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
+        return FieldCast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
     read = _read(field, column, dialect)
     null = is_null_token(field, dialect.null_tokens)
     if dialect.censored == "null" and types.is_number(column.type):
@@ -84,7 +84,7 @@ def cast(field: str, column: Column, dialect: CsvDialect) -> Cast:
         read = f"CASE WHEN NOT {null} THEN {read} END"  # 'nan' is a number to DuckDB
     blank = f"trim({field}) = '' OR {null}"
     value = f"coalesce({read}, CASE WHEN {field} IS NULL OR {blank} THEN NULL ELSE error('unreadable') END)"
-    return Cast(value, f"{read} IS NULL AND {field} IS NOT NULL AND NOT ({blank})")
+    return FieldCast(value, f"{read} IS NULL AND {field} IS NOT NULL AND NOT ({blank})")
 
 
 def _read(field: str, column: Column, dialect: CsvDialect) -> str:

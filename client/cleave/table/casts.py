@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.table.cast import Cast, cast
+from cleave.table.cast import FieldCast, cast
 from cleave.table.duck import identifier, literal
 from cleave.table.inputs import Frame, Input
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -55,10 +55,10 @@ def _and_others(names: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """How one file is read, once: a cast for each column of the schema over `rows`, and why it could not be."""
 
-    casts: list[Cast]
+    casts: list[FieldCast]
     rows: AbstractContextManager[str]
     explain: Callable[[], InputError]
 
@@ -79,7 +79,7 @@ class TooLargeError(InputError):
         super().__init__(f"{source}: does not fit in memory", hint="close other programs, or split the file")
 
 
-def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> Reading:
+def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> SourceReading:
     if isinstance(source, Frame) or source.parquet:
         types_by_name = columns(connection, source)
         names = list(types_by_name)
@@ -89,7 +89,7 @@ def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, sch
             cast_typed(name, type_, each, schema.dialect)
             for name, type_, each in zip(mine, types, schema.columns, strict=True)
         ]
-        return Reading(
+        return SourceReading(
             casts, relation(connection, source), lambda: explain_typed(connection, source, schema, casts, types)
         )
     header = column_names(source, schema.dialect)
@@ -101,11 +101,11 @@ def read_under(connection: duckdb.DuckDBPyConnection, source: Input | Frame, sch
 
         return blame.explain(connection, source, schema, texts)
 
-    return Reading(texts, duckdb_source(source, schema.dialect, len(header)), explain)
+    return SourceReading(texts, duckdb_source(source, schema.dialect, len(header)), explain)
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Violation:
     """Fault of a column, and SQL of the row (over `field` and `place`) where it is."""
 
     problem: str
@@ -128,20 +128,20 @@ def figures_of(column: Column) -> str:
     return "count({0}), min({0}), max({0})".format(identifier(column.name))
 
 
-def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Broken | None:
+def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Violation | None:
     """Return the fault of the column under the schema, None where there is none."""
     if nulls and not column.nullable:
-        return Broken("is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)", null=True)
+        return Violation("is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)", null=True)
     as_stored = float if isinstance(least, float) else lambda bound: bound
     # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
     if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
-        return Broken(f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
+        return Violation(f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
     if column.upper is not None and most is not None and not most <= as_stored(column.upper):
-        return Broken(f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
+        return Violation(f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
     return None
 
 
-def row_of(connection: duckdb.DuckDBPyConnection, fields: str, broken: Broken) -> int:
+def row_of(connection: duckdb.DuckDBPyConnection, fields: str, broken: Violation) -> int:
     """The row (from 0) of `fields`, SQL with the column as `field`, where the fault is."""
     # not rowid: a column of the file may be called that
     numbered = f"SELECT field, row_number() OVER () - 1 AS place FROM ({fields})"
@@ -158,7 +158,7 @@ def place_of(source: Input | Frame, schema: Schema, row: int) -> str:
     return f"{source}, line {line_of(source, schema.dialect, row)}"
 
 
-def outside(source: Input | Frame, schema: Schema, column: Column, broken: Broken, row: int) -> InputError:
+def outside(source: Input | Frame, schema: Schema, column: Column, broken: Violation, row: int) -> InputError:
     """The error for row `row` (from 0) of `source`."""
     return InputError(
         f"{place_of(source, schema, row)}, column {column.name!r}: {broken.problem}",
@@ -239,28 +239,28 @@ def schema_type(type_: str, source: Input | Frame, name: str) -> str:
         return "VARCHAR"
 
 
-def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> Cast:
+def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> FieldCast:
     """How `column` is read from the file's column `name` of DuckDB type `type_`."""
     field = identifier(name)
     if type_ == "VARCHAR":
         return cast(field, column, dialect)
     if column.type == "VARCHAR":
-        return Cast(f"CAST({field} AS VARCHAR)", "false")
+        return FieldCast(f"CAST({field} AS VARCHAR)", "false")
     finite = column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE")
     if type_ == column.type and not finite:
-        return Cast(field, "false")
+        return FieldCast(field, "false")
     read = f"TRY_CAST({field} AS {column.type})"
     same = f"TRY_CAST({read} AS {type_}) IS NOT DISTINCT FROM {field}"
     if finite:
         same = f"{same} AND coalesce(isfinite({read}), true)"
-    return Cast(f"CASE WHEN {same} THEN {read} ELSE error('unreadable') END", f"NOT ({same})")
+    return FieldCast(f"CASE WHEN {same} THEN {read} ELSE error('unreadable') END", f"NOT ({same})")
 
 
 def explain_typed(
     connection: duckdb.DuckDBPyConnection,
     source: Input | Frame,
     schema: Schema,
-    casts: list[Cast],
+    casts: list[FieldCast],
     types: list[str],
 ) -> InputError:
     """The first value that does not fit the schema, by row and column."""

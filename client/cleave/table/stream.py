@@ -1,7 +1,7 @@
 """Rows of files or frames under a schema: loaded as one table, or read in order a batch at a time.
 
-A file that is read a batch at a time is read twice or more: first to look at all of it (`survey`), so that whatever
-does not fit the schema is refused before anything is done with the rows, then for the rows themselves.
+A file that is read a batch at a time is read twice or more. The first time checks all of it (`survey`): what does not
+fit the schema is refused before anything is done with the rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from cleave.table.cast import Cast
+from cleave.table.cast import FieldCast
 from cleave.table.casts import (
-    Broken,
-    Reading,
+    SourceReading,
     TooLargeError,
+    Violation,
     broken_by,
     declared,
     figures_of,
@@ -38,7 +38,7 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.table.batches import Batch
+    from cleave.table.batches import RowBatch
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
 _MEMORY = "512MB"
@@ -81,7 +81,7 @@ class Stream:
         schema: Schema,
         sources: Sequence[Input | Frame],
         connection: duckdb.DuckDBPyConnection,
-        reading: Reading | None = None,
+        reading: SourceReading | None = None,
     ) -> None:
         """`reading`: of the one source, which is there already; None: as `read_under` reads files and frames."""
         self.name = name
@@ -163,7 +163,7 @@ class Stream:
         """Over relations that `load` or `gather` made."""
         return self._connection.execute(sql).fetchall()
 
-    def batches(self, columns: Sequence[Column]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[Column]) -> Iterator[RowBatch]:
         """The rows, in order; intervals as their text. Raises InputError, also for a file that changed since the first
         look.
         """
@@ -214,7 +214,7 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reading(self, source: Input | Frame) -> Reading:
+    def _reading(self, source: Input | Frame) -> SourceReading:
         return self._there or read_under(self._connection, source, self.schema)
 
     def _run(
@@ -250,11 +250,11 @@ class Stream:
             row = self._run(source, [column], lambda sql: self._row_of(f"({sql})", column, broken))  # noqa: B023 - now
             raise outside(source, self.schema, column, broken, row)
 
-    def _row_of(self, rows: str, column: Column, broken: Broken) -> int:
+    def _row_of(self, rows: str, column: Column, broken: Violation) -> int:
         return row_of(self._connection, f"SELECT {identifier(column.name)} AS field FROM {rows}", broken)
 
 
-def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Broken]]:
+def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Violation]]:
     """Columns that are not as the schema states, by their `figures_of`."""
     for column, filled, least, most in zip(columns, figures[::3], figures[1::3], figures[2::3], strict=True):
         if broken := broken_by(column, rows - filled, least, most):
@@ -299,8 +299,8 @@ def _opened(source: Names | Frame, schema: Schema, name: str | None, most: int |
 def stream_of(table: Table) -> Stream:
     """The rows of a table that is there. It is to be closed before the table is."""
     whole = Input(Path(os.devnull), table.name)
-    reading = Reading(
-        [Cast(identifier(column.name), "false") for column in table.schema.columns],
+    reading = SourceReading(
+        [FieldCast(identifier(column.name), "false") for column in table.schema.columns],
         nullcontext(table.relation),
         lambda: InputError(f"{whole}: cannot be read"),
     )

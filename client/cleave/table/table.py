@@ -26,7 +26,7 @@ _MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closi
 _idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
 
 
-class Stream:
+class ArrowRows:
     """Rows that DuckDB reads as Arrow. Of those that are there already nothing fails, and any scan is free."""
 
     failure: BaseException | None = None
@@ -144,7 +144,7 @@ class Table:
         self._alone = alone
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
-        self._streams: dict[str, Stream] = {}  # by name, of joined tables too
+        self._streams: dict[str, ArrowRows] = {}  # by name, of joined tables too
         self._views: dict[str, tuple[str, str]] = {}  # relation -> name of a stream, and SQL over it
 
     def add(self, name: str, other: Table) -> None:
@@ -177,7 +177,7 @@ class Table:
         os.pwrite(self.engine.taken, content, 0)
         return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def show(self, name: str, stream: Stream, view: str) -> None:
+    def show(self, name: str, stream: ArrowRows, view: str) -> None:
         """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
         self._streams[name] = stream
         self._views[self.relation] = name, view
@@ -190,7 +190,7 @@ class Table:
             f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {other.qualified(other.relation)}"
         )
 
-    def fill(self, name: str, stream: Stream, select: str) -> None:
+    def fill(self, name: str, stream: ArrowRows, select: str) -> None:
         """Make the relation of what `select` reads of a stream, called `name`. Raises QueryRefused."""
         self._streams[name] = stream
         self.connection.register(name, stream)
