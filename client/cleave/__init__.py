@@ -28,9 +28,10 @@ _HOMES = {
     "cleave.api.result": "Result",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
-    "cleave.maintain.facts": "Changed Contribution Pulled ReleaseFacts StoredTable TableFacts",
+    "cleave.maintain.facts": "Changed Contribution Pulled StoredTable TableFacts",
     "cleave.maintain.operations": "alter append collect compact contribute delete derive drop log ls pull put release "
     "revoke rotate show update verify",
+    "cleave.share.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

@@ -28,7 +28,7 @@ from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names i
 from cleave.api.result import Result
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
-from cleave.maintain.facts import Changed, Contribution, Pulled, ReleaseFacts, StoredTable, TableFacts
+from cleave.maintain.facts import Changed, Contribution, Pulled, StoredTable, TableFacts
 from cleave.maintain.operations import (
     alter,
     append,
@@ -49,6 +49,7 @@ from cleave.maintain.operations import (
     update,
     verify,
 )
+from cleave.share.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (
     CheckFailed,

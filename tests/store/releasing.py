@@ -11,7 +11,7 @@ from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.ask.source import Result
 from cleave.ckks.public_key import PublicKey, public_side
-from cleave.share.releases import NewRelease, release, revoke
+from cleave.share.releases import ReleaseFacts, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.memory import Memory
 from tests.store.contributing import World
@@ -46,10 +46,10 @@ class Releases(World):
     def public_of(self, name: str) -> PublicKey:
         return public_side(self.analyst(name))
 
-    def release(self, *names: str, least: int | None = LEAST) -> NewRelease:
+    def release(self, *names: str, least: int | None = LEAST) -> ReleaseFacts:
         return release(self.tables()[0], self.name, {name: self.public_of(name) for name in names}, least)
 
-    def revoke(self, name: str) -> NewRelease | None:
+    def revoke(self, name: str) -> ReleaseFacts | None:
         return revoke(self.tables()[0], self.name, name)
 
     def source(self, name: str, fingerprint: str | None = None, memory: str = "") -> ReleaseSource:

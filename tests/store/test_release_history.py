@@ -48,7 +48,8 @@ class History:
         self.lines = [line for line in self.lines if line not in gone]
 
     def release(self) -> None:
-        made = self.world.release("carol").opened.manifest.release
+        self.world.release("carol")
+        made = self.world.open().manifest.release
         assert made is not None
         source = self.world.source("carol")
         totals = source._release(self.world.name).totals

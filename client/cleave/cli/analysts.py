@@ -19,7 +19,7 @@ from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
 
 if TYPE_CHECKING:
-    from cleave.maintain.facts import ReleaseFacts
+    from cleave.share.releases import ReleaseFacts
 
 
 def new_analyst(

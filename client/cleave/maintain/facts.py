@@ -56,24 +56,6 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseFacts:
-    """A release that was made: `cells` that it has, `hidden` cells of fewer than `min_cell` rows, and how many cells
-    have an `older` value. `left_out`: measures. `place`: where it is stored; `fingerprint`: the owner's.
-    """
-
-    table: str
-    number: int
-    min_cell: int
-    analysts: tuple[str, ...]
-    cells: int
-    hidden: int
-    older: int
-    left_out: tuple[str, ...]
-    place: str
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
     """Rows of a stored table that a delete or update is about, or a dry run would be.
 

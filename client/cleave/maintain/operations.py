@@ -40,7 +40,6 @@ from cleave.maintain.facts import (
     Changed,
     Contribution,
     Pulled,
-    ReleaseFacts,
     StoredTable,
     TableFacts,
     facts_of,
@@ -53,7 +52,7 @@ from cleave_shared.errors import CleaveWarning, InputError, ServiceError
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
     from cleave.maintain.pull import Damage
-    from cleave.share.releases import NewRelease
+    from cleave.share.releases import ReleaseFacts
     from cleave.store.manifest import Batch
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
@@ -232,7 +231,7 @@ def release(name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
     analysts = read_analysts([Path(each).expanduser() for each in words])
     with opened(given) as tables:
-        return _released(tables, make(tables, name, analysts, given["min_cell"]))
+        return make(tables, name, analysts, given["min_cell"])
 
 
 @stated(Place)
@@ -244,20 +243,7 @@ def revoke(name: str, analyst: str, **place: Unpack[Place]) -> ReleaseFacts | No
     from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
 
     with opened(complete(Place, place)) as tables:
-        renewed = take_back(tables, name, analyst)
-        return _released(tables, renewed) if renewed else None
-
-
-def _released(tables: Tables, released: NewRelease) -> ReleaseFacts:
-    from cleave.ckks.public_key import public_side  # noqa: PLC0415 - as above
-
-    manifest = released.opened.manifest
-    newest = manifest.release
-    assert newest is not None  # noqa: S101 - it was made
-    names = tuple(each.name for each in newest.analysts)
-    counts = released.cells, released.hidden, released.older, released.left_out
-    fingerprint = public_side(tables.key).fingerprint
-    return ReleaseFacts(manifest.table, newest.number, newest.least, names, *counts, tables.places[0], fingerprint)
+        return take_back(tables, name, analyst)
 
 
 @stated(Place)

@@ -93,17 +93,21 @@ def load_ledger(content: bytes) -> Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class NewRelease:
-    """A release that was made: the table as it is then, cells that it has and has not, and those with an older value.
-
-    `left_out`: measures of which too many totals would be over the same columns.
+class ReleaseFacts:
+    """A release that was made: `cells` that it has, `hidden` cells of fewer than `min_cell` rows, and how many cells
+    have an `older` value. `left_out`: measures. `place`: where it is stored; `fingerprint`: the owner's.
     """
 
-    opened: Opened
+    table: str
+    number: int
+    min_cell: int
+    analysts: tuple[str, ...]
     cells: int
     hidden: int
     older: int
     left_out: tuple[str, ...]
+    place: str
+    fingerprint: str
 
 
 def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
@@ -122,7 +126,7 @@ def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
     return analysts
 
 
-def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> NewRelease:
+def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> ReleaseFacts:
     """Make a release for the analysts that there are, and for `to`. `least`: rows of a cell, as in all releases.
 
     Raises InputError for analysts or a least number of rows that do not go with what was released before.
@@ -148,7 +152,7 @@ def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int 
     return _make(tables, opened, least, analysts, revoked, "release")
 
 
-def revoke(tables: Tables, table: str, analyst: str) -> NewRelease | None:
+def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
     """Make a release under a new key for all but `analyst`, a name or a fingerprint.
 
     None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
@@ -192,7 +196,7 @@ def _joined(table: str, there: Sequence[Analyst], to: Mapping[str, PublicKey]) -
 
 def _make(
     tables: Tables, opened: Opened, least: int, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...], what: str
-) -> NewRelease:
+) -> ReleaseFacts:
     manifest = opened.manifest
     there, number, at = manifest.release, manifest.version + 1, now()
     past = _ledger(tables, opened, there)
@@ -227,13 +231,15 @@ def _make(
         analysts=analysts,
         revoked=revoked,
     )
-    to = ", ".join(each.name for each in analysts)
-    done = tables.commit(manifest.model_copy(update={"release": release}), opened, what, to=to)
+    names = tuple(each.name for each in analysts)
+    done = tables.commit(manifest.model_copy(update={"release": release}), opened, what, to=", ".join(names))
     publish(tables, done, ledger.key)
     tables.sweep(done)
     older = sum(each.number != number for each in values.values())
     left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
-    return NewRelease(done, len(values), max(0, filled - len(values)), older, left_out)
+    counts = len(values), max(0, filled - len(values)), older
+    owner = public_side(tables.key).fingerprint
+    return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner)
 
 
 def _ledger(tables: Tables, opened: Opened, there: Release | None) -> Ledger | None:
