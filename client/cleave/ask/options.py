@@ -68,7 +68,7 @@ class Place(TypedDict, total=False):
         Flag(
             None,
             "--store PLACE[,PLACE]",
-            "Where stored tables are: a folder or s3://bucket/prefix; a second place for plain columns.",
+            "Store of tables: a folder or s3://bucket/prefix. A second place gets the plain columns.",
         ),
     ]
     key: Annotated[
@@ -92,7 +92,7 @@ class Answering(Place, total=False):
 
     others: Annotated[
         "Others | None",
-        Flag(None, "--with FILE[=SCHEMA]", "Another table to join; it is read here only. Repeatable.", list[str]),
+        Flag(None, "--with FILE[=SCHEMA]", "Another file to join; it stays on this machine. Repeatable.", list[str]),
     ]
     endpoint: Annotated[str | None, Flag(None, "--endpoint URL", "URL of both services, or SENSITIVE_URL,PLAIN_URL.")]
     analyst: Annotated[
@@ -103,17 +103,22 @@ class Answering(Place, total=False):
         str | None,
         Flag(None, "--fingerprint SHA256:...", "With --analyst: the fingerprint of the table's owner.", advanced=True),
     ]
-    scan: Annotated[bool, Flag(True, "--no-scan", "Fetch rows rather than scan them.", bool, advanced=True)]
+    scan: Annotated[bool, Flag(True, "--no-scan", "Fetch rows; never scan ciphertexts of rows.", bool, advanced=True)]
     fetch_limit: Annotated[
         int | str, Flag("1GB", "--fetch-limit SIZE", "Most bytes of rows to fetch. Default: 1GB.", advanced=True)
     ]
     memory: Annotated[
         int | str | None,
-        Flag(None, "--memory SIZE", "Most memory for fetched rows. Default: a quarter of all.", advanced=True),
+        Flag(
+            None, "--memory SIZE", "Most memory for fetched rows. Default: a quarter of the machine's.", advanced=True
+        ),
     ]
-    cache: Annotated[bool, Flag(True, "--no-cache", "Keep no copy of what is read of a bucket.", bool, advanced=True)]
+    cache: Annotated[
+        bool, Flag(True, "--no-cache", "Store no local copy of what is read from a bucket.", bool, advanced=True)
+    ]
     functions: Annotated[
-        str | None, Flag(None, "--lambda NAME,NAME", "Lambda functions: the sensitive, the plain one.", advanced=True)
+        str | None,
+        Flag(None, "--lambda NAME,NAME", "Lambda functions of the sensitive and the plain service.", advanced=True),
     ]
     sign: Annotated[bool, Flag(False, "--sign", "Sign requests to any host with AWS credentials.", bool, advanced=True)]
     insecure_http: Annotated[bool, Flag(False, "--insecure-http", "Allow http to other machines.", bool, advanced=True)]
@@ -123,7 +128,7 @@ class Asking(Answering, total=False):
     """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
 
     schema: Annotated[
-        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
+        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file. Default: NAME.schema.toml next to the table.")
     ]
     table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
     min_group: Annotated[
@@ -153,11 +158,11 @@ class Releasing(Place, total=False):
 
     to: Annotated[
         "str | Path | Sequence[str | Path] | None",
-        Flag(None, "--to FILE.pub,...", "Public halves of analysts to release to from now on."),
+        Flag(None, "--to FILE.pub,...", "Public identity files of analysts to add."),
     ]
     min_cell: Annotated[
         int | None,
-        Flag(None, "--min-cell N", "Rows that a cell has at least; fixed by the first release. Default: 5.", int),
+        Flag(None, "--min-cell N", "Least rows of a released cell; fixed by the first release. Default: 5.", int),
     ]
 
 
@@ -180,7 +185,10 @@ class Changing(Place, total=False):
     """How `delete` and `update` change rows of a stored table."""
 
     dry_run: Annotated[bool, Flag(False, "--dry-run", "Show what would change, and change nothing.", bool)]
-    yes: Annotated[bool, Flag(False, "--yes", "Let the plain place learn which rows other columns choose.", bool)]
+    yes: Annotated[
+        bool,
+        Flag(False, "--yes", "Let the plain place learn which rows are chosen, also by columns it cannot read.", bool),
+    ]
 
 
 class Deleting(Changing, total=False):
@@ -227,7 +235,7 @@ class Rotating(Place, total=False):
         Flag(
             None,
             "--new-passphrase-fd N",
-            "Read the new key's passphrase from there.",
+            "Read the new passphrase from this file descriptor.",
             int,
             advanced=True,
         ),
@@ -238,19 +246,22 @@ class Putting(Place, total=False):
     """How `put` stores a table."""
 
     schema: Annotated[
-        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file, if not NAME.schema.toml beside the table.")
+        "SchemaLike | None", Flag(None, "--schema FILE", "Schema file. Default: NAME.schema.toml next to the table.")
     ]
     by: Annotated[
         str | Sequence[str] | None,
-        Flag(None, "--by COLUMN,...", "Columns to filter and group by. Left out: proposed; empty: none."),
+        Flag(None, "--by COLUMN,...", "Columns to filter and group by. Default: proposed; '' for none."),
     ]
     key_columns: Annotated[
         str | Sequence[str] | None,
-        Flag(None, "--key-columns COLUMN,...", "Columns that name one row: duplicates are refused."),
+        Flag(None, "--key-columns COLUMN,...", "Columns that identify a row; duplicates are refused."),
     ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
     drop_contributors: Annotated[
-        bool, Flag(False, "--drop-contributors", "With --replace: lose rows of contributors too.", bool, advanced=True)
+        bool,
+        Flag(
+            False, "--drop-contributors", "With --replace: delete contributors and their rows too.", bool, advanced=True
+        ),
     ]
     scan: Annotated[
         bool, Flag(False, "--scan", "Also store rows for scans: large tables, slow networks.", bool, advanced=True)
@@ -264,7 +275,7 @@ class Adding(Place, total=False):
     again: Annotated[
         bool, Flag(False, "--again", "Add the rows even if the last change added the same ones.", bool, advanced=True)
     ]
-    batch: Annotated[str | None, Flag(None, "--batch ID", "With --append: add nothing if this batch is there.")]
+    batch: Annotated[str | None, Flag(None, "--batch ID", "With --append: add nothing if the table has this batch.")]
 
 
 class Appending(Adding, total=False):

@@ -28,7 +28,7 @@ def new_analyst(
         Path, flag("-o, --output FILE", f"Where to write it. Default: {DEFAULT_ANALYST}.")
     ] = DEFAULT_ANALYST,
 ) -> None:
-    """Make an identity, to which owners of tables release totals.
+    """Create an identity to query totals that owners release to it.
 
     Only you can read its file. Send the public half, the file that ends in .pub, to the owner of a table.
 
@@ -47,8 +47,8 @@ def new_analyst(
 def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     """Release totals of a stored table to analysts.
 
-    Analysts named before are kept. Cells of fewer than N rows are left out. Cells that changed by fewer than N rows
-    keep their last value.
+    Earlier analysts stay. Cells of fewer than N rows are left out. Cells that changed by fewer than N rows keep their
+    last value.
 
     Examples:
       cleave release new visits --to carol.pub,dave.pub --min-cell 10 --store s3://bucket/prefix
@@ -87,9 +87,9 @@ def revoke(
     analyst: Annotated[str, argument("ANALYST", "Name or fingerprint of the analyst.")],
     place: Place,
 ) -> None:
-    """Make a new release, under a new key, for all analysts but one.
+    """Make a new release, under a new key, without one analyst.
 
-    What the analyst has copied stays readable to them.
+    Copies that the analyst has stay readable.
 
     Examples:
       cleave release revoke visits carol --store s3://bucket/prefix

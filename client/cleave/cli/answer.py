@@ -57,7 +57,7 @@ ENDINGS = {
     ".xlsx": Format.XLSX,
 }
 FormatOption = Annotated[Format | None, flag("--format FORMAT", "table, csv, json, ndjson, markdown, parquet or xlsx.")]
-OutputOption = Annotated[Path | None, flag("-o, --output FILE", "Write to a new file; its ending says the format.")]
+OutputOption = Annotated[Path | None, flag("-o, --output FILE", "Write to a new file; its ending sets the format.")]
 Force = Annotated[bool, flag("--force", "Replace output files that exist.")]
 ReportOption = Annotated[Path | None, flag("--report FILE", "Also write an HTML page: answer, charts, who saw what.")]
 

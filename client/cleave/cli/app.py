@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from cleave.ask.services import Embedded
 
 
-HELP = "Query tables whose sensitive columns the cloud never sees in the clear."
+HELP = "Query tables whose sensitive columns the cloud cannot read."
 EPILOG = (
-    "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set what is usual. Results go to stdout, "
-    "everything else to stderr. --debug and --quiet may stand anywhere. Exit codes: 0 answered, 1 unexpected error, "
-    "2 usage, 3 bad input, 4 a query that cannot be answered, 5 key or passphrase, 6 a service or the way to it "
+    "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set defaults. Results go to stdout, "
+    "everything else to stderr. --debug and --quiet can be anywhere. Exit codes: 0 answered, 1 unexpected error, "
+    "2 usage, 3 bad input, 4 a query that cannot be answered, 5 key or passphrase, 6 a service or the connection to it "
     "failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was given, 130 "
-    "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout left."
+    "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout closed it."
 )
 
 
@@ -115,13 +115,13 @@ def create_cli(
                 "rotate": key.rotate,
             },
         ),
-        "scan": ("Store rows of a table for scans, or delete them.", {"add": add_scan, "drop": drop_scan}),
-        "analyst": ("Make an identity that totals are released to.", {"new": analysts.new_analyst}),
+        "scan": ("Store or delete the rows of a table for scans.", {"add": add_scan, "drop": drop_scan}),
+        "analyst": ("Create an identity to query released totals.", {"new": analysts.new_analyst}),
         "release": (
-            "Release totals of a stored table to analysts, who have no key.",
+            "Release totals of a stored table to analysts.",
             {"new": analysts.new, "ls": analysts.ls, "revoke": analysts.revoke},
         ),
-        "user": ("Say who may ask the gateway, and what.", {"add": add_user, "ls": list_users, "remove": remove_user}),
+        "user": ("Manage users of the gateway.", {"add": add_user, "ls": list_users, "remove": remove_user}),
         "contributor": (
             "Let others add rows to a stored table, and collect them.",
             {
@@ -154,12 +154,12 @@ def plan(
     words: Words = None,
     sql_file: SqlFile = None,
     as_json: Json = False,
-    verbose: Annotated[bool, flag("--verbose", "Show everything, not six lines.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Show all details.")] = False,
 ) -> None:
     """Show what a query would send, and to whom.
 
-    Six lines: what leaves, to whom, how much, what each party learns, which way, and a sentence to sign. Nothing is
-    sent. Only stored tables need a key.
+    Prints six lines: what leaves this machine, to whom, how much, what each party learns, how the answer is computed,
+    and a sentence to sign. Nothing is sent. Only stored tables need a key.
 
     Examples:
       cleave plan visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"
@@ -195,8 +195,8 @@ def query(
 ) -> None:
     """Run a query over a table.
 
-    Sensitive columns leave this machine only encrypted. Answers are checked before they are shown. Rows and values
-    that error bounds leave open are marked undecided.
+    Sensitive columns leave this machine only encrypted. Answers are checked before they are shown. Rows and values that
+    the error bounds leave open are marked undecided.
 
     Examples:
       cleave query visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"
@@ -253,7 +253,7 @@ def config(
 ) -> None:
     """Show or change settings that commands use.
 
-    An option goes before an environment variable, and that before the file.
+    Options override environment variables, which override the file.
 
     Examples:
       cleave config

@@ -30,7 +30,7 @@ def add(
         Path, flag("--contributor-key FILE", "Public half of the contributor's identity: the file that ends in .pub.")
     ],
 ) -> None:
-    """Register a contributor, to collect its signed rows.
+    """Register a contributor, whose rows you then collect.
 
     Export the public key after that, with `cleave key export --table`.
 
@@ -52,7 +52,7 @@ def add(
 
 
 def ls(name: Name, place: Place, as_json: Json = False) -> None:
-    """List contributors, and what they put that is not collected.
+    """List contributors, and rows that are not collected yet.
 
     Examples:
       cleave contributor ls stays --store s3://bucket
@@ -83,9 +83,9 @@ def collect(
         list[str] | None, argument("[CONTRIBUTOR]...", "Whose rows to collect. Default: those of all.")
     ] = None,
 ) -> None:
-    """Add what contributors put, and remove what they replaced.
+    """Add the rows that contributors put, and remove those they replaced.
 
-    Every value is checked and sealed again. A contributor that is refused stops no other.
+    Every value is checked and sealed again. A refused contributor does not stop the others.
 
     Examples:
       cleave contributor collect stays --store s3://bucket

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Key = Annotated[str | None, flag_of(Place, "key")]
 PassphraseFd = Annotated[int | None, flag_of(Place, "passphrase")]
-NoPassphrase = Annotated[bool, flag("--no-passphrase", "Store the key unwrapped: the file is the key.")]
+NoPassphrase = Annotated[bool, flag("--no-passphrase", "Use no passphrase: anyone with the file has the key.")]
 
 
 def new(
@@ -50,7 +50,7 @@ def new(
 
 
 def show(key: Key = None, as_json: Json = False) -> None:
-    """Show what a key file says without its passphrase.
+    """Show the public part of a key file; needs no passphrase.
 
     Examples:
       cleave key show
@@ -93,12 +93,12 @@ def export(
     output: Output,
     place: Place,
     table: Annotated[
-        str | None, flag("--table NAME", "Invite the contributors of this stored table: the key carries its schema.")
+        str | None, flag("--table NAME", "Add an invitation to this stored table, with its schema.")
     ] = None,
 ) -> None:
     """Export the public half of a key, for contributors.
 
-    They seal rows with it; it opens nothing. Prints its fingerprint. Send that to contributors over another channel
+    Contributors encrypt rows with it; it decrypts nothing. Prints its fingerprint: send that to them by another channel
     than the file.
 
     Examples:
@@ -129,7 +129,7 @@ def export(
 def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     """Copy a key file for another machine.
 
-    It takes the versions of stored tables along: the other machine accepts no older ones, even if it never opened them.
+    The copy records the versions of stored tables. The other machine refuses older ones.
 
     Examples:
       cleave key copy -o laptop.json --store s3://bucket
@@ -156,7 +156,7 @@ def contributor(
 ) -> None:
     """Create an identity to contribute to tables of others.
 
-    It opens nothing. The owner of a table registers its public half, the file that ends in .pub.
+    It decrypts nothing. The owner of a table registers its public half, the file that ends in .pub.
 
     Examples:
       cleave key contributor
@@ -177,8 +177,8 @@ def rotate(
 ) -> None:
     """Move a stored table to another key.
 
-    All of it is sealed again. Queries use the old key until that is done. The same command continues a rotation that
-    was stopped.
+    The whole table is encrypted again. Queries use the old key until that is done. The same command continues a
+    rotation that was stopped.
 
     Examples:
       cleave key rotate stays --new-key new.json --store s3://bucket

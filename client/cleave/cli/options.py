@@ -122,7 +122,8 @@ Words = Annotated[
     list[str] | None,
     argument(
         "[FILE... | NAME] [SQL]",
-        "CSV, Parquet, JSON or Excel files, or - for stdin; with a store, a stored table or none. Last, one SELECT.",
+        "CSV, Parquet, JSON or Excel files (- for stdin), or a stored table; then one SELECT. "
+        "With --store the SELECT can be alone.",
     ),
 ]
 # For what should not stand in a shell's history or a list of processes.

@@ -36,18 +36,21 @@ def schema(
     ctx: typer.Context,
     files: Files,
     output: Annotated[
-        Path | None, flag("-o, --output, --schema FILE", "The schema file, if not NAME.schema.toml beside the table.")
+        Path | None,
+        flag("-o, --output, --schema FILE", "The schema file. Default: NAME.schema.toml next to the table."),
     ] = None,
     plain: Annotated[list[str] | None, flag("--plain COLUMN,...", "Columns the plain service may see.")] = None,
-    encrypted: Annotated[list[str] | None, flag("--encrypted COLUMN,...", "Numbers to add up encrypted.")] = None,
+    encrypted: Annotated[
+        list[str] | None, flag("--encrypted COLUMN,...", "Columns whose numbers are added up encrypted.")
+    ] = None,
     sealed: Annotated[
         list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted and never added up.")
     ] = None,
-    local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave.")] = None,
+    local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave this machine.")] = None,
     accept: Annotated[bool, flag("--accept", "Accept the safe kind proposed for each unsure column.")] = False,
     yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
     force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
-    check: Annotated[bool, flag("--check", "Only check that the schema covers the file.")] = False,
+    check: Annotated[bool, flag("--check", "Check the file against its schema; write nothing.")] = False,
     name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
     skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
     skip_footer: Annotated[int, flag("--skip-footer N", "Lines at the end that do not belong to it.", min=0)] = 0,
@@ -61,9 +64,9 @@ def schema(
 ) -> None:
     """Propose which columns are sensitive, for review.
 
-    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first. A column that
-    nothing shows to be harmless is never proposed plain, and is marked unsure where you may know of a more useful kind.
-    COLUMN is a name or a pattern like 'gene_*'. In an existing file only the columns you name are changed.
+    Prints the proposal with its reasons and writes it as a schema file; on a terminal it asks first. Only columns known
+    to be harmless are proposed plain. A column is marked unsure where another kind may be more useful. COLUMN is a name
+    or a pattern like 'gene_*'. In an existing file only the columns you name are changed.
 
     Examples:
       cleave schema visits.csv

@@ -43,7 +43,7 @@ def put(
 ) -> None:
     """Store a table, its sensitive columns encrypted.
 
-    Plain columns are stored as Parquet, columns of kind local are not stored. Readers see the new table once all of it
+    Plain columns are stored as Parquet; columns of kind local are not stored. Readers see the new table once all of it
     is stored. A put that was stopped continues when you run it again.
 
     Examples:
@@ -105,10 +105,10 @@ def show(name: Name, place: Place, as_json: Json = False) -> None:
 
 
 def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> None:
-    """Show who changed or exported a stored table, and check that no record is missing.
+    """Show who changed or exported a stored table.
 
-    `cleave config user NAME` sets the name that your records have. The exit code is 7 if a record was removed, moved or
-    changed.
+    The exit code is 7 if a record was removed, moved or changed. `cleave config user NAME` sets the name in your
+    records.
 
     Examples:
       cleave log visits --store s3://bucket/prefix
@@ -134,9 +134,9 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
 
 
 def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:
-    """Decrypt a stored table into a file: CSV or Parquet, by its ending.
+    """Decrypt a stored table into a CSV or Parquet file.
 
-    Rows have the order in which they were put.
+    The ending of its name sets the format. Rows have the order in which they were put.
 
     Examples:
       cleave pull visits -o visits.parquet --store s3://bucket/prefix
@@ -155,7 +155,7 @@ def derive(
 ) -> None:
     """Also store totals of an expression.
 
-    Questions over it then need no rows.
+    Queries over it then need no rows.
 
     Examples:
       cleave derive sales "price * (1 - discount)" --as revenue --store s3://bucket/prefix
@@ -187,7 +187,7 @@ def drop(
 ) -> None:
     """Delete a stored table.
 
-    A bucket with versions keeps what it is set to keep.
+    A bucket with versions keeps old versions as configured.
 
     Examples:
       cleave drop visits --store s3://bucket/prefix
@@ -203,9 +203,9 @@ def drop(
 
 
 def add_scan(ctx: typer.Context, name: Name, place: Place) -> None:
-    """Store the rows for scans too.
+    """Also store the rows for scans.
 
-    Services then add up rows by any plain column.
+    Services can then add up encrypted rows by any plain column.
 
     Examples:
       cleave scan add visits --store s3://bucket/prefix
@@ -234,7 +234,7 @@ Where = Annotated[str, flag("--where SQL", "Condition over the columns of a row.
 def delete(ctx: typer.Context, name: Name, where: Where, options: Deleting) -> None:
     """Delete rows of a stored table.
 
-    Rows for which the condition is NULL stay. Segments with such rows are written again, in one step.
+    Rows for which the condition is NULL stay. No reader sees half of the change.
 
     Examples:
       cleave delete visits --where "patient = 'P-1017'" --store s3://bucket/prefix --yes --record erased.json
@@ -247,7 +247,7 @@ def update(
     ctx: typer.Context,
     name: Name,
     where: Where,
-    values: Annotated[list[str], flag("--set COLUMN=SQL", "New value, over the row as it was. Repeatable.")],
+    values: Annotated[list[str], flag("--set COLUMN=SQL", "New value: an expression over the old row. Repeatable.")],
     options: Updating,
 ) -> None:
     """Change values in a stored table.
@@ -272,7 +272,7 @@ def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
     """Change the columns of a stored table.
 
     Bounds and types can be widened, columns added, renamed and dropped, and --by changed, all in one step. New columns
-    are NULL in rows that are there.
+    are NULL in existing rows.
 
     Examples:
       cleave alter visits --widen "bill=0..100000" --store s3://bucket/prefix
@@ -285,7 +285,7 @@ def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
 def compact(ctx: typer.Context, name: Name, place: Place) -> None:
     """Merge small segments of a stored table.
 
-    Appends do so themselves beyond 8 small segments.
+    An append does this when there are more than 8.
 
     Examples:
       cleave compact visits --store s3://bucket/prefix

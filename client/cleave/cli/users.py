@@ -23,13 +23,13 @@ def add_user(
     ctx: typer.Context,
     name: UserName,
     users: UsersFile = DEFAULT_USERS,
-    tables: Annotated[str | None, flag("--tables NAME,...", "Tables the user may ask. Default: all.")] = None,
+    tables: Annotated[str | None, flag("--tables NAME,...", "Tables the user may query. Default: all.")] = None,
     min_group: Annotated[int, flag("--min-group N", "Leave out groups of fewer rows.", min=0)] = 0,
     rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, sums only.")] = False,
-    token: Annotated[bool, flag("--token", "Print a bearer token for HTTP, in place of a password.")] = False,
+    token: Annotated[bool, flag("--token", "Print a bearer token for HTTP instead of a password.")] = False,
     password_fd: Annotated[int | None, flag("--password-fd N", "Read the password from this file descriptor.")] = None,
 ) -> None:
-    """Add a user of the gateway, or change what there is of one.
+    """Add a user of the gateway, or change one.
 
     Examples:
       cleave user add alice --tables visits --min-group 10
@@ -48,7 +48,7 @@ def add_user(
 
 
 def list_users(users: UsersFile = DEFAULT_USERS) -> None:
-    """List the users of the gateway and what each may ask.
+    """List the users of the gateway and what each may query.
 
     Examples:
       cleave user ls
@@ -63,7 +63,9 @@ def list_users(users: UsersFile = DEFAULT_USERS) -> None:
 
 
 def remove_user(ctx: typer.Context, name: UserName, users: UsersFile = DEFAULT_USERS) -> None:
-    """Remove a user of the gateway. Connections that are open stay so until they end.
+    """Remove a user of the gateway.
+
+    Open connections stay open.
 
     Examples:
       cleave user remove alice

@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Run both services on this machine over HTTP.
 
-    Buckets that the services may read are named in CLEAVE_STORE_URLS.
+    CLEAVE_STORE_URLS names the buckets that the services may read.
 
     Examples:
       cleave serve
@@ -76,18 +76,20 @@ def gateway(
     http_port: Annotated[
         int | None, flag("--http-port N", "Also answer POST /v1/query on this port.", min=1, max=65535)
     ] = None,
-    tls_cert: Annotated[Path | None, flag("--tls-cert FILE", "Certificate, needed beyond this machine.")] = None,
+    tls_cert: Annotated[
+        Path | None, flag("--tls-cert FILE", "Certificate; needed to accept connections from other machines.")
+    ] = None,
     tls_key: Annotated[Path | None, flag("--tls-key FILE", "Key of the certificate.")] = None,
     workers: Annotated[
-        int, flag("--workers N", "Questions answered at once. Default: 4.", advanced=True, min=1, max=64)
+        int, flag("--workers N", "Queries answered at once. Default: 4.", advanced=True, min=1, max=64)
     ] = 4,
     most_rows: Annotated[
         int, flag("--most-rows N", "Rows of the largest answer. Default: 1000000.", advanced=True, min=1)
     ] = 1_000_000,
 ) -> None:
-    """Serve stored tables to tools that speak MySQL's protocol, such as Metabase, Grafana, Excel and every language.
+    """Serve stored tables over MySQL's protocol and HTTP.
 
-    Users are made with `cleave user add`.
+    For Metabase, Grafana, Excel and every language. Add users with `cleave user add`.
 
     Examples:
       cleave gateway --store tables

@@ -26,7 +26,7 @@ NoHistory = Annotated[
 ]
 Tables = Annotated[
     list[str] | None,
-    argument("[FILE... | NAME]", "Files as in `cleave query`; with a store, a table of it or nothing."),
+    argument("[FILE... | NAME]", "Files as in `cleave query`, or a stored table. With --store it can be left out."),
 ]
 
 
@@ -35,8 +35,8 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
 
     Files are read once, and the key is opened once.
 
-    SQL ends with a semicolon; `help` lists other commands. Where stdin is not a terminal its lines are run, and the
-    first error ends the shell.
+    SQL ends with a semicolon; `help` lists other commands. If stdin is not a terminal, its lines are run and the first
+    error ends the shell.
 
     Examples:
       cleave shell visits.csv
