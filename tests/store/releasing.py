@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -70,6 +71,11 @@ class Releases(World):
         return dict(zip(totals.keys, totals.rows, strict=True))
 
 
+@cache
+def _oracle() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
 def truth(csv: str, sql: str) -> list[tuple[Any, ...]]:
     """DuckDB's answer over the rows of `csv`, table `trial`."""
     header = "ward,sex,age,bill,weight,name"
@@ -78,8 +84,8 @@ def truth(csv: str, sql: str) -> list[tuple[Any, ...]]:
         f"('{w}', '{s}', {a or 'NULL'}, {b or 'NULL'}::DECIMAL(9,2), {c or 'NULL'}::DOUBLE, '{n}')"
         for w, s, a, b, c, n in values
     )
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE trial AS FROM (VALUES {typed}) AS t({header})")
+    connection = _oracle()
+    connection.execute(f"CREATE OR REPLACE TABLE trial AS FROM (VALUES {typed}) AS t({header})")
     return connection.execute(sql).fetchall()
 
 

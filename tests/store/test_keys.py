@@ -24,7 +24,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.table import no_table
 from cleave_shared.errors import CleaveWarning, InputError
-from tests.campaign import sampled
+from tests.campaign import FACTOR, sampled
 from tests.cli.runner import Cli
 from tests.store.contributing import HEADER, SCHEMA, World, kept
 from tests.store.faulty import Failing, KilledError
@@ -85,13 +85,14 @@ def test_an_append_that_repeats_the_last_one_is_recognised(world: World) -> None
     assert upsert(world, "C,f,9,8.00,9,New\n").manifest.version == 3
 
 
-def test_rows_are_replaced_as_in_a_dictionary(world: World) -> None:
+@pytest.mark.parametrize("loads", sampled(4, 12, 12 * FACTOR))
+def test_rows_are_replaced_as_in_a_dictionary(world: World, loads: int) -> None:
     """Random loads; some merge segments in the same step, some leave none of a segment's rows."""
     rng, expected = random.Random(5), {each[-1]: each for each in rows_of(world)}
     people = [f"p{number}" for number in range(12)] + [each[-1] for each in expected.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compacting, "MOST_SMALL", 3)
-        for _ in range(8):
+        for _ in range(loads):
             chosen = rng.sample(people, rng.randint(1, 6))
             rows = [(rng.choice("ABC"), rng.choice("fm"), rng.randrange(120), rng.randrange(900), 5, n) for n in chosen]
             text = "".join(f'{w},{s},{a},{b}.25,{g},"{n.replace(chr(34), 2 * chr(34))}"\n' for w, s, a, b, g, n in rows)
@@ -220,7 +221,7 @@ def test_of_two_writers_the_second_changes_nothing(world: World) -> None:
     assert ("A", "f", 2, "2.00", 2.0, "Bob") in rows_of(world)
 
 
-@pytest.mark.parametrize("step", sampled(5, 2, 1))
+@pytest.mark.parametrize("step", sampled(17, 2, 1))
 def test_other_rows_do_not_go_on_where_an_upsert_was_killed(world: World, tmp_path: Path, step: int) -> None:
     """Its draft has segments without rows that the second one does not replace."""
     at, died = 0, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -19,6 +20,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import Schema
 from cleave.table.stream import open_stream, open_table
 from cleave_shared.errors import CheckFailed, InputError
+from tests.store.made import filled
 from tests.unit.test_stream import ROWS, TYPES, schema_of, texts, write
 
 
@@ -33,11 +35,21 @@ class Place:
         self.tables = Tables(self.stores, key, Memory(root / "tables.json"))
 
     def put(self) -> Stored:
+        """Stored in segments of six and seven rows, which is done once."""
+
+        def fill(folder: Path) -> None:
+            Place(folder, self.key)._put()
+
+        made = filled(("pull", self.key.key_id), fill)
+        for half in ("s", "p"):
+            shutil.copytree(made / half, self.root / half)
+        return Stored(self.tables, self.tables.open("t"))
+
+    def _put(self) -> None:
         with open_stream([self.file], self.schema, "t") as stream:
             put(self.tables, stream, "t", ["flag"], Silent(), segment_rows=6)
         with open_stream([self.file], self.schema, "t") as stream:
             append(self.tables, stream, "t", Silent(), segment_rows=7)
-        return Stored(self.tables, self.tables.open("t"))
 
 
 PLAIN = [row for row in ROWS if '"' not in row]  # whose fields commas alone keep apart

@@ -25,7 +25,7 @@ from tests.store.faulty import Failing, KilledError
 from tests.store.releasing import Releases, rows
 
 COUNT = "SELECT COUNT(*) FROM trial"
-STEPS = pytest.mark.parametrize("step", sampled(4, 1, 1))  # writes from one kill to the next
+STEPS = pytest.mark.parametrize("step", sampled(7, 1, 1))  # writes from one kill to the next
 BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of them
 
 

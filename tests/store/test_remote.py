@@ -34,8 +34,9 @@ from cleave_shared.wire import Envelope
 from tests.campaign import sampled
 from tests.store.asking import ask
 from tests.store.conftest import BUCKET, aws_session
+from tests.store.made import filled
 from tests.store.test_stored import QUESTIONS
-from tests.store.trial import SAMPLE, check, truth
+from tests.store.trial import SAMPLE, check, copied, truth
 
 
 class Table:
@@ -47,9 +48,6 @@ class Table:
         self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
         self.schema = load_schema(SAMPLE / "patients.schema.toml")
         self._folder = folder
-        self.put("ward = 'Surgery'")
-        self.put("ward <> 'Surgery'")
-        self.put("true")
 
     def put(self, where: str) -> None:
         with open_table([SAMPLE / "patients.csv"], self.schema) as whole:
@@ -77,8 +75,17 @@ def table(request: pytest.FixtureRequest, key: OwnerKey, tmp_path_factory: pytes
         storage: Storage = Folder(folder / "store")
     else:
         storage = Bucket(aws_session(), BUCKET, "remote tests", request.getfixturevalue("s3_endpoint"))
-    yield Table(storage, key, folder)
+    copied(filled(("remote", key.key_id), lambda it: _put(it, key)) / "store", storage)
+    made = Table(storage, key, folder)
+    made.tables.open("trial")  # so that it is remembered
+    yield made
     storage.close()
+
+
+def _put(folder: Path, key: OwnerKey) -> None:
+    table = Table(Folder(folder / "store"), key, folder)
+    for where in ("ward = 'Surgery'", "ward <> 'Surgery'", "true"):
+        table.put(where)
 
 
 @pytest.fixture

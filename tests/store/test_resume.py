@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import random
 import shutil
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,7 +38,38 @@ from tests.store.made import filled
 
 SAMPLE = Path(__file__).parents[1] / "samples"
 SQL = "SELECT ward, COUNT(*), SUM(bill), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
+COLUMNS = ("email", "ward", "admitted", "age", "bill")
+SCHEMA = """
+[columns.email]
+kind = "sealed"
+type = "VARCHAR"
+[columns.ward]
+kind = "plain"
+type = "VARCHAR"
+[columns.admitted]
+kind = "plain"
+type = "DATE"
+[columns.age]
+kind = "encrypted"
+type = "BIGINT"
+lower = 0
+upper = 128
+[columns.bill]
+kind = "encrypted"
+type = "DECIMAL(18,2)"
+lower = -16777216
+upper = 16777216
+"""
 ROWS, SEGMENTS = 97, 4  # rows of a segment
+
+
+@cache
+def _rows() -> str:
+    """Some of the samples' rows, with a column of each kind that is stored."""
+    with (SAMPLE / "patients.csv").open(newline="") as file:
+        rows = itertools.islice(csv.DictReader(file), ROWS * SEGMENTS - 8)
+        lines = [",".join(row[name] for name in COLUMNS) for row in rows]
+    return "\n".join([",".join(COLUMNS), *lines]) + "\n"
 
 
 class Place:
@@ -45,11 +79,11 @@ class Place:
         self.root = root
         self.key = key
         self.file = root / "patients.csv"
-        self.schema: Schema = load_schema(SAMPLE / "patients.schema.toml")
         self.said: list[str] = []
         self.root.mkdir(exist_ok=True)
-        lines = (SAMPLE / "patients.csv").read_text().splitlines(keepends=True)
-        self.file.write_text("".join(lines[: 1 + ROWS * SEGMENTS - 8]))
+        (root / "schema.toml").write_text(SCHEMA)
+        self.schema: Schema = load_schema(root / "schema.toml")
+        self.file.write_text(_rows())
 
     def tables(self, left: int | None = None, *, made: bool = False) -> tuple[Tables, Stores]:
         sensitive, plain = Folder(self.root / "s"), Folder(self.root / "p")
@@ -440,7 +474,7 @@ def test_processes_that_are_killed_at_any_moment(tmp_path: Path, key_file: Path)
     """Each goes on from the one before, until one is done; none leaves a process behind."""
     place = Place(tmp_path / "place", open_key(key_file, None))
     rng = random.Random(7)
-    words = [sys.executable, "-c", PROCESS, str(place.root), str(SAMPLE / "patients.schema.toml"), str(key_file)]
+    words = [sys.executable, "-c", PROCESS, str(place.root), str(place.root / "schema.toml"), str(key_file)]
     kept: tuple[object, ...] = ()
     for _ in range(6):
         process = subprocess.Popen(words, stdout=subprocess.PIPE)

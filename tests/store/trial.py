@@ -87,12 +87,12 @@ def copied(folder: Path, to: Storage) -> None:
 
 
 def truth(sql: str) -> list[tuple[object, ...]]:
-    return _samples().connection.execute(sql).fetchall()
+    return samples().connection.execute(sql).fetchall()
 
 
 @cache
-def _samples() -> Table:
-    """Read once."""
+def samples() -> Table:
+    """Read once; view `trial` is of its rows."""
     table = open_table([SAMPLE / "patients.csv"], load_schema(SCHEMA))
     table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
     return table
